@@ -1,0 +1,36 @@
+"""The roof: puts an application together, for one of its roles."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from flask import Flask
+
+from app.config import ROOT, Settings, load_settings
+
+
+class Part(StrEnum):
+    """Which process this is. Only the worker and the command line may hold the private master key."""
+
+    WEB = "web"
+    WORKER = "worker"
+    BEAT = "beat"
+    COMMAND_LINE = "command_line"
+
+
+def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LINE) -> Flask:
+    """An application bound to its database. Raises Misconfigured; opens no connection and reads no key."""
+    from app import events, extensions
+    from app import models as models
+
+    settings = settings or load_settings()
+    app = Flask("whetstone", template_folder=str(ROOT / "templates"), static_folder=str(ROOT / "static"))
+    app.config.update(SQLALCHEMY_DATABASE_URI=settings.sqlalchemy_url)
+    app.extensions.update(settings=settings, part=part)
+    extensions.init_app(app)
+    events.init_app(app)
+    if part is Part.WEB:
+        from app import views
+
+        views.init_app(app)
+    return app

@@ -1,0 +1,159 @@
+"""Settings from the environment, in one place, loud when wrong."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+from cronsim import CronSim, CronSimError
+from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from app.errors import Misconfigured
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout: templates, static files and migrations stand here."""
+
+HARD_MAX_MUTATIONS = 10
+"""No setting lifts a refinement's cap above this; the database has the same number."""
+
+IMMUTABLE_TAGS = ("audio", "somatic", "voice")
+
+
+def _env(name: str) -> AliasChoices:
+    return AliasChoices(name, name.lower())
+
+
+class Settings(BaseSettings):
+    """Everything that an operator can set. Each field's description is its documentation."""
+
+    model_config = SettingsConfigDict(env_prefix="WHETSTONE_", extra="ignore", populate_by_name=True, frozen=True)
+
+    data_dir: Path = Field(ROOT / "var", description="Where the database, keys, logs and the broker's files live.")
+    database_url: str = Field(
+        "", validation_alias=_env("DATABASE_URL"), description="PostgreSQL; empty means SQLite in the data dir."
+    )
+    redis_url: str = Field(
+        "", validation_alias=_env("REDIS_URL"), description="Redis or Valkey; empty means the embedded broker of `up`."
+    )
+    host: str = Field("127.0.0.1", description="The address that the web process listens on.")
+    port: int = Field(8000, ge=1, le=65535, description="The port that the web process listens on.")
+    base_url: str = Field("", description="The public address, when a reverse proxy stands in front.")
+    secure_cookies: bool = Field(False, description="Send cookies over HTTPS only. Set it behind TLS.")
+    master_key_file: Path | None = Field(
+        None, description="The private master key. Only the worker and the command line read it."
+    )
+    min_threshold: Decimal = Field(Decimal("0.50"), description="The floor of every agent's retention threshold.")
+    default_threshold: Decimal = Field(Decimal("0.75"), description="The threshold of agents that set none.")
+    default_budget: int = Field(5000, ge=1, description="Tokens of core memory that a new agent should stay under.")
+    max_mutations: int = Field(HARD_MAX_MUTATIONS, ge=0, le=HARD_MAX_MUTATIONS, description="Changes a refinement.")
+    schedule: str = Field("0 4 * * 1", description="Crontab of the scheduled tick, UTC.")
+    interval_days: int = Field(7, ge=1, le=365, description="Days between scheduled refinements of one agent.")
+    max_turns: int = Field(30, ge=1, le=200, description="Model replies a refinement.")
+    deadline_seconds: int = Field(900, ge=5, le=86_400, description="Wall time a refinement.")
+    step_timeout_seconds: int = Field(120, ge=1, le=3600, description="Wall time a model call.")
+    max_model_tokens: int = Field(1_000_000, ge=1000, description="Model tokens a refinement, prompt and reply.")
+    max_cost_usd: Decimal = Field(Decimal("5"), ge=0, description="Model cost a refinement, where it is known.")
+    retry_base_seconds: float = Field(1.0, ge=0, le=60, description="First pause before a model call is repeated.")
+    concurrency: int = Field(64, ge=1, le=1000, description="Refinements that one worker keeps in flight.")
+    immutable_tags: Annotated[tuple[str, ...], NoDecode] = Field(
+        IMMUTABLE_TAGS, description="Comma-separated. Memories with one of these tags are never changed by the Knife."
+    )
+    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of all processes.")
+
+    @field_validator("immutable_tags", mode="before")
+    @classmethod
+    def _split_tags(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(tag.strip().lower() for tag in value.split(",") if tag.strip())
+        return value
+
+    @field_validator("min_threshold", "default_threshold")
+    @classmethod
+    def _check_threshold(cls, value: Decimal) -> Decimal:
+        if not value.is_finite() or not Decimal("0") < value <= Decimal("1"):
+            raise ValueError("must be a number above 0 and at most 1.00")
+        if value != round(value, 4):
+            raise ValueError("at most four digits after the point")
+        return value
+
+    @field_validator("schedule")
+    @classmethod
+    def _check_schedule(cls, value: str) -> str:
+        from datetime import UTC, datetime
+
+        try:
+            CronSim(value, datetime.now(UTC))
+        except CronSimError as error:
+            raise ValueError("must be a crontab of five fields, e.g. '0 4 * * 1'") from error
+        if len(value.split()) != 5:
+            raise ValueError("must be a crontab of five fields, e.g. '0 4 * * 1'")
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _name_the_driver(cls, value: str) -> str:
+        for prefix in ("postgresql://", "postgres://"):
+            if value.startswith(prefix):
+                return "postgresql+psycopg://" + value.removeprefix(prefix)
+        if value and not value.startswith(("postgresql+psycopg://", "sqlite:///")):
+            raise ValueError("must be postgresql://… or sqlite:///…")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _check_redis(cls, value: str) -> str:
+        if value and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must be redis://…, rediss://… or unix://…")
+        return value
+
+    @model_validator(mode="after")
+    def _check_floor(self) -> Settings:
+        if self.default_threshold < self.min_threshold:
+            raise ValueError("WHETSTONE_DEFAULT_THRESHOLD is below WHETSTONE_MIN_THRESHOLD")
+        return self
+
+    @property
+    def data(self) -> Path:
+        """The data dir, absolute."""
+        return self.data_dir.expanduser().absolute()
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data / 'whetstone.db'}"
+
+    @property
+    def master_key_path(self) -> Path:
+        return (self.master_key_file or self.data / "keys" / "master.key").expanduser().absolute()
+
+    @property
+    def run_dir(self) -> Path:
+        """What a running `up` leaves for other commands: the broker's address, process ids, a lock."""
+        return self.data / "run"
+
+    @property
+    def broker_url(self) -> str:
+        """The broker to use now: REDIS_URL, else the embedded one of a running `up`, else nothing."""
+        if self.redis_url:
+            return self.redis_url
+        address = self.run_dir / "broker.url"
+        return address.read_text().strip() if address.exists() else ""
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the environment. Raises Misconfigured with a sentence for each wrong setting."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        lines = [f"{_variable(problem['loc'])}: {_reason(problem['msg'])}" for problem in error.errors()]
+        raise Misconfigured("Nothing was started: " + "; ".join(lines) + ".") from None
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    name = str(location[0]).upper() if location else "settings"
+    return name if name in {"DATABASE_URL", "REDIS_URL", "SETTINGS"} else f"WHETSTONE_{name.removeprefix('WHETSTONE_')}"
+
+
+def _reason(message: str) -> str:
+    return message.removeprefix("Value error, ")

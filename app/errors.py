@@ -1,0 +1,53 @@
+"""Errors are sentences: what happened, and what one may do next. Every floor may raise them."""
+
+
+class WhetstoneError(Exception):
+    """Something was refused or could not be done."""
+
+    code = "error"
+    http_status = 400
+    exit_status = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+    @property
+    def sentence(self) -> str:
+        """The message for a person: never content of a memory."""
+        return str(self)
+
+
+class NotFound(WhetstoneError):
+    """There is no such thing here."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class Invalid(WhetstoneError):
+    """What was given can't be used; nothing was written."""
+
+    code = "invalid"
+    http_status = 422
+
+
+class Refused(WhetstoneError):
+    """A rule does not allow it; nothing was written."""
+
+    code = "refused"
+    http_status = 409
+    exit_status = 3
+
+
+class Misconfigured(WhetstoneError):
+    """The configuration can't be used; nothing was started."""
+
+    code = "misconfigured"
+    http_status = 503
+
+
+class Unavailable(WhetstoneError):
+    """A part that is needed does not answer just now."""
+
+    code = "unavailable"
+    http_status = 503

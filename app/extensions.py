@@ -1,0 +1,142 @@
+"""The database and the clock: how every floor begins a transaction and asks the time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from flask import Flask, current_app
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.orm import DeclarativeBase, Session
+
+from app.errors import Unavailable
+
+
+class Base(DeclarativeBase):
+    """Every table's root."""
+
+
+db = SQLAlchemy(
+    model_class=Base,
+    engine_options={"hide_parameters": True, "pool_pre_ping": True},
+    session_options={"expire_on_commit": False},
+)
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The present moment, aware, UTC."""
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def clock() -> Clock:
+    """The app's clock: the system's, unless a test set another one."""
+    found: Clock = current_app.extensions["clock"]
+    return found
+
+
+def now() -> datetime:
+    return clock().now()
+
+
+@contextmanager
+def writing() -> Iterator[Session]:
+    """One write transaction: committed at the end, rolled back whole on any exception.
+
+    On SQLite it takes the write lock at the start (BEGIN IMMEDIATE): what is read in it can't change before it is
+    written. What `after_commit` was given runs when the commit has happened, in order. Not to be nested.
+    """
+    session = db.session()
+    if session.info.get("writing"):
+        raise RuntimeError("a write transaction is open already")
+    if session.new or session.dirty or session.deleted:
+        raise RuntimeError("unsaved changes before a write transaction")
+    session.rollback()
+    session.info.update(writing=True, before_commit=[], after_commit=[])
+    try:
+        session.connection(execution_options={"whetstone_immediate": True})
+        yield session
+        for step in session.info["before_commit"]:
+            step()
+        session.commit()
+    except BaseException:
+        session.rollback()
+        raise
+    finally:
+        session.info["writing"] = False
+    for callback in session.info.pop("after_commit"):
+        callback()
+
+
+def before_commit(step: Callable[[], None]) -> None:
+    """Run `step` as one of the last things in the open `writing()` transaction."""
+    _pending("before_commit").append(step)
+
+
+def after_commit(callback: Callable[[], None]) -> None:
+    """Run `callback` once the open `writing()` transaction is committed; never when it is rolled back."""
+    _pending("after_commit").append(callback)
+
+
+def _pending(moment: str) -> list[Callable[[], None]]:
+    session = db.session()
+    if not session.info.get("writing"):
+        raise RuntimeError("there is no write transaction to wait for")
+    found: list[Callable[[], None]] = session.info[moment]
+    return found
+
+
+def release() -> None:
+    """End the read transaction, if one is open: nothing holds a snapshot while a model thinks or a client waits."""
+    db.session.rollback()
+
+
+def is_sqlite(session: Session) -> bool:
+    return session.get_bind().dialect.name == "sqlite"
+
+
+def init_app(app: Flask) -> None:
+    """Bind the database to `app` and teach SQLite its manners."""
+    app.extensions.setdefault("clock", SystemClock())
+    db.init_app(app)
+    with app.app_context():
+        engine = db.engine
+        if engine.dialect.name == "sqlite":
+            _prepare_sqlite(engine)
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+
+
+def _on_connect(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "busy_timeout=15000",
+        "foreign_keys=ON",
+        "recursive_triggers=ON",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _on_begin(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("whetstone_immediate")
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN DEFERRED")
+    except Exception as error:
+        if "database is locked" in str(error):
+            raise Unavailable("The database was busy for 15 seconds; nothing was written. Try again.") from error
+        raise

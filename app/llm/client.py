@@ -1,0 +1,138 @@
+"""The protocol between a refinement and an agent's model: what is asked, what comes back, what can go wrong.
+
+Nothing here knows memories. Three voices implement it: LiteLLM, `whetstone/offline` and the scripted one of the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Protocol
+
+from app.errors import WhetstoneError
+
+Message = Mapping[str, Any]
+"""One chat message in OpenAI's form: role, content, and where they apply tool_calls or tool_call_id."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A function that the model wants called. `arguments` is the raw JSON text, as malformed as it came."""
+
+    id: str
+    name: str
+    arguments: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens that the provider counted, and the cost in US dollars where LiteLLM knows the price."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cost_usd + other.cost_usd,
+        )
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer of the model. `finish_reason` is the provider's word ("stop", "tool_calls", "length", …)."""
+
+    text: str = field(repr=False, default="")
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    finish_reason: str = "stop"
+
+    def as_message(self) -> dict[str, Any]:
+        """The assistant message to append before the tool results."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        else:
+            message["content"] = self.text
+        return message
+
+
+class ModelErrorKind(StrEnum):
+    """Why a model gave no answer. The first five are worth another try."""
+
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not_found"
+    CONTEXT_TOO_LONG = "context_too_long"
+    BAD_REQUEST = "bad_request"
+    NO_KEY = "no_key"
+
+
+RETRIED = frozenset(
+    {
+        ModelErrorKind.RATE_LIMITED,
+        ModelErrorKind.OVERLOADED,
+        ModelErrorKind.SERVER_ERROR,
+        ModelErrorKind.TIMEOUT,
+        ModelErrorKind.UNREACHABLE,
+    }
+)
+
+
+class ModelError(WhetstoneError):
+    """The agent's model gave no answer.
+
+    The sentence is safe to log and to show: it never holds a prompt, a reply or a key.
+    `status` is the HTTP status where there was one; `retry_after` is in seconds.
+    """
+
+    code = "model_error"
+
+    def __init__(
+        self, kind: ModelErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def worth_retrying(self) -> bool:
+        return self.kind in RETRIED
+
+
+class ModelClient(Protocol):
+    """One agent's voice for the length of one refinement. Not shared between threads; close it after."""
+
+    def complete(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
+    ) -> Reply:
+        """Ask once; one attempt, no retries. `timeout` in seconds. Raises ModelError."""
+
+    def context_window(self) -> int | None:
+        """Tokens that the model can read at once, where that is known."""
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+class Voices(Protocol):
+    """Makes clients; what a worker is given, so that a test can give it another one."""
+
+    def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> ModelClient:
+        """A client for LiteLLM's model name. Raises ModelError (NO_KEY) when the named variable is not set."""

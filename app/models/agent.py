@@ -1,0 +1,356 @@
+"""Agent: a named model with a system prompt, a token budget and memories; it knows when it is due."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from flask import current_app
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    Select,
+    String,
+    Text,
+    UniqueConstraint,
+    and_,
+    exists,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.config import Settings
+from app.errors import Invalid, NotFound, Refused
+from app.extensions import db, now
+from app.models.actor import Actor
+from app.models.audit import Action, record
+from app.models.base import ExactRatio, Identity, Model, UtcDateTime, lock_row
+from app.models.text import clean_name, clean_prompt
+
+if TYPE_CHECKING:
+    from app.models.memory import Memory
+
+DEFAULT_REFINEMENT_PROMPT = (
+    "De-duplicate only. A memory is redundant ONLY if another memory already carries the same specific moment, quote, "
+    "or insight. Tighten phrasing within individual memories if possible. When uncertain, do nothing. "
+    "Bias toward completing with zero operations."
+)
+DEFAULT_REFINEMENT_THRESHOLD = Decimal("0.75")
+
+ATTEMPT_PAUSE = timedelta(hours=24)
+"""No automatic start within this time of an attempt; no second question within this time of a NO."""
+
+TICK_SLACK = timedelta(hours=12)
+"""A refinement that ended late in the day of its tick is due again at the next tick all the same."""
+
+PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+
+
+def settings() -> Settings:
+    found: Settings = current_app.extensions["settings"]
+    return found
+
+
+class Agent(Model):
+    """`core_token_usage` (tokens) and the counts are running totals, true at every commit."""
+
+    __tablename__ = "agents"
+    __table_args__ = (
+        UniqueConstraint("account_id", "name"),
+        Index(
+            "ix_agents_by_last_refinement",
+            "last_refinement_at",
+            "id",
+            sqlite_where=text("active AND NOT paused"),
+            postgresql_where=text("active AND NOT paused"),
+        ),
+        Index(
+            "ix_agents_over_budget",
+            "id",
+            sqlite_where=text("active AND NOT paused AND core_token_usage > core_token_budget"),
+            postgresql_where=text("active AND NOT paused AND core_token_usage > core_token_budget"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    name: Mapped[str] = mapped_column(String(80))
+    model_id: Mapped[str] = mapped_column(String(200))
+    api_base: Mapped[str | None] = mapped_column(String(500))
+    api_key_env: Mapped[str | None] = mapped_column(String(120))
+    system_prompt: Mapped[str | None] = mapped_column(Text)
+    reflection_prompt: Mapped[str | None] = mapped_column(Text)
+    memory_reflection_prompt: Mapped[str | None] = mapped_column(Text)
+    refinement_prompt: Mapped[str | None] = mapped_column(Text)
+    refinement_threshold: Mapped[Decimal | None] = mapped_column(ExactRatio)
+    core_token_budget: Mapped[int]
+    active: Mapped[bool] = mapped_column(default=True)
+    paused: Mapped[bool] = mapped_column(default=False)
+    last_refinement_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    core_token_usage: Mapped[int] = mapped_column(default=0)
+    core_count: Mapped[int] = mapped_column(default=0)
+    journal_count: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    audit_sequence: Mapped[int] = mapped_column(Identity, default=0)
+    audit_head: Mapped[bytes] = mapped_column(LargeBinary(32), default=b"")
+
+    @classmethod
+    def create(cls, account_id: int, *, name: str, model_id: str, by: Actor, **fields: Any) -> Agent:
+        """A new agent of the account. Raises Invalid, or Refused when the name is taken."""
+        agent = cls(
+            uuid=str(uuid.uuid4()),
+            account_id=account_id,
+            name=_free_name(account_id, name),
+            created_at=now(),
+            active=True,
+            paused=False,
+            core_token_budget=settings().default_budget,
+            core_token_usage=0,
+            core_count=0,
+            journal_count=0,
+            audit_sequence=0,
+            audit_head=b"",
+            **_cleaned({"model_id": model_id, **fields}),
+        )
+        db.session.add(agent)
+        db.session.flush()
+        record(Action.AGENT_CREATE, actor=by, of=agent, subject=agent.subject, data={"settings": agent.configuration()})
+        return agent
+
+    @classmethod
+    def lock(cls, agent_id: int) -> Agent:
+        """Load it for a change of it, its memories or its chain. Locks go refinement, agent, memory. Raises NotFound."""
+        agent = db.session.scalar(lock_row(select(cls).where(cls.id == agent_id)))
+        if agent is None:
+            raise NotFound("There is no such agent.")
+        return agent
+
+    @classmethod
+    def named(cls, account_id: int, name: str) -> Agent:
+        """The account's agent of that name. Raises NotFound."""
+        agent = db.session.scalar(select(cls).where(cls.account_id == account_id, cls.name == name))
+        if agent is None:
+            raise NotFound(f"There is no agent named {name!r} in this account. `whetstone agents list` names them all.")
+        return agent
+
+    @property
+    def chain(self) -> str:
+        return f"agent:{self.uuid}"
+
+    @property
+    def audited_as(self) -> tuple[int, int | None]:
+        return self.account_id, self.id
+
+    @property
+    def subject(self) -> str:
+        return f"agent:{self.id}"
+
+    @property
+    def effective_refinement_threshold(self) -> Decimal:
+        own = self.refinement_threshold if self.refinement_threshold is not None else settings().default_threshold
+        return max(own, settings().min_threshold)
+
+    @property
+    def effective_refinement_prompt(self) -> str:
+        return self.refinement_prompt or DEFAULT_REFINEMENT_PROMPT
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self.core_token_usage > self.core_token_budget
+
+    def configuration(self) -> dict[str, Any]:
+        """The settings that admins see, as plain JSON."""
+        return {field: _as_json(getattr(self, field)) for field in CONFIGURATION}
+
+    def change(self, *, by: Actor, **fields: Any) -> list[str]:
+        """Set settings and record what they were and are; returns the names of those that changed."""
+        if "name" in fields and fields["name"] != self.name:
+            fields["name"] = _free_name(self.account_id, fields["name"])
+        cleaned = _cleaned(fields)
+        changed = [field for field, value in cleaned.items() if getattr(self, field) != value]
+        before = {field: _as_json(getattr(self, field)) for field in changed}
+        for field in changed:
+            setattr(self, field, cleaned[field])
+        if changed:
+            after = {field: _as_json(getattr(self, field)) for field in changed}
+            data = {"before": before, "after": after}
+            record(Action.AGENT_SETTINGS_UPDATE, actor=by, of=self, subject=self.subject, data=data)
+        return changed
+
+    def pause(self, *, by: Actor) -> None:
+        """No automatic start until resumed; a running refinement goes on."""
+        if not self.paused:
+            self.paused = True
+            record(Action.AGENT_PAUSE, actor=by, of=self, subject=self.subject)
+
+    def resume(self, *, by: Actor) -> None:
+        if self.paused:
+            self.paused = False
+            record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject)
+
+    def is_immutable(self, tags: Sequence[str]) -> bool:
+        """Whether one of these tags forbids the Knife to touch a memory."""
+        return any(tag.lower() in settings().immutable_tags for tag in tags)
+
+    def weigh(self, *, added: Memory | None = None, removed: Memory | None = None) -> None:
+        """Keep the running totals true while a memory's state changes."""
+        for memory, sign in ((removed, -1), (added, 1)):
+            if memory is None or not memory.is_active:
+                continue
+            if memory.is_core:
+                self.core_token_usage += sign * memory.token_estimate
+                self.core_count += sign
+            else:
+                self.journal_count += sign
+
+    def is_due_by_schedule(self, at: datetime) -> bool:
+        return self.last_refinement_at is None or self.last_refinement_at <= at - _interval()
+
+    def needs_refinement(self, at: datetime) -> bool:
+        """Whether a sweep would want to refine it: by schedule, or over budget; and there is something to change."""
+        return (self.is_due_by_schedule(at) or self.is_over_budget) and self.has_changeable_memories()
+
+    def has_changeable_memories(self) -> bool:
+        """Whether any active core memory is neither constitutional nor immutably tagged."""
+        return db.session.scalar(select(Agent.id).where(Agent.id == self.id, _changeable())) is not None
+
+    @classmethod
+    def due_by_schedule(cls, at: datetime) -> Select[tuple[int]]:
+        """Ids of the agents that the scheduled tick starts, those that waited longest first."""
+        waited = or_(cls.last_refinement_at.is_(None), cls.last_refinement_at <= at - _interval())
+        order = (cls.last_refinement_at.is_not(None), cls.last_refinement_at, cls.id)
+        return select(cls.id).where(_startable(at), waited).order_by(*order)
+
+    @classmethod
+    def due_over_budget(cls, at: datetime) -> Select[tuple[int]]:
+        """Ids of the agents that the hourly sweep starts."""
+        over = cls.core_token_usage > cls.core_token_budget
+        return select(cls.id).where(_startable(at), over).order_by(cls.id)
+
+
+CONFIGURATION = (
+    "name",
+    "model_id",
+    "api_base",
+    "api_key_env",
+    *PROMPTS,
+    "refinement_threshold",
+    "core_token_budget",
+    "active",
+)
+
+
+def parse_threshold(value: object) -> Decimal | None:
+    """An exact threshold within the operator's range, or None for the default. Raises Invalid with the range."""
+    if value is None or value == "":
+        return None
+    low = settings().min_threshold
+    allowed = f"it must be a number from {low:.2f} to 1.00 with at most four digits after the point"
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise Invalid(f"The threshold is not a number: {allowed}.")
+    try:
+        threshold = Decimal(str(value).strip())
+    except InvalidOperation:
+        raise Invalid(f"The threshold is not a number: {allowed}.") from None
+    if not threshold.is_finite() or not low <= threshold <= 1 or threshold != round(threshold, 4):
+        raise Invalid(f"The threshold is out of range: {allowed}.")
+    return threshold.quantize(Decimal("0.0001"))
+
+
+def _interval() -> timedelta:
+    return timedelta(days=settings().interval_days) - TICK_SLACK
+
+
+def _startable(at: datetime) -> ColumnElement[bool]:
+    from app.models.refinement import OPEN_STATES, Refinement
+
+    rested = or_(Agent.last_attempt_at.is_(None), Agent.last_attempt_at <= at - ATTEMPT_PAUSE)
+    running = exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES))
+    return and_(Agent.active, ~Agent.paused, rested, ~running, _changeable())
+
+
+def _changeable() -> ColumnElement[bool]:
+    from app.models.memory import Memory, MemoryType
+
+    return exists().where(
+        Memory.agent_id == Agent.id,
+        Memory.type == MemoryType.CORE,
+        Memory.discarded_at.is_(None),
+        ~Memory.constitutional,
+        ~Memory.immutable,
+    )
+
+
+def _free_name(account_id: int, name: object) -> str:
+    cleaned = clean_name(name)
+    if db.session.scalar(select(Agent.id).where(Agent.account_id == account_id, Agent.name == cleaned)):
+        raise Refused(f"An agent named {cleaned!r} exists already in this account; choose another name.")
+    return cleaned
+
+
+def _cleaned(fields: dict[str, Any]) -> dict[str, Any]:
+    unknown = set(fields) - set(CONFIGURATION)
+    if unknown:
+        raise Invalid(f"Unknown settings: {', '.join(sorted(unknown))}.")
+    return {field: _clean_field(field, value) for field, value in fields.items()}
+
+
+def _clean_field(field: str, value: Any) -> Any:
+    if field in PROMPTS:
+        return clean_prompt(value, what=field)
+    match field:
+        case "refinement_threshold":
+            return parse_threshold(value)
+        case "core_token_budget":
+            return _clean_budget(value)
+        case "api_base" | "api_key_env":
+            return _clean_endpoint(field, value)
+        case "active":
+            return bool(value)
+        case "model_id":
+            return _clean_model(value)
+        case _:
+            return value
+
+
+def _clean_budget(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000_000:
+        raise Invalid("The budget must be a whole number of tokens from 1 to 10,000,000.")
+    return value
+
+
+def _clean_model(value: object) -> str:
+    model = value.strip() if isinstance(value, str) else ""
+    if not model or len(model) > 200 or not model.isprintable() or " " in model:
+        raise Invalid("The model must be a LiteLLM name such as 'openai/gpt-5', or 'whetstone/offline'.")
+    return model
+
+
+def _clean_endpoint(field: str, value: object) -> str | None:
+    if value in (None, ""):
+        return None
+    if not isinstance(value, str):
+        raise Invalid(f"The {field} must be text.")
+    if field == "api_base" and not (value.startswith(("http://", "https://")) and len(value) <= 500):
+        raise Invalid("The API base must be an address that starts with http:// or https://.")
+    if field == "api_key_env" and not (value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120):
+        raise Invalid("The API key is given as the NAME of an environment variable, never as the key itself.")
+    return value
+
+
+def _as_json(value: object) -> object:
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def agents_of(account_id: int) -> Iterable[Agent]:
+    """The account's agents by name."""
+    return db.session.scalars(select(Agent).where(Agent.account_id == account_id).order_by(Agent.name))

@@ -1,0 +1,185 @@
+"""AuditLog: the append-only, hash-chained record; `record` is the one place that writes it.
+
+An entry's hash is SHA-256 over the canonical JSON of everything it says, the states of the memories that it wrote
+(sealed, as stored) and the previous entry's hash of the same chain: one chain an agent, one an account for the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy import ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.extensions import db, now
+from app.models.actor import Actor, ActorKind
+from app.models.base import Identity, Json, Model, UtcDateTime
+
+if TYPE_CHECKING:
+    from app.models.memory import Memory, MemoryState
+
+
+class Action(StrEnum):
+    """Everything that can stand in the audit log."""
+
+    REFINEMENT_START = "memory_refinement_start"
+    REFINEMENT_CONSENT = "memory_refinement_consent"
+    REFINEMENT_CONSOLIDATE = "memory_refinement_consolidate"
+    REFINEMENT_UPDATE = "memory_refinement_update"
+    REFINEMENT_DELETE = "memory_refinement_delete"
+    REFINEMENT_PROTECT = "memory_refinement_protect"
+    REFINEMENT_COMPLETE = "memory_refinement_complete"
+    REFINEMENT_ROLLBACK = "memory_refinement_rollback"
+    REFINEMENT_STOP_REQUESTED = "memory_refinement_stop_requested"
+    REFINEMENT_END = "memory_refinement_end"
+    DEDUP = "memory_dedup"
+    CREATE = "memory_create"
+    IMPORT = "memory_import"
+    PROMOTE = "memory_promote"
+    CONSTITUTIONAL_TOGGLE = "memory_constitutional_toggle"
+    AGENT_CREATE = "agent_create"
+    AGENT_SETTINGS_UPDATE = "agent_settings_update"
+    AGENT_PAUSE = "agent_pause"
+    AGENT_RESUME = "agent_resume"
+    TOKEN_CREATE = "agent_token_create"  # noqa: S105 - an action's name
+    TOKEN_REVOKE = "agent_token_revoke"  # noqa: S105 - an action's name
+    ACCESS_REQUESTED = "access_requested"
+    ACCESS_GRANTED = "access_granted"
+    ACCESS_DENIED = "access_denied"
+    ACCESS_VIEWED = "access_viewed"
+    ACCESS_EXPIRED = "access_expired"
+    ACCESS_REVOKED = "access_revoked"
+    ACCOUNT_CREATE = "account_create"
+    USER_CREATE = "user_create"
+    SIGN_IN = "sign_in"
+    SIGN_IN_FAILED = "sign_in_failed"
+    SIGN_OUT = "sign_out"
+
+
+class AuditLog(Model):
+    """One entry. `data` is open: numbers, ids, settings; never content."""
+
+    __tablename__ = "audit_log"
+    __table_args__ = (
+        UniqueConstraint("chain", "sequence"),
+        Index("ix_audit_log_account_id_id", "account_id", "id"),
+        Index("ix_audit_log_agent_id_id", "agent_id", "id"),
+        Index("ix_audit_log_refinement_id", "refinement_id", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    chain: Mapped[str] = mapped_column(String(64))
+    sequence: Mapped[int] = mapped_column(Identity)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
+    actor_kind: Mapped[ActorKind] = mapped_column(String(8))
+    actor: Mapped[str] = mapped_column(String(300))
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    action: Mapped[Action] = mapped_column(String(48))
+    subject: Mapped[str] = mapped_column(String(120))
+    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
+    data: Mapped[dict[str, Any]] = mapped_column(Json)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    previous_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
+    hash: Mapped[bytes] = mapped_column(LargeBinary(32))
+
+    def digest(self, states: Iterable[MemoryState]) -> bytes:
+        """What `hash` must be, given the states that the entry wrote, in the order of their memories' ids."""
+        said = {
+            "format": 1,
+            "chain": self.chain,
+            "sequence": self.sequence,
+            "at": self.at.isoformat(),
+            "actor": self.actor,
+            "action": str(self.action),
+            "account": self.account_id,
+            "agent": self.agent_id,
+            "refinement": self.refinement_id,
+            "subject": self.subject,
+            "data": self.data,
+            "states": _digest_states(states),
+            "previous": self.previous_hash.hex(),
+        }
+        return hashlib.sha256(_canonical(said)).digest()
+
+
+class Chained(Protocol):
+    """What has an audit chain of its own: an agent, or an account for all that concerns no agent."""
+
+    audit_sequence: Mapped[int]
+    audit_head: Mapped[bytes]
+
+    @property
+    def chain(self) -> str: ...
+
+    @property
+    def audited_as(self) -> tuple[int, int | None]:
+        """The ids of account and agent."""
+
+
+def record(
+    action: Action,
+    *,
+    actor: Actor,
+    of: Chained,
+    subject: str = "",
+    refinement_id: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    memories: Sequence[Memory] = (),
+    kept: Mapping[int, int] | None = None,
+) -> AuditLog:
+    """Append an entry to the chain of `of`, whose row the caller has locked in this transaction.
+
+    `memories` are the changed rows, as they are after the change; their states are kept with the entry. `kept` gives,
+    by memory id, what is left of the weight that it had when its refinement began.
+    """
+    account_id, agent_id = of.audited_as
+    entry = AuditLog(
+        chain=of.chain,
+        sequence=of.audit_sequence + 1,
+        account_id=account_id,
+        agent_id=agent_id,
+        actor_kind=actor.kind,
+        actor=str(actor),
+        user_id=actor.user_id,
+        action=action,
+        subject=subject,
+        refinement_id=refinement_id,
+        data=dict(data or {}),
+        at=now(),
+        previous_hash=of.audit_head,
+    )
+    states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in sorted(memories, key=lambda each: each.id)]
+    entry.hash = entry.digest(states)
+    of.audit_sequence, of.audit_head = entry.sequence, entry.hash
+    _store(entry, memories, states)
+    return entry
+
+
+def _store(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState]) -> None:
+    db.session.add(entry)
+    with db.session.no_autoflush:
+        db.session.flush([entry])
+    for memory in memories:
+        memory.entry_id = entry.id
+    for state in states:
+        state.entry_id = entry.id
+    db.session.flush()
+    db.session.add_all(states)
+    db.session.flush()
+
+
+def _digest_states(states: Iterable[MemoryState]) -> str:
+    digest = hashlib.sha256()
+    for state in states:
+        digest.update(_canonical(state.as_recorded()) + b"\n")
+    return digest.hexdigest()
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

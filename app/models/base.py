@@ -1,0 +1,108 @@
+"""What every table shares: column types that keep their promises on SQLite and PostgreSQL alike."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Select, text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import Session
+from sqlalchemy.types import JSON, TypeDecorator
+
+from app.extensions import Base, db, is_sqlite
+from app.silo import Sealed
+
+if TYPE_CHECKING:
+
+    class Model(Base):
+        __abstract__ = True
+else:
+    Model = db.Model
+
+Identity = BigInteger().with_variant(Integer, "sqlite")
+"""Integer primary keys: 64 bits on both databases."""
+
+Json = JSON()
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware UTC in, aware UTC out; a naive datetime is refused."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a datetime without a time zone")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class ExactRatio(TypeDecorator[Decimal]):
+    """A decimal from 0 to 1 with four digits, stored as ten-thousandths: exact on both databases."""
+
+    impl = Integer
+    cache_ok = True
+    SCALE = Decimal(10_000)
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
+        return None if value is None else int(value * self.SCALE)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
+        return None if value is None else (Decimal(value) / self.SCALE).quantize(Decimal("0.0001"))
+
+
+class Micros(TypeDecorator[Decimal]):
+    """An amount of money with six digits, stored as millionths."""
+
+    impl = BigInteger
+    cache_ok = True
+    SCALE = Decimal(1_000_000)
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
+        return None if value is None else int(value * self.SCALE)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
+        return None if value is None else Decimal(value) / self.SCALE
+
+
+class SealedText(TypeDecorator[Sealed]):
+    """Sealed bytes; the type keeps them from being printed by accident."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: Sealed | None, dialect: Dialect) -> bytes | None:
+        return None if value is None else value.at_rest
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Sealed | None:
+        return None if value is None else Sealed(bytes(value))
+
+
+def lock_row(query: Select[Any]) -> Select[Any]:
+    """Read a row for change: locked against other writers (not against foreign keys), and never from memory."""
+    return query.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def reserve_ids(session: Session, table: str, count: int) -> list[int]:
+    """Numbers for rows to come, never given twice: content is sealed together with its row's number.
+
+    Call it inside `writing()`: on SQLite its write lock makes the highest number plus one safe; no row is ever removed.
+    """
+    if is_sqlite(session):
+        highest = session.scalar(text(f"SELECT coalesce(max(id), 0) FROM {table}")) or 0
+        return list(range(highest + 1, highest + 1 + count))
+    rows = session.scalars(
+        text("SELECT nextval(pg_get_serial_sequence(:table, 'id')) FROM generate_series(1, :count)"),
+        {"table": table, "count": count},
+    )
+    return [int(row) for row in rows]

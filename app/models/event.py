@@ -1,0 +1,69 @@
+"""Event: a durable, content-free note of one step, from which the live pages are fed.
+
+Ids grow in the order of commits within an account, so that a reader who has seen one has missed none before it: on
+PostgreSQL an advisory lock of the account, taken last, spans the insert and the commit; SQLite has one writer anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from flask import current_app
+from sqlalchemy import ForeignKey, Index, String, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.extensions import after_commit, before_commit, db, is_sqlite, now
+from app.models.base import Identity, Json, Model, UtcDateTime
+
+_LOCK_SPACE = 0x57E7
+
+
+class Event(Model):
+    """`kind` is `refinement.step`-like; `data` holds numbers, ids and machine words."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index("ix_events_account_id_id", "account_id", "id"),
+        Index("ix_events_refinement_id_id", "refinement_id", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
+    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
+    kind: Mapped[str] = mapped_column(String(48))
+    data: Mapped[dict[str, Any]] = mapped_column(Json)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+def announce(
+    kind: str,
+    *,
+    account_id: int,
+    agent_id: int | None = None,
+    refinement_id: str | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an event with the open transaction, as its last step, and wake the streams once it is committed."""
+    event = Event(
+        account_id=account_id,
+        agent_id=agent_id,
+        refinement_id=refinement_id,
+        kind=kind,
+        data=dict(data or {}),
+        at=now(),
+    )
+    before_commit(lambda: _write(event))
+    after_commit(lambda: current_app.extensions["wake_streams"](account_id, event.id))
+
+
+def _write(event: Event) -> None:
+    session = db.session()
+    if not is_sqlite(session):
+        session.flush()
+        lock = text("SELECT pg_advisory_xact_lock(:space, :account)")
+        session.execute(lock, {"space": _LOCK_SPACE, "account": event.account_id})
+    session.add(event)
+    session.flush()

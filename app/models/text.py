@@ -1,0 +1,69 @@
+"""What text may enter: rules that both databases, every prompt and every screen can live with."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+from app.errors import Invalid
+
+MAX_CONTENT = 10_000
+"""Characters of one memory, after trimming."""
+
+MAX_PROMPT = 10_000
+MAX_NAME = 80
+MAX_TAGS = 20
+MAX_TAG = 40
+
+
+def clean_content(text: object) -> str:
+    """A memory's text, trimmed. Raises Invalid with what was wrong and what is allowed."""
+    cleaned = clean_text(text, what="content").strip()
+    if not cleaned:
+        raise Invalid("The content is blank; it must have 1 to 10,000 characters.")
+    if len(cleaned) > MAX_CONTENT:
+        raise Invalid(f"The content has {len(cleaned):,} characters; at most {MAX_CONTENT:,} are allowed.")
+    return cleaned
+
+
+def clean_text(text: object, *, what: str) -> str:
+    """Refuse what is no text, and what databases store differently: NUL and lone surrogates."""
+    if not isinstance(text, str):
+        raise Invalid(f"The {what} must be text.")
+    if "\x00" in text:
+        raise Invalid(f"The {what} holds a NUL character, which can't be stored.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise Invalid(f"The {what} holds half of a surrogate pair, which is no valid Unicode text.")
+    return text
+
+
+def clean_prompt(text: object, *, what: str) -> str | None:
+    """A prompt of at most 10,000 characters; blank means none."""
+    if text is None:
+        return None
+    cleaned = clean_text(text, what=what).strip()
+    if len(cleaned) > MAX_PROMPT:
+        raise Invalid(f"The {what} has {len(cleaned):,} characters; at most {MAX_PROMPT:,} are allowed.")
+    return cleaned or None
+
+
+def clean_name(name: object, *, what: str = "name") -> str:
+    """A name of 1 to 80 printable characters on one line."""
+    cleaned = " ".join(clean_text(name, what=what).split())
+    if not cleaned or len(cleaned) > MAX_NAME:
+        raise Invalid(f"The {what} must have 1 to {MAX_NAME} characters.")
+    if any(unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"} for character in cleaned):
+        raise Invalid(f"The {what} holds invisible control characters.")
+    return cleaned
+
+
+def clean_tags(tags: object) -> list[str]:
+    """Tags: lower-case words, sorted, each once."""
+    if tags is None:
+        return []
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise Invalid("The tags must be a list of words.")
+    cleaned = sorted({clean_name(tag, what="tag").lower() for tag in tags})
+    if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in cleaned):
+        raise Invalid(f"At most {MAX_TAGS} tags of at most {MAX_TAG} characters each are allowed.")
+    return cleaned

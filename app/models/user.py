@@ -1,0 +1,55 @@
+"""User: a person with a role in one account. Sign-in, second factors and passkeys are Flask-Security's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flask_security.models import sqla
+from sqlalchemy import ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.models.account import Account
+from app.models.actor import Actor, ActorKind
+from app.models.base import Model
+
+sqla.FsModels.set_db_info(
+    base_model=Model, user_table_name="users", role_table_name="roles", webauthn_table_name="passkeys"
+)
+
+AUDITOR, ADMIN, OWNER, SITE_ADMIN = "auditor", "admin", "owner", "site_admin"
+ROLES = (AUDITOR, ADMIN, OWNER, SITE_ADMIN)
+_INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN, OWNER}, SITE_ADMIN: {SITE_ADMIN}}
+
+
+class Role(Model, sqla.FsRoleMixin):
+    __tablename__ = "roles"
+
+
+class User(Model, sqla.FsUserMixin):
+    """Roles include the ones below them: an owner may do what an admin may, an admin what an auditor may."""
+
+    __tablename__ = "users"
+
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+
+    if TYPE_CHECKING:
+        id: Mapped[int]
+        email: Mapped[str]
+        active: Mapped[bool]
+        fs_uniquifier: Mapped[str]
+        roles: list[Any]
+
+    def may(self, role: str) -> bool:
+        """Whether the user's roles include `role`."""
+        return any(role in _INCLUDED.get(held.name, set()) for held in self.roles)
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(ActorKind.USER, self.email, self.id)
+
+
+class WebAuthn(Model, sqla.FsWebAuthnMixin):
+    __tablename__ = "passkeys"
+
+
+__all__ = ["ADMIN", "AUDITOR", "OWNER", "ROLES", "SITE_ADMIN", "Account", "Role", "User", "WebAuthn"]

@@ -1,0 +1,207 @@
+"""Brings an installation to life: the database's version, the master key pair, the first account and its owner."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from flask import Flask
+from sqlalchemy import Text, cast, inspect, select, text
+from sqlalchemy.exc import OperationalError
+
+from app import Part, create_app
+from app.config import ROOT, Settings, load_settings
+from app.errors import Misconfigured
+from app.extensions import db, writing
+from app.models import SETUP, Account, Action, AgentKey, Mark, Memory, User, record
+from app.models.key import MasterKeyRow
+from app.models.user import OWNER, SITE_ADMIN
+from app.silo import KeyFileError, MasterKey
+
+FIRST_ACCOUNT = "Home"
+FIRST_EMAIL = "admin@whetstone.local"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What setup did. The password is there only when the first admin was made just now."""
+
+    first_email: str = ""
+    first_password: str = ""
+    made_master_key: Path | None = None
+
+
+def prepare(settings: Settings) -> Prepared:
+    """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat."""
+    app = create_app(settings)
+    with app.app_context():
+        check_data_dir(settings)
+        upgrade_database()
+        made = ensure_master_key(settings)
+        flag_immutable_memories(settings)
+        email, password = ensure_first_admin()
+    return Prepared(email, password, settings.master_key_path if made else None)
+
+
+def ready_app(part: Part, settings: Settings | None = None) -> Flask:
+    """An app whose database is of this version and, where its part may hold it, with the master key checked.
+
+    Raises Misconfigured, with what to do; writes nothing.
+    """
+    app = create_app(settings or load_settings(), part=part)
+    with app.app_context():
+        check_version()
+        if part in (Part.WORKER, Part.COMMAND_LINE):
+            app.extensions["master_key"] = load_master_key(app.extensions["settings"])
+    return app
+
+
+@contextmanager
+def command_line() -> Iterator[Flask]:
+    """The command line's app, within its context."""
+    app = ready_app(Part.COMMAND_LINE)
+    with app.app_context():
+        yield app
+
+
+def check_data_dir(settings: Settings) -> None:
+    """Make the data dir, private to its owner. Raises Misconfigured when it can't be written."""
+    try:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = settings.data / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise Misconfigured(
+            f"The data directory {settings.data} can't be written ({error.strerror}). Nothing was started. "
+            "Choose another one with --data-dir or WHETSTONE_DATA_DIR."
+        ) from None
+
+
+def upgrade_database() -> None:
+    """Bring the database to this version. Raises Misconfigured for one of a newer version, or none that answers."""
+    if _database_version() == _head():
+        return
+    _refuse_newer(_database_version())
+    import logging
+
+    from flask_migrate import Migrate, upgrade
+
+    Migrate(_app(), db, directory=str(ROOT / "migrations"))
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    upgrade(directory=str(ROOT / "migrations"))
+
+
+def check_version() -> None:
+    """Raises Misconfigured unless the database is of exactly this version."""
+    version = _database_version()
+    if version == _head():
+        return
+    _refuse_newer(version)
+    raise Misconfigured(
+        "The database is not of this version yet: run `whetstone db upgrade` first (or `whetstone up`)."
+    )
+
+
+def load_master_key(settings: Settings) -> MasterKey:
+    """The private key, checked against the database. Raises KeyFileError; writes nothing."""
+    row = MasterKeyRow.current()
+    if row is None:
+        raise KeyFileError("There is no master key yet: run `whetstone db upgrade` first (or `whetstone up`).")
+    key = MasterKey.load(settings.master_key_path)
+    if key.fingerprint != row.fingerprint:
+        raise KeyFileError(
+            f"{settings.master_key_path} is the key {key.fingerprint}, but this database was sealed to {row.fingerprint}. "
+            "Put the right key file back, or point WHETSTONE_MASTER_KEY_FILE at it. Nothing was started and nothing "
+            "was written."
+        )
+    return key
+
+
+def ensure_master_key(settings: Settings) -> bool:
+    """Make the key pair at first start only. Returns whether it was made. Raises KeyFileError."""
+    if MasterKeyRow.current() is not None:
+        load_master_key(settings)
+        return False
+    if db.session.scalar(select(AgentKey.id).limit(1)) is not None:
+        raise KeyFileError("The database has sealed keys but no master key; restore its backup as a whole.")
+    path = settings.master_key_path
+    made = not path.exists()
+    key = MasterKey.generate() if made else MasterKey.load(path)
+    if made:
+        key.save(path)
+    with writing():
+        if MasterKeyRow.current() is None:
+            MasterKeyRow.register(key.public)
+    return made
+
+
+def ensure_first_admin() -> tuple[str, str]:
+    """Make the first account and its owner. Returns address and password, or blanks when somebody is there."""
+    if db.session.scalar(select(User.id).limit(1)) is not None:
+        return "", ""
+    from app import security
+
+    security.init_app(_app(), views=False)
+    password = secrets.token_urlsafe(12)
+    with writing():
+        account = db.session.scalar(select(Account).order_by(Account.id).limit(1)) or Account.create(FIRST_ACCOUNT)
+        record(Action.ACCOUNT_CREATE, actor=SETUP, of=account, subject=f"account:{account.id}")
+        security.create_user(account, FIRST_EMAIL, password, roles=(OWNER, SITE_ADMIN), by=SETUP)
+    return FIRST_EMAIL, password
+
+
+def flag_immutable_memories(settings: Settings) -> int:
+    """Bring the flag `immutable` in line after the operator changed the immutable tags; returns rows changed."""
+    wanted = ",".join(sorted(settings.immutable_tags))
+    if Mark.read("immutable_tags") == wanted:
+        return 0
+    changed = 0
+    with writing():
+        for memory in db.session.scalars(select(Memory).where(cast(Memory.tags, Text) != "[]")):
+            immutable = any(tag in settings.immutable_tags for tag in memory.tags)
+            changed += immutable != memory.immutable
+            memory.immutable = immutable
+        Mark.write("immutable_tags", wanted)
+    return changed
+
+
+def _app() -> Flask:
+    from flask import current_app
+
+    return current_app._get_current_object()  # type: ignore[attr-defined, no-any-return]
+
+
+def _database_version() -> str | None:
+    """The Alembic revision, or None for an empty database. Raises Misconfigured when none answers."""
+    try:
+        with db.engine.connect() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return None
+            return connection.scalar(text("SELECT version_num FROM alembic_version"))
+    except OperationalError as error:
+        reason = str(error.orig).splitlines()[0] if error.orig else "no answer"
+        raise Misconfigured(f"The database can't be opened: {reason}. Nothing was started.") from None
+
+
+def _refuse_newer(version: str | None) -> None:
+    if version is not None and version not in _revisions():
+        raise Misconfigured(
+            f"The database is of a newer version ({version}) than this Whetstone ({_head()}). "
+            "Nothing was changed: upgrade Whetstone, or use the backup from before."
+        )
+
+
+@cache
+def _revisions() -> tuple[str, ...]:
+    """Revision ids, oldest first: the file names carry them, so that a start need not load Alembic."""
+    return tuple(sorted(path.name.split("_")[0] for path in (ROOT / "migrations" / "versions").glob("[0-9]*_*.py")))
+
+
+def _head() -> str:
+    return _revisions()[-1]

@@ -1,0 +1,38 @@
+"""Keys and sealed text: the only room with cryptography.
+
+Content is sealed with one data key per agent (AES-256-GCM, the row's identity as associated data). Data keys are sealed
+by HPKE (RFC 9180) to public keys: the master's, and those derived from the agent's own tokens.
+"""
+
+from app.silo.intake import open_intake, seal_intake
+from app.silo.keys import (
+    AgentKeys,
+    KeyFileError,
+    MasterKey,
+    MasterPublicKey,
+    Opener,
+    WrappedKey,
+    make_agent_keys,
+    open_agent_keys,
+)
+from app.silo.readers import TokenKey, hash_token, new_token, parse_token
+from app.silo.sealed import SealBroken, Sealed
+
+__all__ = [
+    "AgentKeys",
+    "KeyFileError",
+    "MasterKey",
+    "MasterPublicKey",
+    "Opener",
+    "SealBroken",
+    "Sealed",
+    "TokenKey",
+    "WrappedKey",
+    "hash_token",
+    "make_agent_keys",
+    "new_token",
+    "open_agent_keys",
+    "open_intake",
+    "parse_token",
+    "seal_intake",
+]

@@ -1,0 +1,50 @@
+"""An agent's API token: a bearer secret from which a key pair is derived, so that it opens that agent's own key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from app.silo.keys import MasterPublicKey, hpke_open
+
+_SHAPE = re.compile(r"whet_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+
+
+class TokenKey:
+    """The key pair of one token. Derived, never stored: HKDF-SHA-256 over the secret, salted with the token's id."""
+
+    def __init__(self, public_id: str, secret: str) -> None:
+        derived = HKDF(SHA256(), 32, salt=public_id.encode(), info=b"whetstone/token-key/1").derive(secret.encode())
+        self._private = X25519PrivateKey.from_private_bytes(derived)
+        self.public = MasterPublicKey(self._private.public_key().public_bytes_raw())
+
+    def __repr__(self) -> str:
+        return f"<TokenKey {self.fingerprint}>"
+
+    @property
+    def fingerprint(self) -> str:
+        return self.public.fingerprint
+
+    def open(self, sealed: bytes, info: str) -> bytes:
+        return hpke_open(sealed, self._private, info)
+
+
+def new_token() -> str:
+    """A new token: `whet_`, 16 hex digits that name it, 256 random bits."""
+    return f"whet_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
+
+
+def parse_token(token: str) -> tuple[str, TokenKey] | None:
+    """The token's public id and its key pair, or None for anything that does not look like a token."""
+    match = _SHAPE.fullmatch(token)
+    return (match[1], TokenKey(match[1], match[2])) if match else None
+
+
+def hash_token(token: str) -> bytes:
+    """What the database keeps: SHA-256; the token has 256 random bits, so no slow hash is needed."""
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,95 @@
+"""Sealed text: a type of its own that shows how much it holds, never what."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from app.errors import WhetstoneError
+from app.tokens import estimate_tokens
+
+_FORMAT = 1
+_HEADER = struct.Struct(">BII")
+_NONCE = 12
+
+
+class SealBroken(WhetstoneError):
+    """Sealed text does not open: it was altered, swapped with another row's, or the key is not its own."""
+
+    code = "seal_broken"
+    http_status = 500
+
+
+class Sealed:
+    """Ciphertext of one text. Printed, formatted, logged, rendered or serialised: `sealed (42 tokens)`.
+
+    At rest: 1 byte format, 4 bytes key version, 4 bytes token estimate (big-endian), 12 bytes nonce, ciphertext and tag.
+    """
+
+    __slots__ = ("_at_rest",)
+
+    def __init__(self, at_rest: bytes) -> None:
+        if len(at_rest) < _HEADER.size + _NONCE + 16 or at_rest[0] != _FORMAT:
+            raise SealBroken("These bytes are not sealed text of a format that this version knows.")
+        self._at_rest = bytes(at_rest)
+
+    @property
+    def at_rest(self) -> bytes:
+        """The bytes to store or to copy; unreadable without the agent's data key."""
+        return self._at_rest
+
+    @property
+    def key_version(self) -> int:
+        return int(_HEADER.unpack_from(self._at_rest)[1])
+
+    @property
+    def tokens(self) -> int:
+        return int(_HEADER.unpack_from(self._at_rest)[2])
+
+    def __str__(self) -> str:
+        return f"sealed ({self.tokens} tokens)"
+
+    __repr__ = __str__
+    __html__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sealed) and other._at_rest == self._at_rest
+
+    def __hash__(self) -> int:
+        return hash(self._at_rest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (str, (str(self),))
+
+
+def seal(text: str, *, key: bytes, version: int, identity: str) -> Sealed:
+    """Seal `text` for the row named by `identity`; a token estimate stands beside it, authenticated."""
+    header = _HEADER.pack(_FORMAT, version, estimate_tokens(text))
+    nonce = os.urandom(_NONCE)
+    body = AESGCM(key).encrypt(nonce, text.encode(), _associated(identity, header))
+    return Sealed(header + nonce + body)
+
+
+def unseal(sealed: Sealed, *, key: bytes, identity: str) -> str:
+    """Open sealed text. Raises SealBroken when anything, the row's identity included, is not as it was sealed."""
+    blob = sealed.at_rest
+    header, nonce, body = (
+        blob[: _HEADER.size],
+        blob[_HEADER.size : _HEADER.size + _NONCE],
+        blob[_HEADER.size + _NONCE :],
+    )
+    try:
+        return AESGCM(key).decrypt(nonce, body, _associated(identity, header)).decode()
+    except InvalidTag:
+        raise SealBroken from None
+
+
+def _associated(identity: str, header: bytes) -> bytes:
+    return identity.encode() + b"|" + header
