@@ -1,0 +1,145 @@
+"""The command line: its table of commands, loaded one at a time, and what a person reads when one of them fails."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from app.errors import WhetstoneError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command that is imported only when it runs. `target` is "module:attribute"."""
+
+    target: str
+    help: str
+
+    @property
+    def module(self) -> str:
+        return self.target.partition(":")[0]
+
+    def load(self) -> click.Command:
+        command: click.Command = getattr(importlib.import_module(self.module), self.target.partition(":")[2])
+        return command
+
+
+COMMANDS = {
+    "up": Entry("app.cli.up:up", "Start everything on this machine, and print the address."),
+    "demo": Entry("app.cli.demo:demo", "Make an account with two agents that need no API key."),
+    "agents": Entry("app.cli.agents:agents", "Create, list, show, set, pause and resume agents."),
+    "memories": Entry("app.cli.memories:memories", "Import and list an agent's memories, without their content."),
+    "refine": Entry("app.cli.refine:refine", "Start a refinement of an agent."),
+    "refinements": Entry("app.cli.refine:refinements", "List, show and stop refinements."),
+    "sweep": Entry("app.cli.sweep:sweep", "Start what is due now."),
+    "audit": Entry("app.cli.audit:audit", "Print the audit log as JSON Lines or as a table."),
+    "verify": Entry("app.cli.audit:verify", "Check the audit log and replay it against the tables."),
+    "users": Entry("app.cli.users:users", "Create the people who run the agents."),
+    "keys": Entry("app.cli.keys:keys", "Check the master key."),
+    "db": Entry("app.cli.db:db", "Bring the database to this version."),
+    "doctor": Entry("app.cli.doctor:doctor", "Say what is wrong with this installation, if anything is."),
+    "web": Entry("app.cli.processes:web", "Run the web process alone."),
+    "worker": Entry("app.cli.processes:worker", "Run a worker alone."),
+    "beat": Entry("app.cli.processes:beat", "Run the timetable alone."),
+    "test": Entry("app.cli.develop:test", "Run the checks and the tests of this checkout."),
+    "check": Entry("app.cli.develop:check", "Run the linters, the types and the import contracts."),
+}
+"""In the order of `--help`. A new command is one line here and one module."""
+
+HIDDEN = {"prepare": Entry("app.cli.processes:prepare", "Migrations, keys and the first admin, as `up` makes them.")}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by the table; `--help` imports none of them. One whose module is not there is not listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, entry in COMMANDS.items() if importlib.util.find_spec(entry.module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = {**COMMANDS, **HIDDEN}.get(cmd_name)
+        return entry.load() if entry and importlib.util.find_spec(entry.module) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].help) for name in self.list_commands(ctx)])
+
+
+@click.group(
+    name="whetstone",
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused by a rule.",
+)
+def cli() -> None:
+    """Where AI agents look after their own long-term memories, in guarded, consented, reversible refinements."""
+
+
+def json_option(command: F) -> F:
+    """The `--json` of every command, as the parameter `as_json`; it also turns errors into JSON on stderr."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit. A command returns its exit status, or nothing for 0."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    complain = _Complaint(as_json="--json" in arguments)
+    try:
+        status = cli.main(list(arguments), prog_name="whetstone", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        return complain.usage(error)
+    except WhetstoneError as error:
+        return complain.sentence(error.code, error.sentence, error.exit_status)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:  # noqa: BLE001 - the last one to see it: a sentence now, the details in a file
+        return complain.unexpected(error)
+    return status if isinstance(status, int) else 0
+
+
+@dataclass(frozen=True)
+class _Complaint:
+    """Says on stderr what went wrong, as a sentence or as JSON, and answers with the exit status."""
+
+    as_json: bool
+
+    def sentence(self, code: str, message: str, status: int) -> int:
+        text = json.dumps({"error": {"code": code, "message": message}}) if self.as_json else f"Error: {message}"
+        click.echo(text, err=True)
+        return status
+
+    def usage(self, error: click.ClickException) -> int:
+        if self.as_json:
+            return self.sentence("usage", error.format_message(), error.exit_code)
+        error.show()
+        return error.exit_code
+
+    def unexpected(self, error: Exception) -> int:
+        from app.cli.crash import record
+
+        return self.sentence(
+            "unexpected", f"Something unexpected happened ({type(error).__name__}). {record(error)}", 1
+        )
+
+
+def _reader_left() -> int:
+    """`whetstone audit | head`: nothing more to say, and nothing to complain about at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

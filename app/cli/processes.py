@@ -1,0 +1,99 @@
+"""The processes that `up` starts, each also to be run alone: web, worker and beat; and the preparation before them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from app.broker import require_broker
+from app.cli import json_option
+from app.config import Settings, load_settings
+from app.errors import Unavailable
+
+ALL_QUEUES = "refine,interactive,upkeep,celery"
+
+
+def on_word(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The hidden `--on-word` that `up` uses: load everything, then wait for the word on standard input."""
+    return click.option("--on-word", is_flag=True, hidden=True)(command)
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="WHETSTONE_PORT, else 8000.")
+@on_word
+@json_option
+def web(port: int | None, on_word: bool, as_json: bool) -> None:
+    """Serve the pages, the event stream and the agents' API. It never reads the private master key."""
+    settings = _begin(port=port)
+    from app import asgi
+
+    _wait(on_word)
+    require_broker(settings)
+    asgi.serve(settings)
+
+
+@click.command()
+@click.option("--queues", default=ALL_QUEUES, show_default=True, help="Comma-separated.")
+@click.option("--concurrency", type=click.IntRange(1, 1000), help="Refinements in flight (WHETSTONE_CONCURRENCY).")
+@on_word
+@json_option
+def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -> None:
+    """Do the work: refinements, sweeps, upkeep. It needs the private master key."""
+    settings = _begin()
+    from tasks.celery import app
+
+    _wait(on_word)
+    require_broker(settings)
+    options = {
+        "pool": "threads",
+        "concurrency": concurrency or settings.concurrency,
+        "queues": queues,
+        "hostname": f"whetstone-{os.getpid()}@%h",
+        "loglevel": settings.log_level,
+    }
+    app.worker_main(
+        ["worker", "--without-gossip", "--without-mingle", *(f"--{name}={value}" for name, value in options.items())]
+    )
+
+
+@click.command()
+@on_word
+@json_option
+def beat(on_word: bool, as_json: bool) -> None:
+    """Say, at its times, "start what is due". Run one; a second one does no harm."""
+    settings = _begin()
+    from tasks.celery import app
+
+    _wait(on_word)
+    require_broker(settings)
+    settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    schedule = settings.run_dir / "beat-schedule"
+    app.start(["beat", f"--schedule={schedule}", "--pidfile=", f"--loglevel={settings.log_level}"])
+
+
+@click.command()
+@json_option
+def prepare(as_json: bool) -> None:
+    """Bring the database up to date, make the master key pair and the first admin where they are missing."""
+    settings = _begin()
+    from app.setup import prepare as prepare_installation
+
+    done = asdict(prepare_installation(settings))
+    click.echo(json.dumps({name: str(value or "") for name, value in done.items()}))
+
+
+def _begin(**overrides: object) -> Settings:
+    os.umask(0o077)
+    return load_settings(**{name: value for name, value in overrides.items() if value is not None})
+
+
+def _wait(on_word: bool) -> None:
+    """Raises Unavailable when the supervisor ends without a word."""
+    if on_word and not sys.stdin.readline():
+        raise Unavailable("The supervisor ended before it gave the word. Nothing was started.")

@@ -1,0 +1,114 @@
+"""`whetstone up`: everything on one machine, from an empty data dir to a page that answers, and down again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import click
+
+from app.broker import EmbeddedBroker
+from app.cli import json_option
+from app.config import Settings, load_settings
+from app.datadir import DataDirLock, check_data_dir
+from app.errors import WhetstoneError
+from app.startup import Outcome, address, start_parts, wait_until_ready
+from app.supervisor import StopRequested, Supervisor
+
+
+class PortTaken(WhetstoneError):
+    """The port is in use."""
+
+    code = "port_taken"
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the pages (WHETSTONE_PORT, else 8000).")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Database, keys and logs (WHETSTONE_DATA_DIR).")
+@click.option("--no-browser", is_flag=True, help="Do not open the page in a browser.")
+@json_option
+def up(port: int | None, data_dir: Path | None, no_browser: bool, as_json: bool) -> None:
+    """Start broker, database, web, worker and beat, and print the address. Ctrl-C stops everything."""
+    settings = _settle(port, data_dir)
+    os.umask(0o077)
+    check_data_dir(settings)
+    with contextlib.suppress(StopRequested), DataDirLock(settings, address(settings)):
+        check_port(settings)
+        _run(settings, Voice(as_json), browser=not no_browser)
+
+
+def check_port(settings: Settings) -> None:
+    """Raises PortTaken where the web process could not listen."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((settings.host, settings.port))
+    except OSError as error:
+        raise PortTaken(
+            f"Port {settings.port} of {settings.host} can't be listened on ({error.strerror}). Nothing was started. "
+            "Choose another one with --port N or WHETSTONE_PORT."
+        ) from None
+
+
+class Voice:
+    """What `up` says: on stdout the first admin's password and the ready line, all else on stderr."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def aside(self, sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    def prepared(self, outcome: Outcome) -> None:
+        if outcome.made_master_key:
+            self.aside(f"Made the master key {outcome.made_master_key}. Keep a copy: without it no memory can be read.")
+        if outcome.first_password and self._as_json:
+            click.echo(json.dumps({"first_admin": outcome.first_email, "password": outcome.first_password}))
+        elif outcome.first_password:
+            click.echo(f"First admin: {outcome.first_email}")
+            click.echo(f"Password:    {outcome.first_password}  (shown only this once)")
+            self.aside("New here? `whetstone demo` makes two agents that need no API key.")
+
+    def ready(self, place: str) -> None:
+        click.echo(json.dumps({"ready": place}) if self._as_json else f"Whetstone is ready: {place}")
+
+
+def _settle(port: int | None, data_dir: Path | None) -> Settings:
+    """The options stand above the environment."""
+    if port is not None:
+        os.environ["WHETSTONE_PORT"] = str(port)
+    if data_dir is not None:
+        os.environ["WHETSTONE_DATA_DIR"] = str(data_dir.expanduser().absolute())
+    return load_settings()
+
+
+def _run(settings: Settings, voice: Voice, *, browser: bool) -> None:
+    broker = None if settings.redis_url else EmbeddedBroker(settings)
+    try:
+        with Supervisor(voice.aside) as supervisor:
+            voice.prepared(start_parts(supervisor, settings, broker))
+            wait_until_ready(supervisor, settings)
+            voice.ready(address(settings))
+            if browser and _somebody_watches():
+                _open_browser(address(settings))
+            supervisor.watch()
+    finally:
+        if broker:
+            broker.withdraw()
+
+
+def _somebody_watches() -> bool:
+    """A person at this machine's own screen, not a script, and not a terminal from afar."""
+    screen = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return screen and sys.stdout.isatty() and "SSH_CONNECTION" not in os.environ
+
+
+def _open_browser(place: str) -> None:
+    import webbrowser
+
+    webbrowser.open(place)

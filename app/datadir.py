@@ -1,0 +1,80 @@
+"""The data dir of one installation: made private, checked for writing, and held by one `up` at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from app.config import Settings
+from app.errors import Misconfigured, WhetstoneError
+
+
+class AlreadyRunning(WhetstoneError):
+    """Another `whetstone up` runs on this data dir."""
+
+    code = "already_running"
+
+
+def check_data_dir(settings: Settings) -> None:
+    """Make the data dir, private to its owner, with its folders. Raises Misconfigured when it can't be written."""
+    try:
+        for folder in (settings.data, settings.run_dir, settings.data / "logs"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe = folder / f".probe-{secrets.token_hex(4)}"
+            probe.touch(mode=0o600, exist_ok=False)
+            probe.unlink()
+    except OSError as error:
+        raise Misconfigured(
+            f"The data directory {settings.data} can't be written ({error.strerror}: {error.filename}). Nothing was "
+            "started. Choose another one with --data-dir or WHETSTONE_DATA_DIR."
+        ) from None
+
+
+def append_to(path: Path) -> BinaryIO:
+    """A log of ours to write on at its end, readable by its owner only."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Write a small secret, whole or not at all, readable by its owner only."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+class DataDirLock:
+    """Held from `with` to its end, or to the death of the process. Says who holds it, and where they answer."""
+
+    def __init__(self, settings: Settings, address: str) -> None:
+        self._path = settings.run_dir / "up.lock"
+        self._folder = settings.data
+        self._address = address
+
+    def __enter__(self) -> DataDirLock:
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self._refusal() from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"process {os.getpid()}, {self._address}".encode(), 0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+    def _refusal(self) -> AlreadyRunning:
+        holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace") or "a process that is just starting"
+        os.close(self._descriptor)
+        return AlreadyRunning(
+            f"Whetstone already runs on {self._folder} ({holder}). Use that one, stop it first (Ctrl-C where it runs), "
+            "or choose another data dir with --data-dir."
+        )

@@ -1,0 +1,164 @@
+"""What `up` starts, and in which order: the preparation of the database, then the parts, until all are ready."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from types import TracebackType
+
+from app.broker import EmbeddedBroker
+from app.child import Child, before_command
+from app.config import ROOT, Settings
+from app.errors import WhetstoneError
+from app.supervisor import Supervisor
+
+PREPARE_SECONDS = 3600.0
+"""Migrations of a large database take their time; Ctrl-C works meanwhile."""
+
+READY_SECONDS = 120.0
+
+NOWHERE = f"{os.devnull}/kept-from-this-process"
+"""The private master key's location, for the processes that must not read it."""
+
+ANYWHERE = {"0.0.0.0", "::", "localhost", ""}  # noqa: S104 - what the operator may have set, as answered locally
+
+
+class PreparationFailed(WhetstoneError):
+    """The database could not be prepared."""
+
+    code = "preparation_failed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the preparation made. The password is there once in an installation's life."""
+
+    first_email: str = ""
+    first_password: str = ""
+    made_master_key: str = ""
+
+
+def address(settings: Settings) -> str:
+    """Where a person on this machine finds the pages."""
+    host = _local_host(settings)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def start_parts(supervisor: Supervisor, settings: Settings, broker: EmbeddedBroker | None) -> Outcome:
+    """Return when the parts may begin. They load meanwhile, and wait for the word on their standard input."""
+    with Preparation(settings) as preparation:
+        if broker:
+            supervisor.adopt(broker.start())
+        parts = [supervisor.start(child) for child in _children(settings)]
+        supervisor.wait_until(
+            preparation.ended, seconds=PREPARE_SECONDS, otherwise=lambda: "The database could not be prepared"
+        )
+        outcome = preparation.outcome()
+    for part in parts:
+        part.tell()
+    return outcome
+
+
+def wait_until_ready(supervisor: Supervisor, settings: Settings) -> None:
+    """Return when the web process says that database, broker and worker answer."""
+    question = _Question(settings)
+    supervisor.wait_until(question, seconds=READY_SECONDS, otherwise=lambda: f"/readyz last answered: {question.last}")
+
+
+class Preparation:
+    """`whetstone prepare` in a process of its own, so that the supervisor stays small. Its password comes by pipe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            [*before_command(), sys.executable, "-m", "app", "prepare", "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(settings),
+            process_group=0,
+            text=True,
+        )
+
+    def __enter__(self) -> Preparation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def outcome(self) -> Outcome:
+        """Raises PreparationFailed with the sentence that the process left."""
+        said, complained = self._process.communicate()
+        if self._process.returncode == 0:
+            return Outcome(**json.loads(said))
+        raise PreparationFailed(_sentence(complained) or f"The preparation ended with {self._process.returncode}.")
+
+
+class _Question:
+    """Asks `/readyz`, and keeps the last answer for the one who has to find out."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._place = (_local_host(settings), settings.port)
+        self.last = "nothing"
+
+    def __call__(self) -> bool:
+        connection = http.client.HTTPConnection(*self._place, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            self.last = f"{answer.status} {answer.read(500).decode('utf-8', 'replace')}"
+        except (OSError, http.client.HTTPException) as error:
+            self.last = f"not at all ({type(error).__name__})"
+            return False
+        finally:
+            connection.close()
+        return answer.status == 200
+
+
+def _children(settings: Settings) -> list[Child]:
+    return [_child(settings, "web", grace=8), _child(settings, "worker", grace=20), _child(settings, "beat", grace=3)]
+
+
+def _child(settings: Settings, name: str, *, grace: float) -> Child:
+    environment = _environment(settings)
+    if name != "worker":
+        environment["WHETSTONE_MASTER_KEY_FILE"] = NOWHERE
+    return Child(
+        name=name,
+        command=(sys.executable, "-m", "app", name, "--on-word"),
+        log=settings.data / "logs" / f"{name}.log",
+        environment=environment,
+        first_words=b"go\n",
+        grace=grace,
+    )
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """Of every process that `up` starts: the same data dir and port, and the code of this checkout."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONSAFEPATH": "1",
+        "WHETSTONE_DATA_DIR": str(settings.data),
+        "WHETSTONE_PORT": str(settings.port),
+    }
+
+
+def _local_host(settings: Settings) -> str:
+    return "127.0.0.1" if settings.host in ANYWHERE else settings.host
+
+
+def _sentence(complained: str) -> str:
+    lines = complained.strip().splitlines()
+    try:
+        message: str = json.loads(lines[-1])["error"]["message"]
+    except (IndexError, ValueError, KeyError, TypeError):
+        return "\n".join(lines[-3:])
+    return message
