@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from flask import Flask
+if TYPE_CHECKING:
+    from flask import Flask
 
-from app.config import ROOT, Settings, load_settings
+    from app.config import Settings
 
 
 class Part(StrEnum):
@@ -19,9 +21,15 @@ class Part(StrEnum):
 
 
 def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LINE) -> Flask:
-    """An application bound to its database. Raises Misconfigured; opens no connection and reads no key."""
+    """An application bound to its database. Raises Misconfigured; opens no connection and reads no key.
+
+    Flask and the settings are imported here, because every small command imports this package.
+    """
+    from flask import Flask
+
     from app import events, extensions
     from app import models as models
+    from app.config import ROOT, load_settings
 
     settings = settings or load_settings()
     app = Flask("whetstone", template_folder=str(ROOT / "templates"), static_folder=str(ROOT / "static"))
