@@ -45,6 +45,7 @@ def prepare(settings: Settings) -> Prepared:
         made = ensure_master_key(settings)
         flag_immutable_memories(settings)
         email, password = ensure_first_admin()
+        db.engine.dispose()
     return Prepared(email, password, settings.master_key_path if made else None)
 
 

@@ -29,6 +29,7 @@ class Action(StrEnum):
 
     REFINEMENT_START = "memory_refinement_start"
     REFINEMENT_CONSENT = "memory_refinement_consent"
+    REFINEMENT_SNAPSHOT = "memory_refinement_snapshot"
     REFINEMENT_CONSOLIDATE = "memory_refinement_consolidate"
     REFINEMENT_UPDATE = "memory_refinement_update"
     REFINEMENT_DELETE = "memory_refinement_delete"

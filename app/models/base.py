@@ -99,6 +99,7 @@ def reserve_ids(session: Session, table: str, count: int) -> list[int]:
     Call it inside `writing()`: on SQLite its write lock makes the highest number plus one safe; no row is ever removed.
     """
     if is_sqlite(session):
+        session.flush()
         highest = session.scalar(text(f"SELECT coalesce(max(id), 0) FROM {table}")) or 0
         return list(range(highest + 1, highest + 1 + count))
     rows = session.scalars(

@@ -11,8 +11,12 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select,
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
-from app.extensions import db
+from app.extensions import db, now
+from app.models.actor import WORKER, Actor
+from app.models.agent import Agent
+from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, lock_row
+from app.models.event import announce
 from app.silo import Sealed
 
 
@@ -147,6 +151,32 @@ class Refinement(Model):
             "protected": self.protected,
             "deduplicated": self.deduplicated,
         }
+
+    def end(self, agent: Agent, status: Status, *, reason: str | None = None, by: Actor = WORKER) -> None:
+        """Reach an end state, for good: recorded, announced, and the agent is free for the next run.
+
+        The caller holds the locks of this row and of the agent. Does nothing when it has ended already.
+        """
+        if not self.is_open:
+            return
+        moment = now()
+        self.status, self.reason, self.ended_at = status, reason, moment
+        self.mass_after = agent.core_token_usage
+        if status in (Status.COMPLETED, Status.ROLLED_BACK):
+            agent.last_refinement_at = moment
+        data = {"status": str(status), "line": self.machine_line, "stats": self.stats, "turns": self.turns}
+        record(Action.REFINEMENT_END, actor=by, of=agent, subject=self.subject, refinement_id=self.id, data=data)
+        self.announce("ended", status=str(status))
+
+    def announce(self, step: str, **data: Any) -> None:
+        """A durable, content-free event of this refinement."""
+        announce(
+            f"refinement.{step}",
+            account_id=self.account_id,
+            agent_id=self.agent_id,
+            refinement_id=self.id,
+            data=data,
+        )
 
     @property
     def machine_line(self) -> str:

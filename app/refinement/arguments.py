@@ -1,0 +1,100 @@
+"""What a model may pass to the Knife, and nothing else: shapes are checked before anything is looked up."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from app.errors import Invalid
+from app.models.text import clean_text
+
+MAX_ARGUMENTS = 200_000
+"""Characters of one call's JSON."""
+
+_DECIMAL = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """The JSON object in a call's raw arguments. Raises Invalid with what was wrong."""
+    if not isinstance(text, str) or not text.strip():
+        raise Invalid("The arguments are empty; give a JSON object with the function's parameters.")
+    if len(text) > MAX_ARGUMENTS:
+        raise Invalid(f"The arguments have {len(text):,} characters; at most {MAX_ARGUMENTS:,} are read.")
+    try:
+        found = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Invalid("The arguments are not well-formed JSON, or name a key twice.") from None
+    if not isinstance(found, dict) or not found:
+        raise Invalid("The arguments must be a JSON object with the function's parameters.")
+    return found
+
+
+def only(arguments: Mapping[str, Any], required: tuple[str, ...], optional: tuple[str, ...] = ()) -> None:
+    """Raises Invalid unless exactly these keys are there."""
+    missing = [name for name in required if arguments.get(name) is None]
+    unknown = sorted(str(name)[:40] for name in set(arguments) - {*required, *optional})
+    if missing:
+        raise Invalid(f"Missing: {', '.join(missing)}. This call takes {_takes(required, optional)}.")
+    if unknown:
+        raise Invalid(f"Unknown: {', '.join(map(repr, unknown))}. This call takes {_takes(required, optional)}.")
+
+
+def memory_id(value: object) -> int:
+    """An integer, or a decimal string. Raises Invalid."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**18:
+        return value
+    if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
+        return int(value)
+    raise Invalid("The id must be one integer, or one decimal string.")
+
+
+def memory_ids(value: object) -> list[int]:
+    """A JSON list of integers, or one comma-separated string; each once, at least two. Raises Invalid."""
+    if isinstance(value, str):
+        parts: list[Any] = [part.strip() for part in value.split(",")]
+    elif isinstance(value, list | tuple) and all(isinstance(part, int) for part in value):
+        parts = list(value)
+    else:
+        raise Invalid("The ids must be a list of integers, or one comma-separated string.")
+    ids = list(dict.fromkeys(memory_id(part) for part in parts))
+    if len(ids) < 2:
+        raise Invalid("At least two different ids are needed to consolidate.")
+    if len(ids) > 1000:
+        raise Invalid("At most 1,000 ids in one call.")
+    return ids
+
+
+def query_text(value: object) -> str:
+    """What to look for. Raises Invalid."""
+    text = clean_text(value, what="query").strip()
+    if not text or len(text) > 1000:
+        raise Invalid("The query must have 1 to 1,000 characters.")
+    return text
+
+
+def day(value: object, *, name: str) -> date | None:
+    """An ISO date, or the date of an ISO time. Raises Invalid."""
+    if value is None or value == "":
+        return None
+    try:
+        return date.fromisoformat(clean_text(value, what=name).strip()[:10])
+    except ValueError:
+        raise Invalid(f"{name} must be a date like 2026-03-23.") from None
+
+
+def _takes(required: tuple[str, ...], optional: tuple[str, ...]) -> str:
+    return ", ".join([*required, *(f"{name} (optional)" for name in optional)])
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)

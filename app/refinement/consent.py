@@ -1,0 +1,56 @@
+"""Consent: reading an agent's answer. The first word decides, and whatever is not a clear YES is a NO."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from app.llm.client import Reply
+
+MAX_NOTE = 280
+"""Characters of a note to admins."""
+
+_THOUGHT = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_DECORATION = "*_~`#>\"'“”‘’«»()[]{}.,;:!?¡¿…-–— \t\r\n"
+_FIRST_WORD = re.compile(r"[^\s,.;:!?…—–]+")
+_NOTE = re.compile(r"^[ \t>*_]*to admins:[*_]*[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
+_CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`words` are the agent's own and content; `note_to_admins` was written for admins to see."""
+
+    granted: bool
+    words: str = field(repr=False)
+    note_to_admins: str | None = None
+
+
+def read_answer(reply: Reply) -> Answer:
+    """YES only if the first word is YES and the reply was not cut off; one closed leading think block is ignored."""
+    said = _without_thought(reply.text)
+    cut_off = reply.finish_reason in _CUT_OFF
+    return Answer(_first_word(said) == "YES" and not cut_off, reply.text, read_note(said))
+
+
+def read_note(text: str) -> str | None:
+    """The first line that starts with `To admins:`, shortened to 280 characters."""
+    found = _NOTE.search(text)
+    return clean_note(found[1]) if found else None
+
+
+def clean_note(text: str) -> str | None:
+    """One printable line of at most 280 characters, or None when nothing is left."""
+    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return (line if len(line) <= MAX_NOTE else line[: MAX_NOTE - 1] + "…") or None
+
+
+def _without_thought(text: str) -> str:
+    found = _THOUGHT.match(text)
+    return text[found.end() :] if found else text
+
+
+def _first_word(text: str) -> str:
+    found = _FIRST_WORD.match(text.lstrip(_DECORATION))
+    word = found[0].strip(_DECORATION) if found else ""
+    return word.upper() if word.isascii() else ""

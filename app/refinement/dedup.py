@@ -1,0 +1,59 @@
+"""Exact duplicates, removed by their keyed hash: nobody reads them, neither a model nor this code."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from sqlalchemy import func, select
+
+from app.extensions import db
+from app.models import WORKER, Action, Agent, Memory, MemoryType, Refinement, record
+from app.models.base import lock_row
+
+
+def remove_exact_duplicates(refinement: Refinement, agent: Agent) -> int:
+    """Keep one of each group of equal hashes, with the tags of all. Returns how many were removed.
+
+    The constitutional copy stays, else the earliest; constitutional copies are never removed. The caller holds the
+    locks of refinement and agent.
+    """
+    removed = 0
+    for _, group in groupby(_duplicates(agent), key=lambda memory: memory.content_hash):
+        removed += _keep_one(refinement, agent, list(group))
+    if removed:
+        refinement.announce("deduplicated", removed=removed, tokens=refinement.deduplicated_tokens)
+    return removed
+
+
+def _duplicates(agent: Agent) -> list[Memory]:
+    mine = (Memory.agent_id == agent.id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
+    twice = select(Memory.content_hash).where(*mine).group_by(Memory.content_hash).having(func.count() > 1)
+    query = select(Memory).where(*mine, Memory.content_hash.in_(twice))
+    order = (Memory.content_hash, Memory.constitutional.desc(), Memory.origin_at, Memory.id)
+    return list(db.session.scalars(lock_row(query.order_by(*order))))
+
+
+def _keep_one(refinement: Refinement, agent: Agent, group: list[Memory]) -> int:
+    keeper, extra = group[0], [memory for memory in group[1:] if not memory.constitutional]
+    if not extra:
+        return 0
+    changed = list(extra)
+    tags = sorted({tag for memory in group for tag in memory.tags})
+    if tags != keeper.tags:
+        keeper.become(agent, tags=tags, version=keeper.version + 1)
+        changed.append(keeper)
+    for memory in extra:
+        memory.discard(agent)
+    tokens = sum(memory.token_estimate for memory in extra)
+    refinement.deduplicated += len(extra)
+    refinement.deduplicated_tokens += tokens
+    record(
+        Action.DEDUP,
+        actor=WORKER,
+        of=agent,
+        subject=f"memory:{keeper.id}",
+        refinement_id=refinement.id,
+        data={"kept": keeper.id, "removed": sorted(memory.id for memory in extra), "tokens": tokens},
+        memories=changed,
+    )
+    return len(extra)

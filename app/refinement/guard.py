@@ -1,0 +1,218 @@
+"""The guards: the fence and the cap before every change, the latch after it, all in the change's own transaction.
+
+The fence is an UPDATE … WHERE: it claims the refinement's row, so that a call that comes late, twice, from another
+process or over the cap changes nothing, whatever anybody checked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlalchemy import select, update
+
+from app.errors import NotFound, Refused
+from app.extensions import db, writing
+from app.history.reversal import reverse_operations
+from app.models import (
+    Action,
+    Actor,
+    ActorKind,
+    Agent,
+    AuditLog,
+    Memory,
+    MemoryState,
+    MemoryType,
+    Refinement,
+    Status,
+    record,
+)
+from app.silo import AgentKeys
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A worker's hold on one refinement: only the process that began it may change anything through it."""
+
+    refinement_id: str
+    worker: str
+
+
+class Terminated(Refused):
+    """The refinement is over."""
+
+    code = "terminated"
+
+
+class CapReached(Refused):
+    """The refinement has made all its changes."""
+
+    code = "cap_reached"
+
+
+@contextmanager
+def fenced(claim: Claim, *, counts: bool) -> Iterator[tuple[Refinement, Agent]]:
+    """A transaction that may change memories: the row is claimed first, and counted when the change `counts`.
+
+    Raises Terminated or CapReached before anything is written. A refusal raised inside leaves no trace of the count.
+    """
+    with writing():
+        refinement = _claim(claim, 1 if counts else 0)
+        yield refinement, Agent.lock(refinement.agent_id)
+
+
+def check_fence(claim: Claim) -> Refinement:
+    """For calls that only read: raises Terminated unless the refinement is running in these hands."""
+    refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
+    if refinement is None:
+        raise NotFound("There is no such refinement.")
+    _explain(refinement, claim)
+    return refinement
+
+
+def _claim(claim: Claim, count: int) -> Refinement:
+    row = db.session.scalar(
+        update(Refinement)
+        .where(
+            Refinement.id == claim.refinement_id,
+            Refinement.status == Status.RUNNING,
+            Refinement.worker == claim.worker,
+            Refinement.stop_requested_at.is_(None),
+            Refinement.mutations + count <= Refinement.cap,
+        )
+        .values(mutations=Refinement.mutations + count)
+        .returning(Refinement)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+    if row is not None:
+        return row
+    refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
+    if refinement is None:
+        raise NotFound("There is no such refinement.")
+    _explain(refinement, claim)
+    raise CapReached(
+        f"Hard cap reached: {refinement.mutations} of {refinement.cap} changes are made. Nothing was changed; "
+        "call complete_refinement."
+    )
+
+
+def _explain(refinement: Refinement, claim: Claim) -> None:
+    if refinement.status != Status.RUNNING:
+        raise Terminated(f"This refinement is terminated ({refinement.status}). Nothing was changed.")
+    if refinement.worker != claim.worker:
+        raise Terminated("This refinement is terminated for this process: another one holds it. Nothing was changed.")
+    if refinement.stop_requested_at is not None:
+        raise Terminated("This refinement is terminated: an admin pressed Stop. Nothing was changed.")
+
+
+def kept_weights(refinement: Refinement, memories: Sequence[Memory]) -> dict[int, int]:
+    """What is left, in tokens, of the weight that each of these had at the start; 0 for what came later."""
+    known = _kept_by_this_refinement(refinement, memories)
+    start = refinement.snapshot_entry_id or 0
+    for memory in memories:
+        if memory.id not in known:
+            unchanged = memory.entry_id is not None and memory.entry_id <= start
+            known[memory.id] = memory.token_estimate if unchanged else _weight_at(memory, start)
+    return known
+
+
+def _kept_by_this_refinement(refinement: Refinement, memories: Sequence[Memory]) -> dict[int, int]:
+    rows = db.session.execute(
+        select(MemoryState.memory_id, MemoryState.kept)
+        .join(AuditLog, AuditLog.id == MemoryState.entry_id)
+        .where(
+            MemoryState.memory_id.in_([memory.id for memory in memories]),
+            MemoryState.entry_id > (refinement.snapshot_entry_id or 0),
+            AuditLog.refinement_id == refinement.id,
+        )
+        .order_by(MemoryState.entry_id)
+    )
+    return {memory_id: kept for memory_id, kept in rows.tuples() if kept is not None}
+
+
+def _weight_at(memory: Memory, entry_id: int) -> int:
+    state = db.session.scalar(
+        select(MemoryState)
+        .where(MemoryState.memory_id == memory.id, MemoryState.entry_id <= entry_id)
+        .order_by(MemoryState.entry_id.desc())
+        .limit(1)
+    )
+    if state is None or state.type != MemoryType.CORE or state.discarded_at is not None:
+        return 0
+    return state.token_estimate
+
+
+def spend(refinement: Refinement, before: Mapping[int, int], after: Mapping[int, int]) -> None:
+    """Book a change on the kept mass: what its memories kept before it, and what they keep after."""
+    if refinement.kept_mass is None:
+        raise RuntimeError("a change before the snapshot")
+    refinement.kept_mass += sum(after.values()) - sum(before.values())
+
+
+@dataclass(frozen=True)
+class Trip:
+    """What the latch tells: to the model as the result of its call, to the agent in its journal."""
+
+    retention: Decimal
+    threshold: Decimal
+    mass_before: int
+    kept_mass: int
+    stats: Mapping[str, int]
+
+    @property
+    def reason(self) -> str:
+        return (
+            f"Only {self.kept_mass:,} of {self.mass_before:,} tokens would have been kept "
+            f"({self.retention:.2%}, below the threshold of {self.threshold:.2%})."
+        )
+
+
+def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> Trip | None:
+    """After every change, in its transaction: below the threshold the whole refinement is reversed and ended."""
+    if not refinement.has_tripped or refinement.retention is None:
+        return None
+    trip = Trip(
+        refinement.retention,
+        refinement.threshold,
+        refinement.mass_before or 0,
+        refinement.kept_mass or 0,
+        refinement.stats,
+    )
+    db.session.flush()
+    reversal = reverse_operations(refinement, agent)
+    note = Memory.write(agent, _journal_of(trip), keys=keys, type_=MemoryType.JOURNAL)
+    record(
+        Action.REFINEMENT_ROLLBACK,
+        actor=as_actor(agent),
+        of=agent,
+        subject=refinement.subject,
+        refinement_id=refinement.id,
+        data={
+            "retention": str(trip.retention),
+            "threshold": str(trip.threshold),
+            "mass_before": trip.mass_before,
+            "kept_mass": trip.kept_mass,
+            "stats": dict(trip.stats),
+            "journal": note.id,
+            **reversal.counts,
+        },
+        memories=[*reversal.memories, note],
+    )
+    refinement.end(agent, Status.ROLLED_BACK, reason=trip.reason)
+    return trip
+
+
+def as_actor(agent: Agent) -> Actor:
+    """The agent, as the one who acts in its own refinement."""
+    return Actor(ActorKind.AGENT, agent.name)
+
+
+def _journal_of(trip: Trip) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in trip.stats.items() if count and name != "deduplicated")
+    return (
+        f"My refinement was rolled back by the system's retention guard and ended. {trip.reason} "
+        f"What had been done ({counts or 'nothing'}) was reversed: my core memories are as they were before it. "
+        "Exact duplicates that were removed before it began stay removed."
+    )

@@ -1,0 +1,37 @@
+"""Revealing an agent's own memories for its own prompt: columns, not rows, because a ledger can be long."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, select
+
+from app.extensions import db
+from app.models import Memory, MemoryType
+from app.refinement.prompts import Entry
+from app.silo import AgentKeys
+
+_COLUMNS = (Memory.id, Memory.origin_at, Memory.token_estimate, Memory.content, Memory.constitutional, Memory.tags)
+
+
+def read_entries(agent_id: int, keys: AgentKeys) -> list[Entry]:
+    """The active core memories, oldest first, revealed."""
+    query = select(*_COLUMNS).where(Memory.type == MemoryType.CORE)
+    return _reveal(query, agent_id, keys)
+
+
+def read_journal(agent_id: int, keys: AgentKeys, *, since: datetime) -> list[Entry]:
+    """The active journal entries since then, oldest first, revealed."""
+    query = select(*_COLUMNS).where(Memory.type == MemoryType.JOURNAL, Memory.origin_at >= since)
+    return _reveal(query, agent_id, keys)
+
+
+def _reveal(query: Select[Any], agent_id: int, keys: AgentKeys) -> list[Entry]:
+    rows = db.session.execute(
+        query.where(Memory.agent_id == agent_id, Memory.discarded_at.is_(None)).order_by(Memory.origin_at, Memory.id)
+    )
+    return [
+        Entry(number, date, tokens, keys.reveal_memory(number, content), constitutional, tuple(tags))
+        for number, date, tokens, content, constitutional, tags in rows.tuples()
+    ]

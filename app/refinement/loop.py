@@ -1,0 +1,121 @@
+"""The loop between a model and its tools. It knows turns, calls and limits; it knows nothing of memories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Protocol
+
+from app.llm.client import ModelError, Reply, Usage
+
+MAX_SILENT_TURNS = 2
+"""Replies without a call, one after another, after which the model is taken to be done without saying so."""
+
+REMINDER = (
+    "You called no function. Call complete_refinement when you are done; zero changes is a valid and good outcome."
+)
+
+
+class Outcome(StrEnum):
+    """Why the loop ended."""
+
+    CLOSED = "closed"
+    TURNS = "turns"
+    TIME = "time"
+    TOKENS = "tokens"
+    COST = "cost"
+    SILENT = "silent"
+
+
+class Toolbox(Protocol):
+    """What the model may call."""
+
+    is_over: bool
+    was_rolled_back: bool
+
+    def specifications(self) -> list[dict[str, Any]]: ...
+
+    def call(self, name: str, raw_arguments: str) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`time_left` gives seconds; tokens and dollars are those of this loop."""
+
+    max_turns: int
+    time_left: Callable[[], float]
+    max_tokens: int
+    max_cost_usd: Decimal
+
+
+Ask = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Reply]
+OnTurn = Callable[[int, Reply], None]
+
+
+def converse(
+    ask: Ask, opening: Sequence[Mapping[str, Any]], tools: Toolbox, limits: Limits, on_turn: OnTurn
+) -> Outcome:
+    """Let the model call its tools, strictly one after another, until they say that it is over or a limit is reached.
+
+    `ask` makes one model call, retries included, and raises ModelError; `on_turn` hears of every reply before its calls
+    are made. After a rollback the model gets its results once more, so that it is told; its calls then change nothing.
+    """
+    messages: list[Mapping[str, Any]] = list(opening)
+    used, silent = Usage(), 0
+    for turn in range(1, limits.max_turns + 1):
+        reached = _limit(used, limits)
+        if reached is not None:
+            return reached
+        reply = ask(messages, tools.specifications())
+        used += reply.usage
+        on_turn(turn, reply)
+        if tools.is_over:
+            return Outcome.CLOSED
+        messages.append(reply.as_message())
+        messages += _answers(reply, tools)
+        if tools.is_over:
+            _farewell(ask, messages, tools)
+            return Outcome.CLOSED
+        silent = 0 if reply.tool_calls else silent + 1
+        if silent >= MAX_SILENT_TURNS:
+            return Outcome.SILENT
+        if silent:
+            messages.append({"role": "user", "content": REMINDER})
+    return Outcome.TURNS
+
+
+def _answers(reply: Reply, tools: Toolbox) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "role": "tool",
+            "tool_call_id": call.id,
+            "name": call.name,
+            "content": json.dumps(tools.call(call.name, call.arguments), ensure_ascii=False),
+        }
+        for call in reply.tool_calls
+    ]
+
+
+def _farewell(ask: Ask, messages: Sequence[Mapping[str, Any]], tools: Toolbox) -> None:
+    """Tell the model that it was rolled back. Whatever it calls now is answered, and changes nothing."""
+    if not tools.was_rolled_back:
+        return
+    try:
+        reply = ask(messages, tools.specifications())
+    except ModelError:
+        return
+    for call in reply.tool_calls:
+        tools.call(call.name, call.arguments)
+
+
+def _limit(used: Usage, limits: Limits) -> Outcome | None:
+    if limits.time_left() <= 0:
+        return Outcome.TIME
+    if used.total_tokens >= limits.max_tokens:
+        return Outcome.TOKENS
+    if used.cost_usd > limits.max_cost_usd:
+        return Outcome.COST
+    return None

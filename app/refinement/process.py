@@ -1,0 +1,321 @@
+"""The process of one refinement: claim → exact duplicates → consent → snapshot → loop → close.
+
+Every step is a transaction of its own; none is open while the model thinks. Whatever goes wrong, the refinement reaches
+an end state, and the valid changes made until then stay.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import structlog
+from flask import current_app
+from sqlalchemy import func, select, update
+
+from app.config import Settings
+from app.extensions import db, now, release, writing
+from app.llm.client import ModelClient, ModelError, Reply, Voices
+from app.llm.retry import complete_with_retries
+from app.models import (
+    WORKER,
+    Action,
+    Agent,
+    Consent,
+    Memory,
+    MemoryType,
+    Mode,
+    Refinement,
+    Status,
+    Trigger,
+    open_keys,
+    record,
+)
+from app.refinement.consent import Answer, read_answer
+from app.refinement.dedup import remove_exact_duplicates
+from app.refinement.guard import Claim, as_actor
+from app.refinement.heartbeat import database_now, heart
+from app.refinement.ledger import read_entries, read_journal
+from app.refinement.loop import Limits, Outcome, converse
+from app.refinement.prompts import Figures, consent_messages, refinement_messages
+from app.refinement.tool import RefinementTool
+from app.silo import AgentKeys
+
+JOURNAL_DAYS = 7
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a process is given: voices, and a clock for pauses and deadlines that a test can turn."""
+
+    voices: Voices
+    pause: Callable[[float], None] = field(default=lambda seconds: threading.Event().wait(seconds) and None)
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class _Stopped(Exception):
+    """An admin pressed Stop, or the row is no longer this worker's."""
+
+
+def refine(refinement_id: str, means: Means) -> None:
+    """Carry one queued refinement to its end. Does nothing when another worker has it, or it has ended."""
+    claim = _begin(refinement_id)
+    if claim is None:
+        return
+    with heart().beating(claim):
+        _Process(claim, means).run()
+
+
+def _begin(refinement_id: str) -> Claim | None:
+    """queued → asking, for exactly one worker."""
+    worker = uuid.uuid4().hex
+    with writing():
+        refinement = db.session.scalar(
+            update(Refinement)
+            .where(Refinement.id == refinement_id, Refinement.status == Status.QUEUED)
+            .values(status=Status.ASKING, worker=worker, heartbeat_at=database_now(), started_at=now())
+            .returning(Refinement)
+            .execution_options(populate_existing=True, synchronize_session=False)
+        )
+        if refinement is None:
+            return None
+        refinement.announce("begun")
+    return Claim(refinement_id, worker)
+
+
+class _Process:
+    def __init__(self, claim: Claim, means: Means) -> None:
+        self._claim = claim
+        self._means = means
+        self._settings: Settings = current_app.extensions["settings"]
+        self._deadline = means.monotonic() + self._settings.deadline_seconds
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except _Stopped:
+            self._end(Status.STOPPED, "An admin pressed Stop; the changes made before it stay.")
+        except ModelError as error:
+            self._end(Status.FAILED, error.sentence)
+        except Exception as error:
+            release()
+            reason = f"Something unexpected happened in the worker ({type(error).__name__}); valid changes stay."
+            self._end(Status.INTERRUPTED, reason)
+            raise
+
+    def _run(self) -> None:
+        keys = self._remove_duplicates()
+        if keys is None:
+            return
+        agent = self._agent()
+        with closing(self._client(agent)) as client:
+            if not self._consents(client, keys):
+                return
+            figures = self._snapshot()
+            self._loop(client, keys, figures)
+
+    def _remove_duplicates(self) -> AgentKeys | None:
+        """Returns the agent's keys to go on with, or None when that was all there was to do."""
+        with writing():
+            refinement, agent = self._locked()
+            remove_exact_duplicates(refinement, agent)
+            if refinement.mode == Mode.DEDUP_ONLY:
+                refinement.mass_before = agent.core_token_usage
+                refinement.kept_mass = agent.core_token_usage
+                refinement.end(agent, Status.COMPLETED)
+                return None
+            return open_keys(agent)
+
+    def _client(self, agent: Agent) -> ModelClient:
+        voices = self._means.voices
+        return voices.for_model(agent.model_id, api_base=agent.api_base, api_key_env=agent.api_key_env)
+
+    def _consents(self, client: ModelClient, keys: AgentKeys) -> bool:
+        refinement, agent = self._row(), self._agent()
+        if refinement.trigger == Trigger.AGENT:
+            self._record_consent(Answer(True, ""), keys, asked=False)
+            return True
+        messages = consent_messages(
+            system_prompt=agent.system_prompt,
+            core=read_entries(agent.id, keys),
+            journal=read_journal(agent.id, keys, since=now() - timedelta(days=JOURNAL_DAYS)),
+            figures=_figures(agent, refinement),
+            window=client.context_window(),
+        )
+        with writing():
+            self._row().announce("asked")
+        reply = self._ask(client, messages, ())
+        self._account(0, reply)
+        answer = read_answer(reply)
+        self._record_consent(answer, keys, asked=True)
+        return answer.granted
+
+    def _record_consent(self, answer: Answer, keys: AgentKeys, *, asked: bool) -> None:
+        with writing():
+            refinement, agent = self._locked()
+            words = keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
+            db.session.add(
+                Consent(
+                    account_id=agent.account_id,
+                    agent_id=agent.id,
+                    refinement_id=refinement.id,
+                    granted=answer.granted,
+                    words=words,
+                    note_to_admins=answer.note_to_admins,
+                    asked_at=refinement.started_at or now(),
+                    answered_at=now(),
+                )
+            )
+            refinement.note_to_admins = answer.note_to_admins
+            record(
+                Action.REFINEMENT_CONSENT,
+                actor=as_actor(agent),
+                of=agent,
+                subject=refinement.subject,
+                refinement_id=refinement.id,
+                data={"answer": "YES" if answer.granted else "NO", "asked": asked},
+            )
+            refinement.announce("answered", granted=answer.granted, asked=asked)
+            if not answer.granted:
+                refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=as_actor(agent))
+
+    def _snapshot(self) -> Figures:
+        """Fix mass, threshold, cap and model: later changes to settings do not touch this refinement."""
+        with writing():
+            refinement, agent = self._locked()
+            refinement.status = Status.RUNNING
+            refinement.mass_before = refinement.kept_mass = agent.core_token_usage
+            refinement.threshold = agent.effective_refinement_threshold
+            entry = record(
+                Action.REFINEMENT_SNAPSHOT,
+                actor=WORKER,
+                of=agent,
+                subject=refinement.subject,
+                refinement_id=refinement.id,
+                data={
+                    "mass": agent.core_token_usage,
+                    "count": agent.core_count,
+                    "threshold": str(refinement.threshold),
+                    "cap": refinement.cap,
+                    "model": refinement.model_id,
+                },
+            )
+            refinement.snapshot_entry_id = entry.id
+            refinement.announce("running", mass=agent.core_token_usage, threshold=str(refinement.threshold))
+            return _figures(agent, refinement)
+
+    def _loop(self, client: ModelClient, keys: AgentKeys, figures: Figures) -> None:
+        agent = self._agent()
+        opening = refinement_messages(
+            system_prompt=agent.system_prompt,
+            instructions=agent.effective_refinement_prompt,
+            core=read_entries(agent.id, keys),
+            figures=figures,
+            window=client.context_window(),
+        )
+        limits = Limits(
+            self._settings.max_turns, self._time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
+        )
+        tool = RefinementTool(self._claim, keys)
+        outcome = converse(
+            lambda messages, tools: self._ask(client, messages, tools), opening, tool, limits, self._account
+        )
+        if outcome is Outcome.CLOSED and self._row().stop_requested_at is not None:
+            raise _Stopped
+        if outcome is not Outcome.CLOSED:
+            self._end(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
+
+    def _ask(
+        self, client: ModelClient, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> Reply:
+        """One model call with its retries. No transaction is open meanwhile."""
+        self._check_stop()
+        release()
+        return complete_with_retries(
+            client,
+            messages,
+            tools,
+            step_timeout=self._settings.step_timeout_seconds,
+            time_left=self._time_left,
+            pause=self._means.pause,
+            base=self._settings.retry_base_seconds,
+        )
+
+    def _check_stop(self) -> None:
+        row = self._row()
+        if row.worker != self._claim.worker or (row.is_open and row.stop_requested_at is not None):
+            raise _Stopped
+
+    def _account(self, turn: int, reply: Reply) -> None:
+        """Book a reply's tokens and cost, and let the pages know that the model spoke."""
+        usage = reply.usage
+        with writing():
+            refinement = Refinement.lock(self._claim.refinement_id)
+            refinement.turns = max(refinement.turns, turn)
+            refinement.prompt_tokens += usage.prompt_tokens
+            refinement.completion_tokens += usage.completion_tokens
+            refinement.cost_usd = (refinement.cost_usd or Decimal(0)) + usage.cost_usd
+            if turn:
+                refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=usage.total_tokens)
+
+    def _end(self, status: Status, reason: str) -> None:
+        with writing():
+            refinement = Refinement.lock(self._claim.refinement_id)
+            if refinement.worker == self._claim.worker:
+                refinement.end(Agent.lock(refinement.agent_id), status, reason=reason)
+
+    def _locked(self) -> tuple[Refinement, Agent]:
+        """Both rows, locked in order. Raises _Stopped when this worker may not go on."""
+        refinement = Refinement.lock(self._claim.refinement_id)
+        if not refinement.is_open or refinement.worker != self._claim.worker or refinement.stop_requested_at:
+            raise _Stopped
+        return refinement, Agent.lock(refinement.agent_id)
+
+    def _row(self) -> Refinement:
+        return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
+
+    def _agent(self) -> Agent:
+        return db.session.get_one(Agent, self._row().agent_id, populate_existing=True)
+
+    def _time_left(self) -> float:
+        return self._deadline - self._means.monotonic()
+
+
+UNFINISHED_REASONS = {
+    Outcome.TURNS: "The model used all its turns without calling complete_refinement; valid changes stay.",
+    Outcome.TIME: "The time limit was reached; valid changes stay.",
+    Outcome.TOKENS: "The limit of model tokens was reached; valid changes stay.",
+    Outcome.COST: "The cost limit was reached; valid changes stay.",
+    Outcome.SILENT: "The model stopped calling functions without completing; valid changes stay.",
+}
+
+
+def _figures(agent: Agent, refinement: Refinement) -> Figures:
+    constitutional = db.session.scalar(
+        select(func.count())
+        .select_from(Memory)
+        .where(
+            Memory.agent_id == agent.id,
+            Memory.type == MemoryType.CORE,
+            Memory.discarded_at.is_(None),
+            Memory.constitutional,
+        )
+    )
+    return Figures(
+        core_count=agent.core_count,
+        constitutional_count=constitutional or 0,
+        mass=agent.core_token_usage,
+        budget=agent.core_token_budget,
+        cap=refinement.cap,
+        threshold=refinement.threshold,
+        deduplicated=refinement.deduplicated,
+    )

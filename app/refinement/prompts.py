@@ -1,0 +1,174 @@
+"""What the model is told: who it is, hard rules, its own instructions, numbers, the ledger, a closing line.
+
+The ledger is one JSON object a line, in which line breaks, invisible characters and angle brackets are escaped: no
+content can end its line, close the mark around the ledger, or forge another entry, a flag or a rule.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app.config import ROOT
+
+DEFAULT_CONTEXT_WINDOW = 32_000
+"""Tokens, for a model whose window nobody knows."""
+
+LEDGER_SHARE = Decimal("0.6")
+"""Of the window; the rest is for rules, calls and results."""
+
+CHARACTERS_A_TOKEN = 3
+"""Careful on purpose: real tokenizers give more tokens than the estimate of mass does."""
+
+NO_IDENTITY = "You are an AI agent with long-term memories of your own."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One revealed memory on its way into a prompt. Never logged, never kept."""
+
+    id: int
+    date: datetime
+    tokens: int
+    content: str
+    constitutional: bool = False
+    tags: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.id}, {self.tokens} tokens>"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its public form in the ledger and in search results."""
+        shown: dict[str, Any] = {"id": self.id, "date": self.date.date().isoformat(), "tokens": self.tokens}
+        if self.constitutional:
+            shown["constitutional"] = True
+        if self.tags:
+            shown["tags"] = list(self.tags)
+        return shown | {"content": self.content}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The numbers that both prompts tell. Masses in tokens."""
+
+    core_count: int
+    constitutional_count: int
+    mass: int
+    budget: int
+    cap: int
+    threshold: Decimal
+    deduplicated: int = 0
+
+
+def consent_messages(
+    *, system_prompt: str | None, core: Sequence[Entry], journal: Sequence[Entry], figures: Figures, window: int | None
+) -> list[dict[str, Any]]:
+    """The question whether the agent wants a refinement: two messages, no tools."""
+    shown, heading = fit_ledger(core, window)
+    journal_room = _room(window) - sum(map(len, shown))
+    system = _render(
+        "consent_system.txt",
+        identity=system_prompt or NO_IDENTITY,
+        ledger=shown,
+        ledger_heading=heading,
+        journal=_newest_that_fit(journal, journal_room),
+    )
+    question = _render("consent_question.txt", **_numbers(figures))
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
+def refinement_messages(
+    *, system_prompt: str | None, instructions: str, core: Sequence[Entry], figures: Figures, window: int | None
+) -> list[dict[str, Any]]:
+    """The opening of the loop."""
+    shown, heading = fit_ledger(core, window)
+    numbers = _numbers(figures)
+    system = _render(
+        "refinement_system.txt",
+        identity=system_prompt or NO_IDENTITY,
+        instructions=instructions,
+        **numbers,
+    )
+    ledger = _render("refinement_ledger.txt", ledger=shown, ledger_heading=heading, **numbers)
+    return [{"role": "system", "content": system}, {"role": "user", "content": ledger}]
+
+
+def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str], str]:
+    """The oldest entries that fit into the ledger's share of the window, encoded, and the heading that says how many."""
+    room, shown = _room(window), []
+    for entry in entries:
+        line = encode(entry.as_dict())
+        room -= len(line) + 1
+        if room < 0 and shown:
+            break
+        shown.append(line)
+    if len(shown) == len(entries):
+        return shown, f"Your ledger: {len(entries)} core memories, oldest first."
+    return shown, (
+        f"Your ledger: {len(shown)} of {len(entries)} core memories, oldest first; reach the others with search_memories."
+    )
+
+
+def encode(value: Any) -> str:
+    """JSON on one line that can hold no line break, no invisible character and no angle bracket."""
+    plain = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "".join(_escape(character) for character in plain)
+
+
+def _escape(character: str) -> str:
+    if character in "<>" or (not character.isascii() and unicodedata.category(character) in _HIDDEN):
+        return character.encode("utf-16-be").hex().join(("\\u", "")) if ord(character) < 0x10000 else _pair(character)
+    return character
+
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+
+
+def _pair(character: str) -> str:
+    units = character.encode("utf-16-be").hex()
+    return f"\\u{units[:4]}\\u{units[4:]}"
+
+
+def _newest_that_fit(journal: Sequence[Entry], room: int) -> list[str]:
+    shown: list[str] = []
+    for entry in reversed(journal):
+        line = encode(entry.as_dict())
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.insert(0, line)
+    return shown
+
+
+def _room(window: int | None) -> int:
+    return int((window or DEFAULT_CONTEXT_WINDOW) * LEDGER_SHARE) * CHARACTERS_A_TOKEN
+
+
+def _numbers(figures: Figures) -> dict[str, Any]:
+    return {
+        "core_count": figures.core_count,
+        "constitutional_count": figures.constitutional_count,
+        "mass": figures.mass,
+        "budget": figures.budget,
+        "cap": figures.cap,
+        "threshold": f"{figures.threshold:.2%}",
+        "deduplicated": figures.deduplicated,
+    }
+
+
+def _render(name: str, **values: Any) -> str:
+    return _environment().get_template(name).render(**values).strip()
+
+
+@cache
+def _environment() -> Environment:
+    loader = FileSystemLoader(ROOT / "templates" / "prompts")
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)  # noqa: S701 - prompts are text

@@ -1,0 +1,294 @@
+"""The Knife: the six functions that an agent holds during its refinement.
+
+Every answer is a result that a model can read: what happened, how many changes are left, the retention so far. A refusal
+is such a result too (`type: error`); it changes nothing and is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from app.errors import Invalid, NotFound, Refused, WhetstoneError
+from app.extensions import db, release, writing
+from app.models import Action, Agent, Memory, MemoryType, Refinement, Status, record
+from app.models.text import clean_content, clean_text
+from app.refinement import arguments as accept
+from app.refinement.consent import clean_note
+from app.refinement.functions import ACTIONS, specifications
+from app.refinement.guard import Claim, Terminated, Trip, as_actor, check_fence, fenced, kept_weights, latch, spend
+from app.refinement.ledger import read_entries
+from app.silo import AgentKeys
+
+Result = dict[str, Any]
+
+MAX_RESULTS = 50
+"""Memories in one search result; `count` says how many there were."""
+
+
+class ConstitutionalMemory(Refused):
+    """The memory is constitutional: no refinement may change, merge or remove it."""
+
+    code = "constitutional"
+
+
+class ImmutableMemory(Refused):
+    """The memory carries an immutable tag: no refinement may change, merge or remove it."""
+
+    code = "immutable"
+
+
+class NotYours(NotFound):
+    """Some ids name no active core memory of this agent."""
+
+    code = "unknown_memory"
+
+
+class RefinementTool:
+    """One agent's Knife for one refinement. Works inside an app context; one call after another."""
+
+    specifications = staticmethod(specifications)
+
+    def __init__(self, claim: Claim, keys: AgentKeys) -> None:
+        self.claim = claim
+        self._keys = keys
+        self.is_over = False
+        self.was_rolled_back = False
+
+    def call(self, name: str, raw_arguments: str) -> Result:
+        """A model's call: a function's name and its arguments as raw JSON text. Never raises for what a model sent."""
+        action = ACTIONS.get(name)
+        if action is None:
+            return self._refuse(str(name)[:60], Invalid("There is no such function."), unknown=True)
+        try:
+            found = accept.parse_arguments(raw_arguments)
+        except Invalid as error:
+            return self._refuse(action, error)
+        return self._run(action, found)
+
+    def execute(self, action: str, **arguments: Any) -> Result:
+        """The same for code: actions search, consolidate, update, delete, protect and complete."""
+        if action not in ACTIONS.values():
+            return self._refuse(str(action)[:60], Invalid("There is no such action."), unknown=True)
+        return self._run(action, arguments)
+
+    def _run(self, action: str, found: Mapping[str, Any]) -> Result:
+        steps: dict[str, Callable[[Mapping[str, Any]], Result]] = {
+            "search": self._search,
+            "consolidate": self._consolidate,
+            "update": self._update,
+            "delete": self._delete,
+            "protect": self._protect,
+            "complete": self._complete,
+        }
+        try:
+            return steps[action](found)
+        except WhetstoneError as error:
+            return self._refuse(action, error)
+
+    def _search(self, found: Mapping[str, Any]) -> Result:
+        accept.only(found, ("query",), ("since", "until"))
+        query = accept.query_text(found["query"])
+        since, until = accept.day(found.get("since"), name="since"), accept.day(found.get("until"), name="until")
+        try:
+            refinement = check_fence(self.claim)
+            entries = read_entries(refinement.agent_id, self._keys)
+            hits = [e.as_dict() for e in entries if _matches(e.content, query) and _within(e.date.date(), since, until)]
+            return self._answer(
+                refinement, type="search_results", query=query, count=len(hits), results=hits[:MAX_RESULTS]
+            )
+        finally:
+            release()
+
+    def _consolidate(self, found: Mapping[str, Any]) -> Result:
+        accept.only(found, ("ids", "content"))
+        ids, content = accept.memory_ids(found["ids"]), clean_content(found["content"])
+        with fenced(self.claim, counts=True) as (refinement, agent):
+            sources = [_touchable(memory) for memory in _all_of(agent, ids)]
+            self._check_shorter(content, sources)
+            kept = kept_weights(refinement, sources)
+            tags = sorted({tag for memory in sources for tag in memory.tags})
+            origin = min(memory.origin_at for memory in sources)
+            merged = Memory.write(agent, content, keys=self._keys, tags=tags, origin_at=origin)
+            for memory in sources:
+                memory.discard(agent)
+            weight = sum(memory.token_estimate for memory in sources)
+            after = {memory.id: 0 for memory in sources} | {merged.id: min(sum(kept.values()), merged.token_estimate)}
+            refinement.consolidated += 1
+            done = self._book(
+                refinement,
+                agent,
+                Action.REFINEMENT_CONSOLIDATE,
+                [*sources, merged],
+                kept,
+                after,
+                {"id": merged.id, "sources": sorted(ids), "tokens": [weight, merged.token_estimate]},
+            )
+        return done or self._answer(refinement, type="consolidated", id=merged.id, merged_count=len(sources))
+
+    def _update(self, found: Mapping[str, Any]) -> Result:
+        accept.only(found, ("id", "content"))
+        number, content = accept.memory_id(found["id"]), clean_content(found["content"])
+        with fenced(self.claim, counts=True) as (refinement, agent):
+            memory = _touchable(_all_of(agent, [number])[0])
+            if self._keys.reveal_memory(memory.id, memory.content) == content:
+                raise Invalid("The content is identical to what the memory says already.")
+            kept, before = kept_weights(refinement, [memory]), memory.token_estimate
+            memory.rewrite(agent, content, keys=self._keys)
+            refinement.updated += 1
+            after = {memory.id: min(kept[memory.id], memory.token_estimate)}
+            data = {"id": memory.id, "tokens": [before, memory.token_estimate]}
+            done = self._book(refinement, agent, Action.REFINEMENT_UPDATE, [memory], kept, after, data)
+        return done or self._answer(
+            refinement, type="updated", id=memory.id, tokens_before=before, tokens_after=memory.token_estimate
+        )
+
+    def _delete(self, found: Mapping[str, Any]) -> Result:
+        accept.only(found, ("id",))
+        number = accept.memory_id(found["id"])
+        with fenced(self.claim, counts=True) as (refinement, agent):
+            memory = _touchable(_all_of(agent, [number])[0])
+            kept = kept_weights(refinement, [memory])
+            memory.discard(agent)
+            refinement.deleted += 1
+            data = {"id": memory.id, "tokens": [memory.token_estimate, 0]}
+            done = self._book(refinement, agent, Action.REFINEMENT_DELETE, [memory], kept, {memory.id: 0}, data)
+        return done or self._answer(refinement, type="deleted", id=memory.id)
+
+    def _protect(self, found: Mapping[str, Any]) -> Result:
+        accept.only(found, ("id",))
+        number = accept.memory_id(found["id"])
+        with fenced(self.claim, counts=False) as (refinement, agent):
+            memory = _all_of(agent, [number])[0]
+            if memory.constitutional:
+                raise ConstitutionalMemory("The memory is constitutional already.")
+            kept = kept_weights(refinement, [memory])
+            memory.become(agent, constitutional=True, version=memory.version + 1)
+            refinement.protected += 1
+            data = {"id": memory.id, "tokens": [memory.token_estimate, memory.token_estimate]}
+            self._book(refinement, agent, Action.REFINEMENT_PROTECT, [memory], kept, kept, data)
+        return self._answer(refinement, type="protected", id=memory.id)
+
+    def _complete(self, found: Mapping[str, Any]) -> Result:
+        accept.only(found, ("summary",), ("note_to_admins",))
+        summary = clean_text(found["summary"], what="summary").strip()
+        if not summary or len(summary) > 10_000:
+            raise Invalid("The summary must have 1 to 10,000 characters.")
+        note = clean_note(clean_text(found.get("note_to_admins") or "", what="note_to_admins"))
+        with fenced(self.claim, counts=False) as (refinement, agent):
+            trip = latch(refinement, agent, self._keys)
+            if trip is None:
+                self._close(refinement, agent, summary, note)
+        self.is_over = True
+        if trip is not None:
+            return self._rolled_back(trip)
+        return self._answer(refinement, type="refinement_complete", summary=summary, stats=refinement.stats)
+
+    def _close(self, refinement: Refinement, agent: Agent, summary: str, note: str | None) -> None:
+        refinement.summary = self._keys.seal(summary, purpose="summary", subject=refinement.id)
+        refinement.note_to_admins = note or refinement.note_to_admins
+        refinement.mass_after = agent.core_token_usage
+        text = f"I completed a refinement of my core memories. The system's count: {refinement.machine_line}. My summary: {summary}"
+        journal = Memory.write(agent, text[:10_000].rstrip(), keys=self._keys, type_=MemoryType.JOURNAL)
+        record(
+            Action.REFINEMENT_COMPLETE,
+            actor=as_actor(agent),
+            of=agent,
+            subject=refinement.subject,
+            refinement_id=refinement.id,
+            data={"stats": refinement.stats, "line": refinement.machine_line, "journal": journal.id},
+            memories=[journal],
+        )
+        refinement.end(agent, Status.COMPLETED)
+
+    def _book(
+        self,
+        refinement: Refinement,
+        agent: Agent,
+        action: Action,
+        memories: list[Memory],
+        kept: Mapping[int, int],
+        after: Mapping[int, int],
+        data: dict[str, Any],
+    ) -> Result | None:
+        """Record a change, keep the account of mass, and let the latch look at it. A result only if it tripped."""
+        spend(refinement, kept, after)
+        data["retention"] = str(refinement.retention)
+        entry = record(
+            action,
+            actor=as_actor(agent),
+            of=agent,
+            subject=f"memory:{data['id']}",
+            refinement_id=refinement.id,
+            data=data,
+            memories=memories,
+            kept=after,
+        )
+        refinement.announce("operation", entry=entry.id, action=str(action), **data)
+        trip = latch(refinement, agent, self._keys)
+        return self._rolled_back(trip) if trip else None
+
+    def _rolled_back(self, trip: Trip) -> Result:
+        self.is_over = self.was_rolled_back = True
+        return {
+            "type": "refinement_rolled_back",
+            "reason": f"{trip.reason} Everything was rolled back; this refinement is terminated.",
+            "stats": dict(trip.stats),
+        }
+
+    def _answer(self, refinement: Refinement, **result: Any) -> Result:
+        retention = refinement.retention if refinement.retention is not None else Decimal(1)
+        return result | {"changes_left": refinement.changes_left, "retention": str(retention)}
+
+    def _check_shorter(self, content: str, sources: list[Memory]) -> None:
+        together = sum(len(self._keys.reveal_memory(memory.id, memory.content)) for memory in sources)
+        if len(content) > together:
+            raise Invalid(
+                f"The content has {len(content):,} characters, its sources together {together:,}: "
+                "a consolidation may not be longer than its sources."
+            )
+
+    def _refuse(self, action: str, error: WhetstoneError, *, unknown: bool = False) -> Result:
+        self.is_over = self.is_over or isinstance(error, Terminated)
+        refinement = db.session.get(Refinement, self.claim.refinement_id, populate_existing=True)
+        if refinement is None:
+            raise NotFound("There is no such refinement.")
+        if not refinement.is_open and not isinstance(error, Terminated):
+            error = Terminated(f"This refinement is terminated ({refinement.status}). Nothing was changed.")
+            self.is_over = True
+        result = self._answer(refinement, type="error", error=error.sentence)
+        if unknown:
+            result["allowed_actions"] = list(ACTIONS.values())
+            result["allowed_functions"] = list(ACTIONS)
+        release()
+        with writing():
+            refinement.announce("refused", action=action if action in ACTIONS.values() else "unknown", code=error.code)
+        return result
+
+
+def _all_of(agent: Agent, ids: list[int]) -> list[Memory]:
+    found = Memory.lock_active_core(agent.id, ids)
+    missing = [number for number in ids if number not in found]
+    if missing:
+        raise NotYours(
+            f"No active core memory of yours has the id {', '.join(map(str, missing[:20]))}. Nothing was changed."
+        )
+    return [found[number] for number in ids]
+
+
+def _touchable(memory: Memory) -> Memory:
+    if memory.constitutional:
+        raise ConstitutionalMemory(f"Memory {memory.id} is constitutional and is never touched. Nothing was changed.")
+    if memory.immutable:
+        raise ImmutableMemory(f"Memory {memory.id} carries an immutable tag and is never touched. Nothing was changed.")
+    return memory
+
+
+def _matches(content: str, query: str) -> bool:
+    return query.casefold() in content.casefold()
+
+
+def _within(day: date, since: date | None, until: date | None) -> bool:
+    return (since is None or day >= since) and (until is None or day <= until)

@@ -1,0 +1,66 @@
+"""Fixtures that every test may use: a real database each, a clock that stands still, a closed network."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from app import Part, create_app
+from app.config import Settings
+from tests.support.clock import FakeClock
+from tests.support.databases import Template
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
+    made = Template(tmp_path_factory.mktemp("template"))
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def settings(template: Template, tmp_path: Path) -> Iterator[Settings]:
+    """Settings of an installation of its own: migrated, with a master key and a first account."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with template.copy(folder) as copied:
+        yield copied
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def app(settings: Settings, template: Template, clock: FakeClock) -> Iterator[Flask]:
+    """The command line's app, in its context, with the master key."""
+    from app.extensions import db
+
+    made = create_app(settings, part=Part.COMMAND_LINE)
+    made.extensions.update(clock=clock, master_key=template.master_key)
+    with made.app_context():
+        yield made
+        db.session.remove()
+        if "heart" in made.extensions:
+            made.extensions["heart"].stop()
+        db.engine.dispose()
+
+
+@pytest.fixture(autouse=True)
+def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever leaves this machine is a mistake."""
+    connect = socket.socket.connect
+
+    def only_loopback(self: socket.socket, address: object) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            host = str(address[0]) if isinstance(address, tuple) else str(address)
+            if not (host.startswith("127.") or host in ("localhost", "::1")):
+                raise AssertionError(f"a test tried to reach {host}")
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", only_loopback)
