@@ -25,9 +25,9 @@ def init_app(app: Flask, *, views: bool) -> Security:
     settings: Settings = app.extensions["settings"]
     app.config.update(
         SECRET_KEY=session_secret(settings) if views else "no sessions here",
-        SECURITY_PASSWORD_HASH="argon2",
+        SECURITY_PASSWORD_HASH="argon2",  # noqa: S106 - an algorithm's name
         SECURITY_PASSWORD_SINGLE_HASH=["argon2"],
-        SECURITY_PASSWORD_SALT="unused with a single hash",
+        SECURITY_PASSWORD_SALT="unused with a single hash",  # noqa: S106 - says so
         SECURITY_PASSWORD_LENGTH_MIN=MIN_PASSWORD,
         SECURITY_EMAIL_VALIDATOR_ARGS={"check_deliverability": False, "test_environment": True},
         SECURITY_REGISTERABLE=False,
@@ -51,7 +51,7 @@ def session_secret(settings: Settings) -> str:
 
 
 def create_user(account: Account, email: str, password: str, *, roles: tuple[str, ...], by: Actor) -> User:
-    """A new user of `account`, whose row the caller has locked. Raises Invalid, or Refused when the address is taken."""
+    """A new user of `account`, whose row the caller has locked. Raises Invalid; Refused for an address in use."""
     address = email.strip().lower()
     if "@" not in address or len(address) > 254 or any(character.isspace() for character in address):
         raise Invalid(f"{email!r} is no e-mail address.")

@@ -117,8 +117,8 @@ def load_master_key(settings: Settings) -> MasterKey:
     key = MasterKey.load(settings.master_key_path)
     if key.fingerprint != row.fingerprint:
         raise KeyFileError(
-            f"{settings.master_key_path} is the key {key.fingerprint}, but this database was sealed to {row.fingerprint}. "
-            "Put the right key file back, or point WHETSTONE_MASTER_KEY_FILE at it. Nothing was started and nothing "
+            f"{settings.master_key_path} is the key {key.fingerprint}, but this database was sealed to "
+            f"{row.fingerprint}. Put the right key file back, or point WHETSTONE_MASTER_KEY_FILE at it. Nothing was started and nothing "
             "was written."
         )
     return key
@@ -184,7 +184,8 @@ def _database_version() -> str | None:
         with db.engine.connect() as connection:
             if not inspect(connection).has_table("alembic_version"):
                 return None
-            return connection.scalar(text("SELECT version_num FROM alembic_version"))
+            version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+            return version
     except OperationalError as error:
         reason = str(error.orig).splitlines()[0] if error.orig else "no answer"
         raise Misconfigured(f"The database can't be opened: {reason}. Nothing was started.") from None

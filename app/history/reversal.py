@@ -1,4 +1,4 @@
-"""Reversal: gives the memories that a refinement touched the states that they had before it, in the caller's transaction."""
+"""Reversal: gives the memories that a refinement touched the states that they had before it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ BATCH = 500
 
 @dataclass(frozen=True)
 class Verdict:
-    """`entries` counts what was read; `first_problem` is a sentence that names the first difference, if there is one."""
+    """`entries` counts what was read; `first_problem` is a sentence that names the first difference, if any."""
 
     ok: bool
     entries: int
@@ -42,7 +42,7 @@ class _Checker:
 
 
 def verify(agent: Agent | None = None) -> Verdict:
-    """Check one agent, or every chain, memory and total. Reads one consistent snapshot of the database; writes nothing."""
+    """Check one agent, or every chain, memory and total, in one consistent snapshot; writes nothing."""
     agent_id = agent.id if agent else None
     release()
     if not is_sqlite(db.session()):

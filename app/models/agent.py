@@ -128,7 +128,7 @@ class Agent(Model):
 
     @classmethod
     def lock(cls, agent_id: int) -> Agent:
-        """Load it for a change of it, its memories or its chain. Locks go refinement, agent, memory. Raises NotFound."""
+        """Load it to change it, its memories or its chain. Locks go refinement, agent, memory. Raises NotFound."""
         agent = db.session.scalar(lock_row(select(cls).where(cls.id == agent_id)))
         if agent is None:
             raise NotFound("There is no such agent.")

@@ -112,8 +112,8 @@ class AuditLog(Model):
 class Chained(Protocol):
     """What has an audit chain of its own: an agent, or an account for all that concerns no agent."""
 
-    audit_sequence: Mapped[int]
-    audit_head: Mapped[bytes]
+    audit_sequence: int
+    audit_head: bytes
 
     @property
     def chain(self) -> str: ...

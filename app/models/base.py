@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Select, text
 from sqlalchemy.engine import Dialect
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         __abstract__ = True
 else:
     Model = db.Model
+
+T = TypeVar("T")
 
 Identity = BigInteger().with_variant(Integer, "sqlite")
 """Integer primary keys: 64 bits on both databases."""
@@ -88,7 +90,7 @@ class SealedText(TypeDecorator[Sealed]):
         return None if value is None else Sealed(bytes(value))
 
 
-def lock_row(query: Select[Any]) -> Select[Any]:
+def lock_row(query: Select[tuple[T]]) -> Select[tuple[T]]:
     """Read a row for change: locked against other writers (not against foreign keys), and never from memory."""
     return query.with_for_update(key_share=True).execution_options(populate_existing=True)
 

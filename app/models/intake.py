@@ -18,7 +18,7 @@ class IntakeStatus(StrEnum):
 
 
 class Intake(Model):
-    """`sealed` is emptied once taken in or refused; `imported` counts memories, `error` is a sentence without content."""
+    """`sealed` is emptied once taken in or refused; `imported` counts memories; `error` never holds content."""
 
     __tablename__ = "intakes"
 

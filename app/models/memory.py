@@ -102,7 +102,7 @@ class Memory(_StateColumns, Model):
 
     @classmethod
     def lock_active_core(cls, agent_id: int, ids: Sequence[int]) -> dict[int, Memory]:
-        """The active core memories among `ids`, locked in the order of their ids; whatever is missing is not the agent's."""
+        """The active core memories among `ids`, locked in the order of ids; what is missing is not the agent's."""
         query = cls.active(agent_id, MemoryType.CORE).where(cls.id.in_(ids)).order_by(None).order_by(cls.id)
         return {memory.id: memory for memory in db.session.scalars(lock_row(query))}
 

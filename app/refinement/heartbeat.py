@@ -1,4 +1,4 @@
-"""The heartbeat: a timer of its own in each worker process, so that a slow model call is not taken for a dead worker."""
+"""The heartbeat: a timer of its own in each worker process: a slow model call is not a dead worker."""
 
 from __future__ import annotations
 

@@ -6,12 +6,11 @@ an end state, and the valid changes made until then stay.
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -58,7 +57,7 @@ class Means:
     """What a process is given: voices, and a clock for pauses and deadlines that a test can turn."""
 
     voices: Voices
-    pause: Callable[[float], None] = field(default=lambda seconds: threading.Event().wait(seconds) and None)
+    pause: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -287,7 +286,7 @@ class _Process:
         return db.session.get_one(Agent, self._row().agent_id, populate_existing=True)
 
     def _time_left(self) -> float:
-        return self._deadline - self._means.monotonic()
+        return float(self._deadline - self._means.monotonic())
 
 
 UNFINISHED_REASONS = {

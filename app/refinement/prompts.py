@@ -102,8 +102,8 @@ def refinement_messages(
 
 
 def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str], str]:
-    """The oldest entries that fit into the ledger's share of the window, encoded, and the heading that says how many."""
-    room, shown = _room(window), []
+    """The oldest entries that fit into the ledger's share of the window, encoded; and the heading that counts them."""
+    room, shown = _room(window), list[str]()
     for entry in entries:
         line = encode(entry.as_dict())
         room -= len(line) + 1
@@ -113,7 +113,8 @@ def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str],
     if len(shown) == len(entries):
         return shown, f"Your ledger: {len(entries)} core memories, oldest first."
     return shown, (
-        f"Your ledger: {len(shown)} of {len(entries)} core memories, oldest first; reach the others with search_memories."
+        f"Your ledger: {len(shown)} of {len(entries)} core memories, oldest first; "
+        "reach the others with search_memories."
     )
 
 

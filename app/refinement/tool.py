@@ -1,7 +1,7 @@
 """The Knife: the six functions that an agent holds during its refinement.
 
-Every answer is a result that a model can read: what happened, how many changes are left, the retention so far. A refusal
-is such a result too (`type: error`); it changes nothing and is not counted.
+Every answer is a result that a model can read: what happened, how many changes are left, the retention so far.
+A refusal is such a result too (`type: error`); it changes nothing and is not counted.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ class RefinementTool:
         refinement.summary = self._keys.seal(summary, purpose="summary", subject=refinement.id)
         refinement.note_to_admins = note or refinement.note_to_admins
         refinement.mass_after = agent.core_token_usage
-        text = f"I completed a refinement of my core memories. The system's count: {refinement.machine_line}. My summary: {summary}"
+        counts = f"I completed a refinement of my core memories. The system's count: {refinement.machine_line}."
+        text = f"{counts} My summary: {summary}"
         journal = Memory.write(agent, text[:10_000].rstrip(), keys=self._keys, type_=MemoryType.JOURNAL)
         record(
             Action.REFINEMENT_COMPLETE,

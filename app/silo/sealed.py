@@ -27,7 +27,7 @@ class SealBroken(WhetstoneError):
 class Sealed:
     """Ciphertext of one text. Printed, formatted, logged, rendered or serialised: `sealed (42 tokens)`.
 
-    At rest: 1 byte format, 4 bytes key version, 4 bytes token estimate (big-endian), 12 bytes nonce, ciphertext and tag.
+    At rest: format (1 byte), key version (4), token estimate (4, both big-endian), nonce (12), ciphertext and tag.
     """
 
     __slots__ = ("_at_rest",)
