@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from app.child import Child, Running
 from app.config import Settings
-from app.datadir import replace_private
+from app.datadir import check_data_dir, replace_private
 from app.errors import Unavailable
 
 CONFIGURATION = """
@@ -53,6 +53,7 @@ class EmbeddedBroker:
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._program = find_server()
         self._folder = settings.data / "broker"
         self._address_file = settings.run_dir / "broker.url"
@@ -71,6 +72,7 @@ class EmbeddedBroker:
         Its files only spare a restart some waiting messages (the database knows what is due), so unreadable ones are
         put aside; a port that somebody took meanwhile is changed.
         """
+        check_data_dir(self._settings)
         try:
             self._running = self._start()
         except BrokerFailed as failure:
@@ -145,11 +147,16 @@ def find_server() -> Path:
 def require_broker(settings: Settings) -> str:
     """The address of the broker in use, once it has answered. Raises Unavailable with what to do."""
     import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
 
     if not settings.broker_url:
         raise Unavailable("No broker is running. Start `whetstone up`, or set REDIS_URL to a Redis or Valkey server.")
     try:
-        with redis.Redis.from_url(settings.broker_url, socket_connect_timeout=3, socket_timeout=3) as client:
+        once = Retry(NoBackoff(), 0)
+        with redis.Redis.from_url(
+            settings.broker_url, retry=once, socket_connect_timeout=3, socket_timeout=3
+        ) as client:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:
         raise Unavailable(_no_answer(settings, error)) from None

@@ -87,7 +87,7 @@ class Supervisor:
                 if (status := running.status()) is not None:
                     raise ChildFailed(_ended(running, status, "Whetstone was not ready yet, so nothing stays running."))
             if time.monotonic() > deadline:
-                raise NotReady(f"Not ready after {seconds:.0f} seconds, so all was stopped. {otherwise()}")
+                raise NotReady(f"Not ready after {seconds:g} seconds, so all was stopped. {otherwise()}")
 
     def watch(self) -> None:
         """Return when somebody asks to stop. Raises ChildFailed when a child ends too often."""

@@ -26,8 +26,8 @@ FOR_TESTS = "WHETSTONE_TEST_"
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--database-url", help="Run the tests on this PostgreSQL database, which they empty.")
-@click.option("--redis-url", help="Run the tests on this Redis database, which they empty.")
+@click.option("--database-url", help="A PostgreSQL server for the tests, which make databases of their own.")
+@click.option("--redis-url", help="A Redis database for the tests, which they empty.")
 @json_option
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def test(database_url: str | None, redis_url: str | None, as_json: bool, pytest_arguments: tuple[str, ...]) -> int:

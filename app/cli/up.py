@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from app.broker import EmbeddedBroker
+from app.broker import EmbeddedBroker, require_broker
 from app.cli import json_option
 from app.config import Settings, load_settings
 from app.datadir import DataDirLock, check_data_dir
@@ -88,6 +88,8 @@ def _settle(port: int | None, data_dir: Path | None) -> Settings:
 
 
 def _run(settings: Settings, voice: Voice, *, browser: bool) -> None:
+    if settings.redis_url:
+        require_broker(settings)
     broker = None if settings.redis_url else EmbeddedBroker(settings)
     try:
         with Supervisor(voice.aside) as supervisor:

@@ -1,0 +1,51 @@
+"""A small program under test: a supervisor over children given as JSON, for the tests to send signals to.
+
+    python -m tests.cli.supervised PLAN
+
+PLAN: {"folder", "children": [{"name", "code", "grace"?}], "ready": file or null, "seconds"}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.child import Child
+from app.errors import WhetstoneError
+from app.supervisor import StopRequested, Supervisor
+
+
+def run(plan: dict[str, Any]) -> None:
+    folder = Path(plan["folder"])
+    with suppress(StopRequested), Supervisor(partial(click.echo, err=True)) as supervisor:
+        for child in plan["children"]:
+            supervisor.start(
+                Child(
+                    name=child["name"],
+                    command=(sys.executable, "-c", child["code"]),
+                    log=folder / f"{child['name']}.log",
+                    folder=folder,
+                    first_words=b"go\n",
+                    grace=child.get("grace", 10),
+                )
+            ).tell()
+        supervisor.wait_until(
+            lambda: all((folder / name).exists() for name in plan["ready"]),
+            seconds=plan["seconds"],
+            otherwise=lambda: "Nobody answered.",
+        )
+        click.echo("ready")
+        supervisor.watch()
+
+
+if __name__ == "__main__":
+    try:
+        run(json.loads(Path(sys.argv[1]).read_text()))
+    except WhetstoneError as error:
+        sys.exit(f"Error: {error.sentence}")
