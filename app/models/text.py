@@ -32,8 +32,10 @@ def clean_text(text: object, *, what: str) -> str:
         raise Invalid(f"The {what} must be text.")
     if "\x00" in text:
         raise Invalid(f"The {what} holds a NUL character, which can't be stored.")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise Invalid(f"The {what} holds half of a surrogate pair, which is no valid Unicode text.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"The {what} holds half of a surrogate pair, which is no valid Unicode text.") from None
     return text
 
 
