@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 from app.errors import Invalid
@@ -46,7 +46,7 @@ def memory_id(value: object) -> int:
     """An integer, or a decimal string. Raises Invalid."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**18:
         return value
-    if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
         return int(value)
     raise Invalid("The id must be one integer, or one decimal string.")
 
@@ -54,7 +54,7 @@ def memory_id(value: object) -> int:
 def memory_ids(value: object) -> list[int]:
     """A JSON list of integers, or one comma-separated string; each once, at least two. Raises Invalid."""
     if isinstance(value, str):
-        parts: list[Any] = [part.strip() for part in value.split(",")]
+        parts: list[Any] = [part.strip(" ") for part in value.split(",")]
     elif isinstance(value, list | tuple) and all(isinstance(part, int) for part in value):
         parts = list(value)
     else:
@@ -76,13 +76,19 @@ def query_text(value: object) -> str:
 
 
 def day(value: object, *, name: str) -> date | None:
-    """An ISO date, or the date of an ISO time. Raises Invalid."""
+    """An ISO date, or the day in UTC of an ISO time. Raises Invalid."""
     if value is None or value == "":
         return None
+    text = clean_text(value, what=name).strip()
     try:
-        return date.fromisoformat(clean_text(value, what=name).strip()[:10])
-    except ValueError:
+        return date.fromisoformat(text) if len(text) <= len("2026-03-23") else _day_of_time(text)
+    except (ValueError, OverflowError):
         raise Invalid(f"{name} must be a date like 2026-03-23.") from None
+
+
+def _day_of_time(text: str) -> date:
+    moment = datetime.fromisoformat(text)
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
 
 
 def _takes(required: tuple[str, ...], optional: tuple[str, ...]) -> str:
