@@ -13,7 +13,7 @@ MAX_NOTE = 280
 _THOUGHT = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _DECORATION = "*_~`#>\"'“”‘’«»()[]{}.,;:!?¡¿…-–— \t\r\n"
 _FIRST_WORD = re.compile(r"[^\s,.;:!?…—–]+")
-_NOTE = re.compile(r"^[ \t>*_]*to admins:[*_]*[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
+_NOTE = re.compile(r"^[ \t>*_]*to admins[*_]*:[*_]*[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
 _CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
 
 
@@ -30,7 +30,7 @@ def read_answer(reply: Reply) -> Answer:
     """YES only if the first word is YES and the reply was not cut off; one closed leading think block is ignored."""
     said = _without_thought(reply.text)
     cut_off = reply.finish_reason in _CUT_OFF
-    return Answer(_first_word(said) == "YES" and not cut_off, reply.text, read_note(said))
+    return Answer(_first_word(said) == "YES" and not cut_off, _storable(reply.text), read_note(said))
 
 
 def read_note(text: str) -> str | None:
@@ -43,6 +43,11 @@ def clean_note(text: str) -> str | None:
     """One printable line of at most 280 characters, or None when nothing is left."""
     line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return (line if len(line) <= MAX_NOTE else line[: MAX_NOTE - 1] + "…") or None
+
+
+def _storable(text: str) -> str:
+    """Half a surrogate pair, which a model can send in JSON, is no Unicode text: it becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _without_thought(text: str) -> str:
