@@ -36,17 +36,43 @@ class Prepared:
     made_master_key: Path | None = None
 
 
+@dataclass(frozen=True)
+class Upgraded:
+    """The database's version before (None: it was empty) and after."""
+
+    version_before: str | None
+    version: str
+    made_master_key: Path | None = None
+
+
 def prepare(settings: Settings) -> Prepared:
     """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat."""
     app = create_app(settings)
     with app.app_context():
-        check_data_dir(settings)
-        upgrade_database()
-        made = ensure_master_key(settings)
-        flag_immutable_memories(settings)
+        made = _prepare_database(settings)
         email, password = ensure_first_admin()
         db.engine.dispose()
     return Prepared(email, password, settings.master_key_path if made else None)
+
+
+def upgrade(settings: Settings) -> Upgraded:
+    """The same without the first admin, for those who run the parts apart and make their users themselves."""
+    app = create_app(settings)
+    with app.app_context():
+        check_data_dir(settings)
+        before = _database_version()
+        made = _prepare_database(settings)
+        ensure_first_account()
+        db.engine.dispose()
+    return Upgraded(before, _head(), settings.master_key_path if made else None)
+
+
+def _prepare_database(settings: Settings) -> bool:
+    check_data_dir(settings)
+    upgrade_database()
+    made = ensure_master_key(settings)
+    flag_immutable_memories(settings)
+    return made
 
 
 def ready_app(part: Part, settings: Settings | None = None) -> Flask:
@@ -118,8 +144,8 @@ def load_master_key(settings: Settings) -> MasterKey:
     if key.fingerprint != row.fingerprint:
         raise KeyFileError(
             f"{settings.master_key_path} is the key {key.fingerprint}, but this database was sealed to "
-            f"{row.fingerprint}. Put the right key file back, or point WHETSTONE_MASTER_KEY_FILE at it. Nothing was started and nothing "
-            "was written."
+            f"{row.fingerprint}. Put the right key file back, or point WHETSTONE_MASTER_KEY_FILE at it. "
+            "Nothing was started and nothing was written."
         )
     return key
 
@@ -151,10 +177,15 @@ def ensure_first_admin() -> tuple[str, str]:
     security.init_app(_app(), views=False)
     password = secrets.token_urlsafe(12)
     with writing():
-        account = db.session.scalar(select(Account).order_by(Account.id).limit(1)) or Account.create(FIRST_ACCOUNT)
-        record(Action.ACCOUNT_CREATE, actor=SETUP, of=account, subject=f"account:{account.id}")
-        security.create_user(account, FIRST_EMAIL, password, roles=(OWNER, SITE_ADMIN), by=SETUP)
+        security.create_user(_first_account(), FIRST_EMAIL, password, roles=(OWNER, SITE_ADMIN), by=SETUP)
     return FIRST_EMAIL, password
+
+
+def ensure_first_account() -> None:
+    """Make the first account where there is none, for users that somebody makes by hand."""
+    if db.session.scalar(select(Account.id).limit(1)) is None:
+        with writing():
+            _first_account()
 
 
 def flag_immutable_memories(settings: Settings) -> int:
@@ -170,6 +201,15 @@ def flag_immutable_memories(settings: Settings) -> int:
             memory.immutable = immutable
         Mark.write("immutable_tags", wanted)
     return changed
+
+
+def _first_account() -> Account:
+    found = db.session.scalar(select(Account).order_by(Account.id).limit(1))
+    if found is not None:
+        return Account.lock(found.id)
+    account = Account.create(FIRST_ACCOUNT)
+    record(Action.ACCOUNT_CREATE, actor=SETUP, of=account, subject=f"account:{account.id}")
+    return account
 
 
 def _app() -> Flask:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    bindparam,
     exists,
     or_,
     select,
@@ -129,7 +130,7 @@ class Agent(Model):
     @classmethod
     def lock(cls, agent_id: int) -> Agent:
         """Load it to change it, its memories or its chain. Locks go refinement, agent, memory. Raises NotFound."""
-        agent = db.session.scalar(lock_row(select(cls).where(cls.id == agent_id)))
+        agent = db.session.scalar(_LOCK, {"agent_id": agent_id})
         if agent is None:
             raise NotFound("There is no such agent.")
         return agent
@@ -236,6 +237,8 @@ class Agent(Model):
         over = cls.core_token_usage > cls.core_token_budget
         return select(cls.id).where(_startable(at), over).order_by(cls.id)
 
+
+_LOCK = lock_row(select(Agent).where(Agent.id == bindparam("agent_id")))
 
 CONFIGURATION = (
     "name",

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
 from app.models.actor import Actor, ActorKind
-from app.models.base import Identity, Json, Model, UtcDateTime
+from app.models.base import Identity, Json, Model, UtcDateTime, insert_row, insert_rows
 
 if TYPE_CHECKING:
     from app.models.memory import Memory, MemoryState
@@ -163,16 +163,14 @@ def record(
 
 
 def _store(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState]) -> None:
-    db.session.add(entry)
-    with db.session.no_autoflush:
-        db.session.flush([entry])
+    """Three statements in the order that the foreign keys want: the entry, the rows that changed, their states."""
+    entry.id = insert_row(entry)
     for memory in memories:
         memory.entry_id = entry.id
     for state in states:
         state.entry_id = entry.id
     db.session.flush()
-    db.session.add_all(states)
-    db.session.flush()
+    insert_rows(states)
 
 
 def _digest_states(states: Iterable[MemoryState]) -> str:

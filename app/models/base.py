@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Select, text
+from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Select, Table, insert, text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Session
 from sqlalchemy.types import JSON, TypeDecorator
@@ -93,6 +94,22 @@ class SealedText(TypeDecorator[Sealed]):
 def lock_row(query: Select[tuple[T]]) -> Select[tuple[T]]:
     """Read a row for change: locked against other writers (not against foreign keys), and never from memory."""
     return query.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def insert_row(row: Model) -> int:
+    """One plain INSERT of an object that stays out of the session, as append-only rows may; returns its id."""
+    table = cast(Table, row.__table__)
+    return int(db.session.execute(insert(table).returning(table.c.id), _columns(row)).scalar_one())
+
+
+def insert_rows(rows: Sequence[Model]) -> None:
+    """The same for many objects of one table, in one statement."""
+    if rows:
+        db.session.execute(insert(cast(Table, rows[0].__table__)), [_columns(row) for row in rows])
+
+
+def _columns(row: Model) -> dict[str, Any]:
+    return {name: value for name, value in vars(row).items() if not name.startswith("_")}
 
 
 def reserve_ids(session: Session, table: str, count: int) -> list[int]:

@@ -15,9 +15,10 @@ from sqlalchemy import ForeignKey, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import after_commit, before_commit, db, is_sqlite, now
-from app.models.base import Identity, Json, Model, UtcDateTime
+from app.models.base import Identity, Json, Model, UtcDateTime, insert_row
 
 _LOCK_SPACE = 0x57E7
+_LOCK = text("SELECT pg_advisory_xact_lock(:space, :account)")
 
 
 class Event(Model):
@@ -63,7 +64,5 @@ def _write(event: Event) -> None:
     session = db.session()
     if not is_sqlite(session):
         session.flush()
-        lock = text("SELECT pg_advisory_xact_lock(:space, :account)")
-        session.execute(lock, {"space": _LOCK_SPACE, "account": event.account_id})
-    session.add(event)
-    session.flush()
+        session.execute(_LOCK, {"space": _LOCK_SPACE, "account": event.account_id})
+    event.id = insert_row(event)

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, Select, String, select, text
+from sqlalchemy import ForeignKey, Index, LargeBinary, Select, String, bindparam, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
@@ -103,8 +103,8 @@ class Memory(_StateColumns, Model):
     @classmethod
     def lock_active_core(cls, agent_id: int, ids: Sequence[int]) -> dict[int, Memory]:
         """The active core memories among `ids`, locked in the order of ids; what is missing is not the agent's."""
-        query = cls.active(agent_id, MemoryType.CORE).where(cls.id.in_(ids)).order_by(None).order_by(cls.id)
-        return {memory.id: memory for memory in db.session.scalars(lock_row(query))}
+        found = db.session.scalars(_LOCK_ACTIVE_CORE, {"agent_id": agent_id, "ids": list(ids)})
+        return {memory.id: memory for memory in found}
 
     @classmethod
     def lock_core(cls, agent: Agent, memory_id: int) -> Memory:
@@ -186,6 +186,18 @@ class Memory(_StateColumns, Model):
         """A copy of its present state, to be kept with the audit entry that wrote it."""
         fields = {field: getattr(self, field) for field in STATE_FIELDS}
         return MemoryState(memory_id=self.id, previous_entry_id=self.entry_id, kept=kept, **fields)
+
+
+_LOCK_ACTIVE_CORE = lock_row(
+    select(Memory)
+    .where(
+        Memory.agent_id == bindparam("agent_id"),
+        Memory.id.in_(bindparam("ids", expanding=True)),
+        Memory.type == MemoryType.CORE,
+        Memory.discarded_at.is_(None),
+    )
+    .order_by(Memory.id)
+)
 
 
 class MemoryState(_StateColumns, Model):

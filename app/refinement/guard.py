@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
@@ -21,7 +21,6 @@ from app.models import (
     Actor,
     ActorKind,
     Agent,
-    AuditLog,
     Memory,
     MemoryState,
     MemoryType,
@@ -72,20 +71,24 @@ def check_fence(claim: Claim) -> Refinement:
     return refinement
 
 
-def _claim(claim: Claim, count: int) -> Refinement:
-    row = db.session.scalar(
-        update(Refinement)
-        .where(
-            Refinement.id == claim.refinement_id,
-            Refinement.status == Status.RUNNING,
-            Refinement.worker == claim.worker,
-            Refinement.stop_requested_at.is_(None),
-            Refinement.mutations + count <= Refinement.cap,
-        )
-        .values(mutations=Refinement.mutations + count)
-        .returning(Refinement)
-        .execution_options(populate_existing=True, synchronize_session=False)
+_FENCE = (
+    update(Refinement)
+    .where(
+        Refinement.id == bindparam("refinement"),
+        Refinement.status == Status.RUNNING,
+        Refinement.worker == bindparam("held_by"),
+        Refinement.stop_requested_at.is_(None),
+        Refinement.mutations + bindparam("count") <= Refinement.cap,
     )
+    .values(mutations=Refinement.mutations + bindparam("count"))
+    .returning(Refinement)
+    .execution_options(populate_existing=True, synchronize_session=False)
+)
+
+
+def _claim(claim: Claim, count: int) -> Refinement:
+    values = {"refinement": claim.refinement_id, "held_by": claim.worker, "count": count}
+    row = db.session.scalar(_FENCE, values)
     if row is not None:
         return row
     refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
@@ -109,27 +112,29 @@ def _explain(refinement: Refinement, claim: Claim) -> None:
 
 def kept_weights(refinement: Refinement, memories: Sequence[Memory]) -> dict[int, int]:
     """What is left, in tokens, of the weight that each of these had at the start; 0 for what came later."""
-    known = _kept_by_this_refinement(refinement, memories)
     start = refinement.snapshot_entry_id or 0
-    for memory in memories:
-        if memory.id not in known:
-            unchanged = memory.entry_id is not None and memory.entry_id <= start
-            known[memory.id] = memory.token_estimate if unchanged else _weight_at(memory, start)
-    return known
+    kept = {memory.id: memory.token_estimate for memory in memories if (memory.entry_id or 0) <= start}
+    changed = [memory for memory in memories if memory.id not in kept]
+    if changed:
+        kept |= _kept_since(start, changed)
+    return kept | {memory.id: _weight_at(memory, start) for memory in changed if memory.id not in kept}
 
 
-def _kept_by_this_refinement(refinement: Refinement, memories: Sequence[Memory]) -> dict[int, int]:
-    rows = db.session.execute(
-        select(MemoryState.memory_id, MemoryState.kept)
-        .join(AuditLog, AuditLog.id == MemoryState.entry_id)
-        .where(
-            MemoryState.memory_id.in_([memory.id for memory in memories]),
-            MemoryState.entry_id > (refinement.snapshot_entry_id or 0),
-            AuditLog.refinement_id == refinement.id,
-        )
-        .order_by(MemoryState.entry_id)
+def _kept_since(start: int, memories: Sequence[Memory]) -> dict[int, int]:
+    """What the newest states since the snapshot say: only the one open refinement writes `kept`."""
+    rows = db.session.execute(_KEPT_SINCE, {"start": start, "ids": [memory.id for memory in memories]})
+    return {memory_id: kept or 0 for memory_id, kept in rows.tuples()}
+
+
+_KEPT_SINCE = (
+    select(MemoryState.memory_id, MemoryState.kept)
+    .where(
+        MemoryState.memory_id.in_(bindparam("ids", expanding=True)),
+        MemoryState.entry_id > bindparam("start"),
+        MemoryState.kept.is_not(None),
     )
-    return {memory_id: kept for memory_id, kept in rows.tuples() if kept is not None}
+    .order_by(MemoryState.entry_id)
+)
 
 
 def _weight_at(memory: Memory, entry_id: int) -> int:

@@ -1,0 +1,213 @@
+"""A guarded mutation (fence, rules, change, audit, latch, event, commit) against the same statements written by hand.
+
+Both sides update one memory of the same agent in the same database with the same triggers and the same cryptography,
+in turn; the hand-written side knows no rules beyond its WHERE clauses. Prints medians and their ratio.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from app import Part, create_app
+from app.extensions import db, writing
+from app.models import Agent, Refinement, Status, open_keys
+from app.silo import AgentKeys
+from app.tokens import estimate_tokens
+from tests.support.databases import Template
+from tests.support.factories import Running, begin, make_agent, remember
+
+ROUNDS = 30
+BATCH = 8
+"""Changes a refinement: under the cap, so that a refinement is begun outside the clock."""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        template = Template(Path(folder) / "template")
+        copy = Path(folder) / "data"
+        copy.mkdir()
+        with template.copy(copy) as settings:
+            app = create_app(settings, part=Part.COMMAND_LINE)
+            app.extensions["master_key"] = template.master_key
+            with app.app_context():
+                _report(db.engine.dialect.name)
+                db.session.remove()
+                db.engine.dispose()
+        template.drop()
+
+
+def _report(database: str) -> None:
+    print(f"database: {database}; {ROUNDS} rounds of {BATCH} changes a side; medians of one change")
+    medians: dict[int, float] = {}
+    for size in (100, 10_000):
+        guarded, by_hand = _measure(size)
+        medians[size] = guarded
+        print(
+            f"{size:>6} memories: guarded {guarded * 1000:6.2f} ms, by hand {by_hand * 1000:6.2f} ms, "
+            f"ratio {guarded / by_hand:.2f} (at most 2.5)"
+        )
+    print(f"10,000 over 100 memories, guarded: ratio {medians[10_000] / medians[100]:.2f} (at most 1.3)")
+
+
+def _measure(size: int) -> tuple[float, float]:
+    agent = make_agent(f"agent-{size}")
+    ids = remember(
+        agent, *(f"Memory number {n}: we spoke about the harbour and the price of tin." for n in range(size))
+    )
+    guarded: list[float] = []
+    by_hand: list[float] = []
+    for turn in range(ROUNDS):
+        number = ids[turn % 50]
+        for side, sink in ((_guarded, guarded), (_by_hand, by_hand)):
+            run = begin(agent)
+            sink += [_timed(side(run, number, f"Memory number {turn}.{n}: tin, harbour.")) for n in range(BATCH)]
+            _end(run)
+    return statistics.median(guarded), statistics.median(by_hand)
+
+
+def _timed(work: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _guarded(run: Running, number: int, content: str) -> Callable[[], None]:
+    def change() -> None:
+        result = run.tool.execute("update", id=number, content=content)
+        if result["type"] != "updated":
+            raise RuntimeError(result)
+
+    return change
+
+
+def _by_hand(run: Running, number: int, content: str) -> Callable[[], None]:
+    with writing():
+        keys = open_keys(Agent.lock(run.agent.id))
+
+    def change() -> None:
+        connection = db.engine.raw_connection()
+        try:
+            _statements(connection.driver_connection, run, number, content, keys)
+        finally:
+            connection.close()
+
+    return change
+
+
+def _statements(connection: Any, run: Running, number: int, content: str, keys: AgentKeys) -> None:
+    """The least that does the same: ten statements and the same sealing and hashing."""
+    sqlite = db.engine.dialect.name == "sqlite"
+    mark = "?" if sqlite else "%s"
+    lock = "" if sqlite else " FOR NO KEY UPDATE"
+    cursor = connection.cursor()
+
+    def run_sql(statement: str, *values: Any) -> Any:
+        return cursor.execute(statement.replace("?", mark), values)
+
+    cursor.execute("BEGIN IMMEDIATE") if sqlite else None
+    moment = time.strftime("%Y-%m-%d %H:%M:%S.000000")
+    run_sql(
+        "UPDATE refinements SET mutations = mutations + 1 WHERE id = ? AND status = 'running' AND worker = ?"
+        " AND mutations < cap RETURNING kept_mass, mass_before, threshold",
+        run.refinement.id,
+        run.claim.worker,
+    )
+    kept_mass, mass_before, threshold = cursor.fetchone()
+    run_sql(f"SELECT audit_sequence, audit_head, uuid FROM agents WHERE id = ?{lock}", run.agent.id)
+    sequence, head, agent_uuid = cursor.fetchone()
+    run_sql(
+        "SELECT type, content, token_estimate, constitutional, tags, origin_at, created_at, version, entry_id"
+        f" FROM memories WHERE id = ? AND agent_id = ? AND discarded_at IS NULL AND NOT constitutional{lock}",
+        number,
+        run.agent.id,
+    )
+    type_, _, before, constitutional, tags, origin, created, version, entry = cursor.fetchone()
+    sealed, weight, content_hash = (
+        keys.seal_memory(number, content),
+        estimate_tokens(content),
+        keys.content_hash(content),
+    )
+    tags = tags if isinstance(tags, str) else json.dumps(tags)
+    data = json.dumps({"id": number, "tokens": [before, weight]})
+    digest = sha256(f"{sequence}{data}{moment}".encode() + bytes(head) + sealed.at_rest).digest()
+    run_sql(
+        "INSERT INTO audit_log (chain, sequence, account_id, agent_id, actor_kind, actor, action, subject, refinement_id,"
+        " data, at, previous_hash, hash) VALUES (?, ?, 1, ?, 'agent', 'agent:x', 'memory_refinement_update', ?, ?, ?, ?,"
+        " ?, ?) RETURNING id",
+        f"agent:{agent_uuid}",
+        sequence + 1,
+        run.agent.id,
+        f"memory:{number}",
+        run.refinement.id,
+        data,
+        moment,
+        bytes(head),
+        digest,
+    )
+    (new_entry,) = cursor.fetchone()
+    run_sql(
+        "UPDATE memories SET content = ?, token_estimate = ?, content_hash = ?, updated_at = ?, version = ?, entry_id = ?"
+        " WHERE id = ?",
+        sealed.at_rest,
+        weight,
+        content_hash,
+        moment,
+        version + 1,
+        new_entry,
+        number,
+    )
+    run_sql(
+        "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, kept, type, content, token_estimate,"
+        " content_hash, constitutional, tags, origin_at, created_at, updated_at, version)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        number,
+        new_entry,
+        entry,
+        min(before, weight),
+        type_,
+        sealed.at_rest,
+        weight,
+        content_hash,
+        constitutional,
+        tags,
+        origin,
+        created,
+        moment,
+        version + 1,
+    )
+    run_sql(
+        "UPDATE agents SET audit_sequence = ?, audit_head = ?, core_token_usage = core_token_usage + ? WHERE id = ?",
+        sequence + 1,
+        digest,
+        weight - before,
+        run.agent.id,
+    )
+    kept_mass += min(before, weight) - before
+    run_sql("UPDATE refinements SET kept_mass = ?, updated = updated + 1 WHERE id = ?", kept_mass, run.refinement.id)
+    if kept_mass * 10_000 < threshold * mass_before:
+        raise RuntimeError("the latch would trip")
+    run_sql(
+        "INSERT INTO events (account_id, agent_id, refinement_id, kind, data, at) VALUES (1, ?, ?, 'refinement.operation', ?, ?)",
+        run.agent.id,
+        run.refinement.id,
+        data,
+        moment,
+    )
+    connection.commit()
+
+
+def _end(run: Running) -> None:
+    with writing():
+        row = Refinement.lock(run.refinement.id)
+        row.end(Agent.lock(run.agent.id), Status.UNFINISHED)
+
+
+if __name__ == "__main__":
+    main()
