@@ -73,7 +73,7 @@ def consent_messages(
 ) -> list[dict[str, Any]]:
     """The question whether the agent wants a refinement: two messages, no tools."""
     shown, heading = fit_ledger(core, window)
-    journal_room = _room(window) - sum(map(len, shown))
+    journal_room = _room(window) - sum(map(_weight, shown))
     system = _render(
         "consent_system.txt",
         identity=system_prompt or NO_IDENTITY,
@@ -106,7 +106,7 @@ def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str],
     room, shown = _room(window), list[str]()
     for entry in entries:
         line = encode(entry.as_dict())
-        room -= len(line) + 1
+        room -= _weight(line)
         if room < 0 and shown:
             break
         shown.append(line)
@@ -120,29 +120,36 @@ def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str],
 
 def encode(value: Any) -> str:
     """JSON on one line that can hold no line break, no invisible character and no angle bracket."""
-    plain = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return "".join(_escape(character) for character in plain)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
 
 
-def _escape(character: str) -> str:
-    if character in "<>" or (not character.isascii() and unicodedata.category(character) in _HIDDEN):
-        return character.encode("utf-16-be").hex().join(("\\u", "")) if ord(character) < 0x10000 else _pair(character)
-    return character
+class _Escapes(dict[int, str]):
+    """How each character stands in an encoded line; learnt as they come."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character in "<>\x7f":
+            self[code] = f"\\u{code:04x}"
+        else:
+            hidden = unicodedata.category(character) in _HIDDEN
+            self[code] = json.dumps(character)[1:-1] if hidden else character
+        return self[code]
 
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+_ESCAPES = _Escapes()
 
 
-def _pair(character: str) -> str:
-    units = character.encode("utf-16-be").hex()
-    return f"\\u{units[:4]}\\u{units[4:]}"
+def _weight(line: str) -> int:
+    """Characters, of which those of other scripts weigh a token each: tokenizers know them worse."""
+    return len(line) + (CHARACTERS_A_TOKEN - 1) * (len(line) - len(line.encode("ascii", "ignore"))) + 1
 
 
 def _newest_that_fit(journal: Sequence[Entry], room: int) -> list[str]:
     shown: list[str] = []
     for entry in reversed(journal):
         line = encode(entry.as_dict())
-        room -= len(line) + 1
+        room -= _weight(line)
         if room < 0:
             break
         shown.insert(0, line)
