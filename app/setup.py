@@ -55,7 +55,7 @@ def prepare(settings: Settings) -> Prepared:
     return Prepared(email, password, settings.master_key_path if made else None)
 
 
-def upgrade(settings: Settings) -> Upgraded:
+def bring_up_to_date(settings: Settings) -> Upgraded:
     """The same without the first admin, for those who run the parts apart and make their users themselves."""
     app = create_app(settings)
     with app.app_context():
@@ -65,6 +65,18 @@ def upgrade(settings: Settings) -> Upgraded:
         ensure_first_account()
         db.engine.dispose()
     return Upgraded(before, _head(), settings.master_key_path if made else None)
+
+
+def make_if_new(settings: Settings) -> bool:
+    """Bring an installation to life where the database is empty or not there yet; returns whether it was."""
+    app = create_app(settings)
+    with app.app_context():
+        check_data_dir(settings)
+        is_new = _database_version() is None
+        db.engine.dispose()
+    if is_new:
+        bring_up_to_date(settings)
+    return is_new
 
 
 def _prepare_database(settings: Settings) -> bool:
