@@ -53,7 +53,7 @@ def session_secret(settings: Settings) -> str:
 def create_user(account: Account, email: str, password: str, *, roles: tuple[str, ...], by: Actor) -> User:
     """A new user of `account`, whose row the caller has locked. Raises Invalid; Refused for an address in use."""
     address = email.strip().lower()
-    if "@" not in address or len(address) > 254 or any(character.isspace() for character in address):
+    if "@" not in address or len(address) > 254 or not address.isprintable() or " " in address:
         raise Invalid(f"{email!r} is no e-mail address.")
     if len(password) < MIN_PASSWORD:
         raise Invalid(f"The password must have at least {MIN_PASSWORD} characters.")

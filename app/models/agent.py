@@ -341,8 +341,8 @@ def _clean_model(value: object) -> str:
 def _clean_endpoint(field: str, value: object) -> str | None:
     if value in (None, ""):
         return None
-    if not isinstance(value, str):
-        raise Invalid(f"The {field} must be text.")
+    if not isinstance(value, str) or not value.isprintable() or " " in value:
+        raise Invalid(f"The {field} must be text without spaces and control characters.")
     if field == "api_base" and not (value.startswith(("http://", "https://")) and len(value) <= 500):
         raise Invalid("The API base must be an address that starts with http:// or https://.")
     if field == "api_key_env" and not (value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120):
