@@ -15,11 +15,13 @@ MAX_NAME = 80
 MAX_TAGS = 20
 MAX_TAG = 40
 
+_UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+
 
 def clean_content(text: object) -> str:
     """A memory's text, trimmed. Raises Invalid with what was wrong and what is allowed."""
     cleaned = clean_text(text, what="content").strip()
-    if not cleaned:
+    if all(unicodedata.category(character) in _UNSEEN for character in cleaned):
         raise Invalid("The content is blank; it must have 1 to 10,000 characters.")
     if len(cleaned) > MAX_CONTENT:
         raise Invalid(f"The content has {len(cleaned):,} characters; at most {MAX_CONTENT:,} are allowed.")
