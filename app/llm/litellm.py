@@ -1,0 +1,291 @@
+"""Every model that LiteLLM reaches, and `whetstone/offline` by the same path: one call in, one Reply or ModelError out.
+
+The only module that imports LiteLLM: on first use, in workers and the command line, never in the web process.
+LiteLLM's own retries, logs, telemetry and price downloads are off; its exceptions carry prompts and stay in here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import re
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from app.llm import failures, offline
+from app.llm.client import Message, ModelError, ModelErrorKind, Reply, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from app.llm.wire import Wire
+
+PLACEHOLDER_KEY = "no-key"
+"""Sent to an address of one's own that names no key: the operator's usual keys never go there unasked."""
+
+_WITH_HTTP_HANDLER = frozenset(
+    {
+        "anthropic",
+        "deepseek",
+        "fireworks_ai",
+        "gemini",
+        "groq",
+        "hosted_vllm",
+        "mistral",
+        "ollama_chat",
+        "openrouter",
+        "together_ai",
+        "xai",
+    }
+)
+"""Providers that LiteLLM asks through an HTTPHandler of ours. The rest gets LiteLLM's default client."""
+
+_VARIABLE = re.compile(r"(?!WHETSTONE_|DATABASE_URL$|REDIS_URL$)[A-Za-z_][A-Za-z0-9_]*")
+"""An environment variable that may hold a model's key: not one of Whetstone's own secrets."""
+
+_PROMPTS_IN_LOGS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router", "openai")
+_ADDRESSES_IN_LOGS = ("httpx", "httpcore", "botocore", "boto3", "urllib3")
+
+_ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR"}
+"""No download of prices, no reading of a .env file, no debug output whatever the operator's environment says."""
+
+_COST_DIGITS = 12
+"""LiteLLM multiplies prices as floats; what stands behind is noise."""
+
+_one_at_a_time = threading.Lock()
+
+
+def warm() -> None:
+    """Load LiteLLM now (6 s of CPU, 200 MB), so that no refinement waits for it. For a worker's start."""
+    _load()
+
+
+class LiteLLMVoices:
+    """Makes a client for any model name that LiteLLM knows."""
+
+    def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> LiteLLMClient:
+        """Raises ModelError (NO_KEY) when the named variable is not set. LiteLLM loads at the first call, not here."""
+        return LiteLLMClient(model_id, api_base or None, _key_in(api_key_env) if api_key_env else None)
+
+
+class LiteLLMClient:
+    """One agent's voice for one refinement: connections of its own over the shared TLS context, closed after."""
+
+    def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
+        self._model_id = model_id
+        self._api_base = api_base
+        self._api_key = api_key
+        self._route: _Route | None = None
+
+    def complete(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
+    ) -> Reply:
+        try:
+            return self._ask(messages, tools, timeout)
+        except ModelError as error:
+            failed = error
+        except Exception as error:  # noqa: BLE001  LiteLLM lets any exception through
+            failed = failures.failure(self._model_id, error, self._answer())
+        raise failed  # out here, so that the provider's exception, which may quote the prompt, is no context of it
+
+    def context_window(self) -> int | None:
+        if self._model_id == offline.MODEL_ID:
+            return offline.CONTEXT_WINDOW
+        prices = _load().model_cost
+        provider, _, name = self._model_id.partition("/")
+        known = prices.get(self._model_id) or prices.get(name) or {}
+        same = self._model_id in prices or known.get("litellm_provider") == provider
+        window = known.get("max_input_tokens")
+        return window if same and isinstance(window, int) else None
+
+    def close(self) -> None:
+        if self._route is not None and self._route.wire is not None:
+            self._route.wire.close()
+
+    def _ask(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], timeout: float) -> Reply:
+        litellm = _load()
+        route = self._route = self._route or _route(litellm, self._model_id, self._api_base, self._api_key)
+        if route.wire is not None:
+            route.wire.forget()
+        litellm._internal_context.is_internal_call.set(True)  # no success callbacks in its own threads: 20 % of the CPU
+        raw = litellm.completion(
+            messages=[dict(message) for message in messages],
+            timeout=float(timeout),
+            max_retries=0,
+            num_retries=0,
+            **({"tools": [dict(tool) for tool in tools]} if tools else {}),
+            **route.arguments,
+        )
+        return _reply(raw)
+
+    def _answer(self) -> failures.Answer:
+        wire = self._route.wire if self._route is not None else None
+        return failures.Answer() if wire is None else failures.Answer(wire.status, wire.retry_after, wire.fault)
+
+
+@dataclass(frozen=True)
+class _Route:
+    """How LiteLLM reaches one model: its arguments, and our connection where it takes one."""
+
+    arguments: dict[str, Any]
+    wire: Wire | None = None
+
+
+def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _Route:
+    if model_id == offline.MODEL_ID:
+        return _Route({"model": model_id})
+    provider, known_as = _provider(litellm, model_id, api_base)
+    if api_key is None and api_base and _sends_a_plain_key(litellm, provider):
+        api_key = PLACEHOLDER_KEY
+    arguments = {"model": known_as, "api_base": api_base, "api_key": api_key}
+    if provider == "openai":
+        return _through_openai(model_id, arguments)
+    return _through_http_handler(arguments) if provider in _WITH_HTTP_HANDLER else _Route(arguments)
+
+
+def _provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, str]:
+    """LiteLLM's provider and its name for the model. An unknown name at an own address is OpenAI-compatible."""
+    if model_id.startswith(f"{offline.PROVIDER}/"):
+        raise failures.sentence_for(model_id, ModelErrorKind.NOT_FOUND)
+    try:
+        return str(litellm.get_llm_provider(model_id, api_base=api_base)[1]), model_id
+    except litellm.BadRequestError:
+        if api_base:
+            return "openai", f"openai/{model_id}"
+    raise failures.sentence_for(model_id, ModelErrorKind.NOT_FOUND)
+
+
+def _sends_a_plain_key(litellm: Any, provider: str) -> bool:
+    """Whether the provider's usual variable would go out as it is; clouds sign with other credentials."""
+    compatible = provider in litellm.openai_compatible_providers and provider != "azure_ai"
+    return provider == "openai" or provider in _WITH_HTTP_HANDLER or compatible
+
+
+def _through_openai(model_id: str, arguments: dict[str, Any]) -> _Route:
+    from openai import OpenAI
+
+    from app.llm.wire import Wire
+
+    key = arguments["api_key"] or os.environ.get("OPENAI_API_KEY")
+    if not key:
+        raise failures.sentence_for(model_id, ModelErrorKind.NO_KEY)
+    base = arguments["api_base"] or os.environ.get("OPENAI_API_BASE") or None
+    wire = Wire()
+    client = OpenAI(api_key=key, base_url=base, max_retries=0, http_client=wire)
+    return _Route({**arguments, "api_key": key, "client": client}, wire)
+
+
+def _through_http_handler(arguments: dict[str, Any]) -> _Route:
+    from litellm.llms.custom_httpx.http_handler import HTTPHandler
+
+    from app.llm.wire import Wire
+
+    wire = Wire()
+    return _Route({**arguments, "client": HTTPHandler(client=wire)}, wire)
+
+
+def _reply(raw: Any) -> Reply:
+    from app.llm.wire import visible_text
+
+    choice = raw.choices[0]
+    return Reply(
+        text=visible_text(choice.message.content),
+        tool_calls=tuple(_tool_call(index, call) for index, call in enumerate(choice.message.tool_calls or ())),
+        usage=_usage(raw),
+        finish_reason=str(choice.finish_reason or "stop"),
+    )
+
+
+def _tool_call(index: int, call: Any) -> ToolCall:
+    return ToolCall(str(call.id or f"call_{index}"), str(call.function.name or ""), str(call.function.arguments or ""))
+
+
+def _usage(raw: Any) -> Usage:
+    counted = getattr(raw, "usage", None)
+    cost = round(Decimal(str(raw._hidden_params.get("response_cost") or 0)), _COST_DIGITS)
+    return Usage(
+        prompt_tokens=_count(getattr(counted, "prompt_tokens", 0)),
+        completion_tokens=_count(getattr(counted, "completion_tokens", 0)),
+        cost_usd=cost if cost.is_finite() and cost > 0 else Decimal(0),
+    )
+
+
+def _count(tokens: object) -> int:
+    return max(0, tokens) if isinstance(tokens, int) else 0
+
+
+def _key_in(variable: str) -> str:
+    if not _VARIABLE.fullmatch(variable):
+        raise ModelError(ModelErrorKind.NO_KEY, f"{variable!r} can't be the environment variable of a model's key.")
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        sentence = f"The environment variable {variable}, which should hold the model's key, is not set."
+        raise ModelError(ModelErrorKind.NO_KEY, sentence)
+    return key
+
+
+def _load() -> Any:
+    with _one_at_a_time:
+        return _loaded()
+
+
+@functools.cache
+def _loaded() -> Any:
+    os.environ.update(_ENVIRONMENT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LiteLLM's and its typed dicts' own; a worker's operator can't act on them
+        import litellm
+
+        _silence(litellm)
+        _register_offline(litellm)
+        _rehearse(litellm)
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)  # they quote what the model said
+    return litellm
+
+
+def _rehearse(litellm: Any) -> None:
+    """Two calls to nobody, one of which fails, to load the hundreds of modules that LiteLLM leaves for its first.
+
+    Threads that load them at once meet half-imported ones (httpx2, by way of tools): 64 of 800 calls failed so.
+    """
+    import httpx
+    from openai import OpenAI
+
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ""}}
+    body = {"id": "", "object": "chat.completion", "created": 0, "model": "", "choices": [choice]}
+    answers = iter([httpx.Response(200, json=body), httpx.Response(500)])
+    nobody = httpx.Client(transport=httpx.MockTransport(lambda _: next(answers)))
+    tool = {"type": "function", "function": {"name": "nothing", "parameters": {"type": "object", "properties": {}}}}
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": ""}], "tools": [tool], "max_retries": 0}
+    with OpenAI(api_key=PLACEHOLDER_KEY, base_url="http://127.0.0.1", http_client=nobody, max_retries=0) as client:
+        litellm.completion(model="openai/gpt-4o", client=client, **asked)
+        with contextlib.suppress(litellm.InternalServerError):
+            litellm.completion(model="openai/gpt-4o", client=client, **asked)
+
+
+def _silence(litellm: Any) -> None:
+    """No prompt and no reply may reach a log or a terminal, at any level."""
+    litellm.telemetry = False
+    litellm.set_verbose = False
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    for name in _PROMPTS_IN_LOGS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    for name in _ADDRESSES_IN_LOGS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _register_offline(litellm: Any) -> None:
+    class Offline(litellm.CustomLLM):  # type: ignore[misc]
+        """Answers LiteLLM's custom-provider call by rule."""
+
+        def completion(self, messages: list[dict[str, Any]], optional_params: dict[str, Any], **_: Any) -> Any:
+            reply = offline.answer(messages, optional_params.get("tools") or ())
+            choice = litellm.Choices(finish_reason=reply.finish_reason, message=litellm.Message(**reply.as_message()))
+            return litellm.ModelResponse(model=offline.MODEL_ID, choices=[choice], usage=litellm.Usage())
+
+    litellm.custom_provider_map.append({"provider": offline.PROVIDER, "custom_handler": Offline()})

@@ -1,0 +1,44 @@
+"""Asking a model again when that may help: three attempts in all, each within what is left of the refinement's time."""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.llm.client import Message, ModelClient, ModelError, ModelErrorKind, Reply
+
+_OUT_OF_TIME = "There was no time left to ask the model."
+
+
+def complete_with_retries(
+    client: ModelClient,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]] = (),
+    *,
+    step_timeout: float,
+    time_left: Callable[[], float],
+    pause: Callable[[float], None],
+    attempts: int = 3,
+    base: float = 1.0,
+    random: Callable[[], float] = _random.random,
+) -> Reply:
+    """Ask until there is a reply, at most `attempts` times. Times in seconds; raises the last attempt's ModelError.
+
+    Pauses grow (base, 2 × base, …) with up to half of jitter, and are at least what Retry-After asks. A pause longer
+    than what is left is not begun. `pause` may raise, for Stop.
+    """
+    failed = ModelError(ModelErrorKind.TIMEOUT, _OUT_OF_TIME)
+    for attempt in range(attempts):
+        left = time_left()
+        if left <= 0:
+            break
+        try:
+            return client.complete(messages, tools, timeout=min(step_timeout, left))
+        except ModelError as error:
+            failed = error
+        wait = max(base * 2**attempt * (1 + random() / 2), failed.retry_after or 0.0)
+        if not failed.worth_retrying or attempt + 1 == attempts or wait >= time_left():
+            break
+        pause(wait)
+    raise failed

@@ -1,0 +1,107 @@
+"""A voice that says what a test wrote down, and remembers what it was asked.
+
+client = ScriptedClient(say("YES"), call("delete_memory", id=3), ModelError(...), lambda messages: say("later"))
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.llm.client import Message, ModelError, Reply, ToolCall, Usage
+
+Scripted = Reply | ModelError | Callable[[Sequence[Message]], Reply]
+
+_USAGE = Usage(prompt_tokens=100, completion_tokens=10)
+_numbers = itertools.count(1)
+
+
+class ScriptEmpty(AssertionError):
+    """The model was asked more often than the test wrote replies for."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question as it was at that moment. Its content stays out of a printed form."""
+
+    messages: tuple[Message, ...] = field(repr=False)
+    tools: tuple[Mapping[str, Any], ...] = field(repr=False)
+    timeout: float
+
+
+class ScriptedClient:
+    """Implements ModelClient with a queue of replies, each used once."""
+
+    def __init__(self, *replies: Scripted, context_window: int | None = None, name: str = "scripted") -> None:
+        self.asked: list[Asked] = []
+        self.is_closed = False
+        self._name = name
+        self._window = context_window
+        self._queue: deque[Scripted] = deque(replies)
+
+    def script(self, *replies: Scripted) -> ScriptedClient:
+        self._queue.extend(replies)
+        return self
+
+    def complete(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
+    ) -> Reply:
+        self.asked.append(Asked(tuple(dict(message) for message in messages), tuple(tools), timeout))
+        if not self._queue:
+            raise ScriptEmpty(f"{self._name} was asked {len(self.asked)} times; its script has no reply left.")
+        scripted = self._queue.popleft()
+        if isinstance(scripted, ModelError):
+            raise scripted
+        return scripted if isinstance(scripted, Reply) else scripted(messages)
+
+    def context_window(self) -> int | None:
+        return self._window
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    @property
+    def replies_left(self) -> int:
+        return len(self._queue)
+
+
+class ScriptedVoices:
+    """Implements Voices: one client for every model, or one a model name."""
+
+    def __init__(self, default: ScriptedClient | None = None, **by_model: ScriptedClient) -> None:
+        self.made: list[str] = []
+        self._default = default
+        self._by_model = by_model
+
+    def for_model(
+        self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None
+    ) -> ScriptedClient:
+        client = self._by_model.get(model_id, self._default)
+        if client is None:
+            raise ScriptEmpty(f"No client was scripted for {model_id}.")
+        self.made.append(model_id)
+        return client
+
+
+def say(text: str, *, finish_reason: str = "stop") -> Reply:
+    """A reply in words."""
+    return Reply(text, usage=_USAGE, finish_reason=finish_reason)
+
+
+def call(name: str, **arguments: Any) -> Reply:
+    """A reply that calls one function."""
+    return calls((name, arguments))
+
+
+def calls(*wanted: tuple[str, Mapping[str, Any] | str], text: str = "") -> Reply:
+    """A reply that calls several. A string instead of arguments stands for their raw text, malformed as it may be."""
+    return Reply(text, tuple(_call(*one) for one in wanted), usage=_USAGE, finish_reason="tool_calls")
+
+
+def _call(name: str, arguments: Mapping[str, Any] | str) -> ToolCall:
+    raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(f"call_{next(_numbers)}", name, raw)
