@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -14,6 +15,7 @@ from app.broker import EmbeddedBroker
 from app.child import Child, before_command
 from app.config import ROOT, Settings
 from app.errors import WhetstoneError
+from app.quickcheck import is_prepared
 from app.supervisor import Supervisor
 
 PREPARE_SECONDS = 3600.0
@@ -49,15 +51,16 @@ def address(settings: Settings) -> str:
 
 
 def start_parts(supervisor: Supervisor, settings: Settings, broker: EmbeddedBroker | None) -> Outcome:
-    """Return when the parts may begin. They load meanwhile, and wait for the word on their standard input."""
-    with Preparation(settings) as preparation:
+    """Return when web and worker may begin. They load meanwhile, and wait for the word on their standard input."""
+    with ExitStack() as stack:
+        preparation = None if is_prepared(settings) else stack.enter_context(Preparation(settings))
         if broker:
             supervisor.adopt(broker.start())
-        parts = [supervisor.start(child) for child in _children(settings)]
-        supervisor.wait_until(
-            preparation.ended, seconds=PREPARE_SECONDS, otherwise=lambda: "The database could not be prepared"
-        )
-        outcome = preparation.outcome()
+        parts = [
+            supervisor.start(_child(settings, "web", grace=8)),
+            supervisor.start(_child(settings, "worker", grace=20)),
+        ]
+        outcome = _wait_for(preparation, supervisor) if preparation else Outcome()
     for part in parts:
         part.tell()
     return outcome
@@ -67,6 +70,11 @@ def wait_until_ready(supervisor: Supervisor, settings: Settings) -> None:
     """Return when the web process says that database, broker and worker answer."""
     question = _Question(settings)
     supervisor.wait_until(question, seconds=READY_SECONDS, otherwise=lambda: f"/readyz last answered: {question.last}")
+
+
+def start_beat(supervisor: Supervisor, settings: Settings) -> None:
+    """Last, because nobody waits for the timetable, and its loading would slow the others down."""
+    supervisor.start(_child(settings, "beat", grace=3)).tell()
 
 
 class Preparation:
@@ -122,8 +130,11 @@ class _Question:
         return answer.status == 200
 
 
-def _children(settings: Settings) -> list[Child]:
-    return [_child(settings, "web", grace=8), _child(settings, "worker", grace=20), _child(settings, "beat", grace=3)]
+def _wait_for(preparation: Preparation, supervisor: Supervisor) -> Outcome:
+    supervisor.wait_until(
+        preparation.ended, seconds=PREPARE_SECONDS, otherwise=lambda: "The database was not prepared."
+    )
+    return preparation.outcome()
 
 
 def _child(settings: Settings, name: str, *, grace: float) -> Child:

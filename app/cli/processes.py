@@ -31,10 +31,12 @@ def on_word(command: Callable[..., Any]) -> Callable[..., Any]:
 def web(port: int | None, on_word: bool, as_json: bool) -> None:
     """Serve the pages, the event stream and the agents' API. It never reads the private master key."""
     settings = _begin(port=port)
-    from app import asgi
+    from app import Part, asgi
+    from app.setup import ready_app
 
     _wait(on_word)
     require_broker(settings)
+    ready_app(Part.WEB, settings)
     asgi.serve(settings)
 
 
@@ -46,10 +48,13 @@ def web(port: int | None, on_word: bool, as_json: bool) -> None:
 def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -> None:
     """Do the work: refinements, sweeps, upkeep. It needs the private master key."""
     settings = _begin()
+    from app import Part
+    from app.setup import ready_app
     from tasks.celery import app
 
     _wait(on_word)
     require_broker(settings)
+    ready_app(Part.WORKER, settings)
     options = {
         "pool": "threads",
         "concurrency": concurrency or settings.concurrency,

@@ -16,7 +16,7 @@ from app.cli import json_option
 from app.config import Settings, load_settings
 from app.datadir import DataDirLock, check_data_dir
 from app.errors import WhetstoneError
-from app.startup import Outcome, address, start_parts, wait_until_ready
+from app.startup import Outcome, address, start_beat, start_parts, wait_until_ready
 from app.supervisor import StopRequested, Supervisor
 
 
@@ -95,6 +95,7 @@ def _run(settings: Settings, voice: Voice, *, browser: bool) -> None:
         with Supervisor(voice.aside) as supervisor:
             voice.prepared(start_parts(supervisor, settings, broker))
             wait_until_ready(supervisor, settings)
+            start_beat(supervisor, settings)
             voice.ready(address(settings))
             if browser and _somebody_watches():
                 _open_browser(address(settings))
