@@ -1,0 +1,123 @@
+"""An agent as the command line tells it: the stable form for programs, a row of a table, and a page for people."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from app.cli.common import Cell, day_and_time, facts, iso, say
+
+if TYPE_CHECKING:
+    from app.models import Agent
+
+HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)", "STATE")
+
+
+def describe(agents: list[Agent]) -> list[dict[str, Any]]:
+    """What programs rely on, for any number of agents in two queries."""
+    from app.extensions import db, now
+    from app.models import OPEN_STATES, Agent, Refinement
+
+    ids = [agent.id for agent in agents]
+    open_ones = select(Refinement.agent_id, Refinement.id).where(
+        Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES)
+    )
+    running = dict(db.session.execute(open_ones).tuples().all())
+    changeable = set(db.session.scalars(Agent.changeable_among(ids)))
+    moment = now()
+    return [
+        _settings(agent)
+        | {
+            "needs_refinement": agent.id in changeable and (agent.is_due_by_schedule(moment) or agent.is_over_budget),
+            "open_refinement": running.get(agent.id),
+        }
+        for agent in agents
+    ]
+
+
+def row(agent: Agent, described: dict[str, Any]) -> list[Cell]:
+    """One line of the table under HEADINGS."""
+    return [
+        agent.name,
+        agent.model_id,
+        agent.core_count,
+        agent.core_token_usage,
+        agent.core_token_budget,
+        day_and_time(agent.last_refinement_at),
+        _state(agent, described),
+    ]
+
+
+def show_facts(agent: Agent, described: dict[str, Any]) -> None:
+    """One agent for people. Prompts are told by their lengths."""
+    share = agent.core_token_usage / agent.core_token_budget
+    own = "its own" if agent.refinement_threshold is not None else "the default"
+    say(agent.name)
+    facts(
+        [
+            ("model", agent.model_id),
+            ("address", agent.api_base),
+            ("key from", agent.api_key_env and f"${agent.api_key_env}"),
+            ("ledger", f"{agent.core_count:,} core memories, {agent.journal_count:,} in the journal"),
+            ("mass", f"{agent.core_token_usage:,} of {agent.core_token_budget:,} tokens ({share:.0%})"),
+            ("threshold", f"{agent.effective_refinement_threshold:.2%} ({own})"),
+            ("system prompt", _length(agent.system_prompt)),
+            ("refinement prompt", _length(agent.refinement_prompt) if agent.refinement_prompt else "the default"),
+            ("last refined", day_and_time(agent.last_refinement_at)),
+            ("last attempt", day_and_time(agent.last_attempt_at)),
+            ("state", _state(agent, described)),
+        ]
+    )
+
+
+def brief(field: str, before: object, after: object) -> str:
+    """A setting's change on one line."""
+    if field.endswith("_prompt"):
+        return f"{_length(before)} → {_length(after)}"
+    return f"{_value(before)} → {_value(after)}"
+
+
+def _settings(agent: Agent) -> dict[str, Any]:
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "model_id": agent.model_id,
+        "core_token_usage": agent.core_token_usage,
+        "core_count": agent.core_count,
+        "journal_count": agent.journal_count,
+        "core_token_budget": agent.core_token_budget,
+        "refinement_threshold": _number(agent.refinement_threshold),
+        "effective_refinement_threshold": _number(agent.effective_refinement_threshold),
+        "active": agent.active,
+        "paused": agent.paused,
+        "last_refinement_at": iso(agent.last_refinement_at),
+        "last_attempt_at": iso(agent.last_attempt_at),
+        "api_base": agent.api_base,
+        "api_key_env": agent.api_key_env,
+        "created_at": iso(agent.created_at),
+    }
+
+
+def _state(agent: Agent, described: dict[str, Any]) -> str:
+    words = [
+        "refining now" if described["open_refinement"] else "",
+        "" if agent.active else "inactive",
+        "paused" if agent.paused else "",
+        "over budget" if agent.is_over_budget else "",
+        "due" if described["needs_refinement"] else "",
+    ]
+    return ", ".join(filter(None, words)) or "ok"
+
+
+def _number(value: Decimal | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _length(text: object) -> str:
+    return f"{len(text):,} characters" if isinstance(text, str) else "none"
+
+
+def _value(value: object) -> str:
+    return "default" if value is None else f"{value:,}" if type(value) is int else str(value)

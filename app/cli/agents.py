@@ -1,0 +1,240 @@
+"""`whetstone agents`: create, list, show, set, pause and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from app.cli import json_option
+from app.cli.agent_facts import HEADINGS, brief, describe, row, show_facts
+from app.cli.common import (
+    account_argument,
+    account_option,
+    as_usage,
+    emit,
+    facts,
+    find_account,
+    find_agent,
+    hint,
+    opened,
+    quoted,
+    read_text,
+    say,
+    table,
+    text_file,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def settings_options(command: F) -> F:
+    """The settings that `create` and `set` share. Each is None when it was not given."""
+    for decorate in reversed(
+        [
+            click.option(
+                "--api-base", metavar="URL", help="Address of a compatible server; '' for the provider's own."
+            ),
+            click.option("--api-key-env", metavar="VAR", help="NAME of the environment variable that holds the key."),
+            click.option("--budget", type=int, metavar="N", help="Tokens of core memory to stay under."),
+            click.option("--threshold", metavar="F", help="Retention threshold, e.g. 0.75; 'default' for the default."),
+            text_file("--system-prompt-file", "Who the agent is; an empty file for none, - for standard input."),
+            text_file("--refinement-prompt-file", "The agent's own refinement prompt; an empty file for the default."),
+        ]
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.group()
+def agents() -> None:
+    """Create, list, show, set, pause and resume agents."""
+
+
+@agents.command()
+@click.argument("name")
+@click.option("--model", required=True, metavar="M", help="A LiteLLM name such as openai/gpt-5, or whetstone/offline.")
+@settings_options
+@account_option
+@json_option
+def create(name: str, model: str, account: str | None, as_json: bool, **given: Any) -> None:
+    """Create an agent with its keys and its first API token, which is shown this once."""
+    fields = _fields(**given)
+    with opened():
+        from app.extensions import writing
+        from app.models import COMMAND_LINE, Account, Agent, AgentToken, make_keys
+        from app.models.key import share_with_tokens
+
+        home = find_account(account)
+        with as_usage(), writing():
+            Account.lock(home.id)
+            agent = Agent.create(home.id, name=name, model_id=model, by=COMMAND_LINE, **fields)
+            keys = make_keys(agent)
+            token = AgentToken.issue(agent, by=COMMAND_LINE)
+            share_with_tokens(agent, keys)
+        if as_json:
+            emit({"id": agent.id, "name": agent.name, "token": token})
+            return
+        say(f"Created {agent.name} ({agent.model_id}) in the account {home.name!r}.")
+        say(f"API token: {token}  (shown only this once)")
+        named = quoted(agent.name) + account_argument(account)
+        hint(f"memories import FILE --agent {named}", "Give it its memories")
+
+
+@agents.command("list")
+@account_option
+@json_option
+def list_(account: str | None, as_json: bool) -> None:
+    """List the agents of an account by name."""
+    with opened():
+        from app.models.agent import agents_of
+
+        home = find_account(account)
+        found = list(agents_of(home.id))
+        described = describe(found)
+        if as_json:
+            emit(described)
+        elif not found:
+            say(f"There are no agents in the account {home.name!r} yet.")
+            hint("agents create NAME --model MODEL", "Create one")
+            hint("demo", "Or make two that need no API key")
+        else:
+            table(HEADINGS, [row(agent, each) for agent, each in zip(found, described, strict=True)])
+
+
+@agents.command()
+@click.argument("name")
+@account_option
+@json_option
+def show(name: str, account: str | None, as_json: bool) -> None:
+    """Show one agent: mass, counts, settings, and whether it needs a refinement."""
+    with opened():
+        agent = find_agent(name, account)
+        described = describe([agent])[0]
+        if as_json:
+            emit(described)
+            return
+        show_facts(agent, described)
+        named = quoted(agent.name) + account_argument(account)
+        if described["open_refinement"]:
+            hint(f"refinements show {described['open_refinement']}", "Look at its refinement")
+        elif described["needs_refinement"]:
+            hint(f"refine {named} --wait", "Refine it now")
+
+
+@agents.command("set")
+@click.argument("name")
+@click.option("--name", "new_name", metavar="NAME", help="A new name.")
+@click.option("--model", metavar="M", help="A LiteLLM name.")
+@settings_options
+@click.option("--active/--inactive", default=None, help="An inactive agent is never refined.")
+@account_option
+@json_option
+def set_(
+    name: str, new_name: str | None, model: str | None, active: bool | None, account: str | None, as_json: bool,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Change settings of an agent, and print what changed. A running refinement keeps those that it began with."""
+    fields = _fields(**given) | _given(name=new_name, model_id=model, active=active)
+    if not fields:
+        raise click.UsageError("Nothing to set: give at least one option.")
+    with opened():
+        from app.extensions import writing
+        from app.models import COMMAND_LINE, Account, Agent
+
+        found = find_agent(name, account)
+        with as_usage(), writing():
+            Account.lock(found.account_id)
+            agent = Agent.lock(found.id)
+            before = agent.configuration()
+            changed = agent.change(by=COMMAND_LINE, **fields)
+        after = agent.configuration()
+        differences = {field: {"before": before[field], "after": after[field]} for field in changed}
+        if as_json:
+            emit({"id": agent.id, "name": agent.name, "changed": differences})
+        elif not changed:
+            say(f"Nothing changed: {agent.name} is set so already.")
+        else:
+            say(f"Changed {agent.name}:")
+            facts((field, brief(field, each["before"], each["after"])) for field, each in differences.items())
+
+
+@agents.command()
+@click.argument("names", nargs=-1)
+@click.option("--all", "everyone", is_flag=True, help="All agents of the account.")
+@account_option
+@json_option
+def pause(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool) -> None:
+    """Start no refinement of these agents by itself; running ones go on, and you can still start one."""
+    _switch(names, everyone, account, as_json, paused=True)
+
+
+@agents.command()
+@click.argument("names", nargs=-1)
+@click.option("--all", "everyone", is_flag=True, help="All agents of the account.")
+@account_option
+@json_option
+def resume(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool) -> None:
+    """Let the timetable start refinements of these agents again."""
+    _switch(names, everyone, account, as_json, paused=False)
+
+
+def _switch(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool, *, paused: bool) -> None:
+    """All of them in one transaction, or none."""
+    if bool(names) == everyone:
+        raise click.UsageError("Name the agents, or give --all.")
+    with opened():
+        from app.extensions import writing
+        from app.models import COMMAND_LINE, Agent
+        from app.models.agent import agents_of
+
+        found = list(agents_of(find_account(account).id)) if everyone else [find_agent(each, account) for each in names]
+        ids = {agent.id: agent.paused for agent in found}
+        with writing():
+            locked = [Agent.lock(agent_id) for agent_id in sorted(ids)]
+            for agent in locked:
+                agent.pause(by=COMMAND_LINE) if paused else agent.resume(by=COMMAND_LINE)
+        done = [
+            {"id": agent.id, "name": agent.name, "paused": agent.paused, "changed": ids[agent.id] != paused}
+            for agent in locked
+        ]
+    if as_json:
+        emit(done if everyone or len(done) > 1 else done[0])
+    else:
+        _tell_switched(done, "Paused" if paused else "Resumed", "paused" if paused else "not paused")
+
+
+def _tell_switched(done: list[dict[str, Any]], verb: str, state: str) -> None:
+    changed = [each["name"] for each in done if each["changed"]]
+    same = [each["name"] for each in done if not each["changed"]]
+    if changed:
+        say(f"{verb} {', '.join(changed)}.")
+    if same:
+        say(f"{', '.join(same)}: {state} already.")
+    if not done:
+        say("There are no agents in this account.")
+
+
+def _fields(
+    *,
+    api_base: str | None,
+    api_key_env: str | None,
+    budget: int | None,
+    threshold: str | None,
+    system_prompt_file: Path | None,
+    refinement_prompt_file: Path | None,
+) -> dict[str, Any]:
+    return _given(
+        api_base=api_base,
+        api_key_env=api_key_env,
+        core_token_budget=budget,
+        refinement_threshold="" if threshold == "default" else threshold,
+        system_prompt=read_text(system_prompt_file),
+        refinement_prompt=read_text(refinement_prompt_file),
+    )
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if value is not None}

@@ -1,0 +1,39 @@
+"""`whetstone db upgrade`: the database of this version, for installations whose parts run apart."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from app.cli import json_option
+from app.cli.common import aside, emit, hint, say
+from app.config import load_settings
+
+
+@click.group()
+def db() -> None:
+    """Bring the database to this version."""
+
+
+@db.command()
+@json_option
+def upgrade(as_json: bool) -> None:
+    """Run the migrations that are missing; at first also make the master key and the first account. Safe to repeat."""
+    from app.setup import bring_up_to_date
+
+    os.umask(0o077)
+    settings = load_settings()
+    done = bring_up_to_date(settings)
+    if done.made_master_key:
+        aside(f"Made the master key {done.made_master_key}. Keep a copy: without it no memory can be read.")
+    if as_json:
+        emit({"version": done.version, "version_before": done.version_before})
+    elif done.version_before == done.version:
+        say(f"The database is of this version already ({done.version}).")
+    elif done.version_before:
+        say(f"Upgraded the database from version {done.version_before} to {done.version}.")
+    else:
+        say(f"Made the database, version {done.version}.")
+        hint("users create EMAIL --role owner", "Make the first user")
+        hint("up", "Or start everything, which makes one")
