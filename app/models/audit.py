@@ -97,6 +97,8 @@ class AuditLog(Model):
             "sequence": self.sequence,
             "at": self.at.isoformat(),
             "actor": self.actor,
+            "actor_kind": str(self.actor_kind),
+            "user": self.user_id,
             "action": str(self.action),
             "account": self.account_id,
             "agent": self.agent_id,
