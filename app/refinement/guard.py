@@ -218,6 +218,7 @@ def _journal_of(trip: Trip) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in trip.stats.items() if count and name != "deduplicated")
     return (
         f"My refinement was rolled back by the system's retention guard and ended. {trip.reason} "
+        f"{trip.mass_before - trip.kept_mass:,} tokens would have been cut. "
         f"What had been done ({counts or 'nothing'}) was reversed: my core memories are as they were before it. "
         "Exact duplicates that were removed before it began stay removed."
     )

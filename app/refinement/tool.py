@@ -6,9 +6,11 @@ A refusal is such a result too (`type: error`); it changes nothing and is not co
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 from app.errors import Invalid, NotFound, Refused, WhetstoneError
@@ -26,6 +28,9 @@ Result = dict[str, Any]
 
 MAX_RESULTS = 50
 """Memories in one search result; `count` says how many there were."""
+
+MAX_RESULT_CHARACTERS = 40_000
+"""Of the memories in one search result together, so that a broad query does not fill the model's context."""
 
 
 class ConstitutionalMemory(Refused):
@@ -96,9 +101,7 @@ class RefinementTool:
             refinement = check_fence(self.claim)
             entries = read_entries(refinement.agent_id, self._keys)
             hits = [e.as_dict() for e in entries if _matches(e.content, query) and _within(e.date.date(), since, until)]
-            return self._answer(
-                refinement, type="search_results", query=query, count=len(hits), results=hits[:MAX_RESULTS]
-            )
+            return self._answer(refinement, type="search_results", query=query, count=len(hits), results=_first(hits))
         finally:
             release()
 
@@ -176,7 +179,8 @@ class RefinementTool:
         summary = clean_text(found["summary"], what="summary").strip()
         if not summary or len(summary) > 10_000:
             raise Invalid("The summary must have 1 to 10,000 characters.")
-        note = clean_note(clean_text(found.get("note_to_admins") or "", what="note_to_admins"))
+        note = found.get("note_to_admins")
+        note = None if note is None else clean_note(clean_text(note, what="note_to_admins"))
         with fenced(self.claim, counts=False) as (refinement, agent):
             trip = latch(refinement, agent, self._keys)
             if trip is None:
@@ -237,11 +241,14 @@ class RefinementTool:
             "type": "refinement_rolled_back",
             "reason": f"{trip.reason} Everything was rolled back; this refinement is terminated.",
             "stats": dict(trip.stats),
+            "changes_left": 0,
+            "retention": str(trip.retention),
         }
 
     def _answer(self, refinement: Refinement, **result: Any) -> Result:
         retention = refinement.retention if refinement.retention is not None else Decimal(1)
-        return result | {"changes_left": refinement.changes_left, "retention": str(retention)}
+        left = 0 if self.is_over else refinement.changes_left
+        return result | {"changes_left": left, "retention": str(retention)}
 
     def _check_shorter(self, content: str, sources: list[Memory]) -> None:
         together = sum(len(self._keys.reveal_memory(memory.id, memory.content)) for memory in sources)
@@ -252,13 +259,12 @@ class RefinementTool:
             )
 
     def _refuse(self, action: str, error: WhetstoneError, *, unknown: bool = False) -> Result:
-        self.is_over = self.is_over or isinstance(error, Terminated)
-        refinement = db.session.get(Refinement, self.claim.refinement_id, populate_existing=True)
-        if refinement is None:
-            raise NotFound("There is no such refinement.")
-        if not refinement.is_open and not isinstance(error, Terminated):
-            error = Terminated(f"This refinement is terminated ({refinement.status}). Nothing was changed.")
-            self.is_over = True
+        """The answer to what was wrong; to everything, however wrong, that it is over once it is."""
+        try:
+            check_fence(self.claim)
+        except Terminated as over:
+            self.is_over, error = True, over
+        refinement = db.session.get_one(Refinement, self.claim.refinement_id)
         result = self._answer(refinement, type="error", error=error.sentence)
         if unknown:
             result["allowed_actions"] = list(ACTIONS.values())
@@ -285,6 +291,12 @@ def _touchable(memory: Memory) -> Memory:
     if memory.immutable:
         raise ImmutableMemory(f"Memory {memory.id} carries an immutable tag and is never touched. Nothing was changed.")
     return memory
+
+
+def _first(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The oldest hits that fit into one result; at least one."""
+    together = list(accumulate(len(hit["content"]) for hit in hits[:MAX_RESULTS]))
+    return hits[: max(bisect(together, MAX_RESULT_CHARACTERS), 1)]
 
 
 def _matches(content: str, query: str) -> bool:

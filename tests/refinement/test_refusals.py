@@ -1,0 +1,184 @@
+"""The Knife's refusals: each is a result that says what was wrong, changes nothing and is not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from app.extensions import db
+from app.models import Agent, AuditLog, Memory, MemoryType
+from app.refinement.functions import ACTIONS
+from tests.support.factories import Running, begin, ledger, make_agent, remember
+
+LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
+
+
+@contextmanager
+def nothing_changes(run: Running) -> Iterator[None]:
+    def state() -> tuple[Any, ...]:
+        row = run.reload()
+        entries = db.session.scalar(db.select(db.func.count(AuditLog.id)))
+        rows = db.session.scalar(db.select(db.func.count(Memory.id)))
+        return ledger(run.agent), row.mutations, row.stats, row.kept_mass, row.status, entries, rows
+
+    before = state()
+    yield
+    assert state() == before
+
+
+@pytest.fixture
+def run(agent: Agent) -> Running:
+    remember(agent, *(LONG + str(n) for n in range(20)))
+    return begin(agent)
+
+
+def refused(run: Running, action: str, /, **arguments: Any) -> str:
+    left = run.tool.execute("search", query="zzz")["changes_left"]
+    result = run.tool.execute(action, **arguments)
+    assert result["type"] == "error", (action, str(arguments)[:80], result)
+    assert set(result) - {"allowed_actions", "allowed_functions"} == {"type", "error", "changes_left", "retention"}
+    assert result["changes_left"] == left
+    sentence: str = result["error"]
+    sentence.encode()
+    assert sentence.strip()
+    return sentence
+
+
+def test_an_unknown_function_or_action_names_those_that_there_are(run: Running) -> None:
+    with nothing_changes(run):
+        for name in ("burn", "", "Delete_Memory", "delete", "search_memories ", "x" * 10_000, "\ud800", "__class__"):
+            result = run.tool.call(name, '{"id": 1}')
+            assert result["type"] == "error"
+            assert result["allowed_functions"] == list(ACTIONS)
+        for name in ("burn", "", "delete_memory", "COMPLETE", "\x00"):
+            assert "no such action" in refused(run, name)
+        actions = ["search", "consolidate", "update", "delete", "protect", "complete"]
+        assert run.tool.execute("burn", id=1)["allowed_actions"] == actions
+
+
+def test_malformed_or_empty_arguments_are_never_valid(run: Running) -> None:
+    with nothing_changes(run):
+        for name in ACTIONS:
+            for raw in ("", "{}", "[]", "null", '{"id": 1', '{"id": NaN}', '{"id":1,"id":2}', "[" * 9999, "9" * 5000):
+                result = run.tool.call(name, raw)
+                assert result["type"] == "error", (name, raw[:20])
+                assert result["error"]
+        for action in ACTIONS.values():
+            refused(run, action)
+            refused(run, action, nonsense=1)
+            refused(run, action, **dict.fromkeys(("id", "ids", "content", "query", "summary")))
+
+
+def test_unknown_and_missing_parameters_are_named(run: Running) -> None:
+    (first, *_) = ledger(run.agent)
+    with nothing_changes(run):
+        assert "Missing: content" in refused(run, "update", id=first[0])
+        assert "Unknown: 'force'" in refused(run, "delete", id=first[0], force=True)
+        assert "Unknown: 'ids'" in refused(run, "delete", id=first[0], ids=[1, 2])
+        assert "Missing: query" in refused(run, "search", since="2026-01-01")
+
+
+def test_ids_of_other_agents_are_answered_like_ids_that_do_not_exist(run: Running) -> None:
+    (theirs,) = remember(make_agent("eve"), "Eve likes rum.")
+    (journal,) = remember(run.agent, "a day", type_=MemoryType.JOURNAL)
+    mine = [row[0] for row in ledger(run.agent)]
+    run.tool.execute("delete", id=mine[0])
+    with nothing_changes(run):
+        for action, more in {"update": {"content": "x"}, "delete": {}, "protect": {}}.items():
+            said = {
+                refused(run, action, id=one, **more).replace(str(one), "N")
+                for one in (theirs, journal, mine[0], 10**17, 0)
+            }
+            assert said == {"No active core memory of yours has the id N. Nothing was changed."}
+        sentence = refused(run, "consolidate", ids=[mine[1], theirs, mine[2], 999_999], content="x")
+        assert f"{theirs}, 999999" in sentence
+        assert str(mine[1]) not in sentence.split()
+
+
+def test_constitutional_and_immutably_tagged_memories_are_never_touched(run: Running) -> None:
+    (kept,) = remember(run.agent, "We never lie.", constitutional=True)
+    tagged = [remember(run.agent, f"A {tag}.", tags=[tag])[0] for tag in ("audio", "somatic", "voice")]
+    plain = ledger(run.agent)[0][0]
+    with nothing_changes(run):
+        for one, word in ((kept, "constitutional"), *((one, "immutable") for one in tagged)):
+            assert word in refused(run, "update", id=one, content="x")
+            assert word in refused(run, "delete", id=one)
+            assert word in refused(run, "consolidate", ids=[plain, one], content="x")
+        assert "constitutional already" in refused(run, "protect", id=kept)
+    assert run.tool.execute("protect", id=tagged[0])["type"] == "protected"
+
+
+def test_content_that_can_not_be_a_memory_is_refused_in_words(run: Running) -> None:
+    first, second = ledger(run.agent)[0][0], ledger(run.agent)[1][0]
+    bad = {
+        "": "blank",
+        " \n": "blank",
+        "\u200b": "blank",
+        "x" * 10_001: "10,001",
+        "a\x00": "NUL",
+        "a\ud800": "surrogate",
+    }
+    with nothing_changes(run):
+        for content, word in bad.items():
+            assert word in refused(run, "update", id=first, content=content)
+            assert word in refused(run, "consolidate", ids=[first, second], content=content)
+        for content in (5, True, ["x"], {"text": "x"}, 1.5):
+            assert "must be text" in refused(run, "update", id=first, content=content)
+
+
+def test_content_identical_to_before_is_refused_with_or_without_spaces_around(run: Running) -> None:
+    first = ledger(run.agent)[0][0]
+    with nothing_changes(run):
+        assert "identical" in refused(run, "update", id=first, content=LONG + "0")
+        assert "identical" in refused(run, "update", id=first, content=f"\n {LONG}0 \t")
+    assert run.tool.execute("update", id=first, content=LONG.upper())["type"] == "updated"
+
+
+def test_a_consolidation_may_be_as_long_as_its_sources_together_and_no_longer(run: Running) -> None:
+    ids = remember(run.agent, "x" * 10, "y" * 11)
+    with nothing_changes(run):
+        assert "22 characters, its sources together 21" in refused(run, "consolidate", ids=ids, content="z" * 22)
+        assert "two different ids" in refused(run, "consolidate", ids=[ids[0], ids[0]], content="x")
+        assert "two different ids" in refused(run, "consolidate", ids=f"{ids[0]},{ids[0]}", content="x")
+        assert "two different ids" in refused(run, "consolidate", ids=[ids[0]], content="x")
+    assert run.tool.execute("consolidate", ids=ids, content="z" * 21)["type"] == "consolidated"
+
+
+def test_bad_searches_and_summaries_are_refused(run: Running) -> None:
+    with nothing_changes(run):
+        for query in ("", " ", "x" * 1001, 5, ["a"], "a\x00", "\ud800"):
+            refused(run, "search", query=query)
+        assert "since" in refused(run, "search", query="tea", since="last week")
+        assert "until" in refused(run, "search", query="tea", until=20260101)
+        for summary in ("", "  ", "x" * 10_001, 5, [], "a\x00", "\ud800"):
+            refused(run, "complete", summary=summary)
+        for note in (5, [], False, "a\x00", "\udc00", {"x": 1}):
+            refused(run, "complete", summary="Done.", note_to_admins=note)
+
+
+def test_the_cap_refuses_the_eleventh_change_and_nothing_else(run: Running) -> None:
+    ids = [row[0] for row in ledger(run.agent)]
+    for number in range(10):
+        result = run.tool.execute("update", id=ids[number], content=f"{LONG} again {number}")
+        assert result["changes_left"] == 9 - number
+    with nothing_changes(run):
+        for action, arguments in {
+            "update": {"id": ids[11], "content": "x"},
+            "delete": {"id": ids[11]},
+            "consolidate": {"ids": ids[11:13], "content": "x"},
+        }.items():
+            assert "Hard cap reached: 10 of 10" in refused(run, action, **arguments)
+    assert run.tool.execute("protect", id=ids[11])["changes_left"] == 0
+    assert run.tool.execute("search", query="again")["count"] == 10
+    assert run.tool.execute("complete", summary="Done.")["type"] == "refinement_complete"
+
+
+def test_refused_and_free_calls_are_not_counted(run: Running) -> None:
+    ids = [row[0] for row in ledger(run.agent)]
+    for number in range(12):
+        refused(run, "delete", id=10**15)
+        assert run.tool.execute("protect", id=ids[number])["type"] == "protected"
+    assert run.tool.execute("delete", id=ids[13])["changes_left"] == 9
