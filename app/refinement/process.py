@@ -17,24 +17,21 @@ from typing import Any
 
 import structlog
 from flask import current_app
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, select, update
 
 from app.config import Settings
 from app.extensions import db, now, release, writing
-from app.llm.client import ModelClient, ModelError, Reply, Voices
+from app.llm.client import ModelClient, ModelError, Reply, Usage, Voices
 from app.llm.retry import complete_with_retries
 from app.models import (
+    OPEN_STATES,
     WORKER,
     Action,
     Agent,
     Consent,
-    Memory,
-    MemoryType,
     Mode,
     Refinement,
     Status,
-    Trigger,
-    open_keys,
     record,
 )
 from app.refinement.consent import Answer, read_answer
@@ -43,9 +40,9 @@ from app.refinement.guard import Claim, as_actor
 from app.refinement.heartbeat import database_now, heart
 from app.refinement.ledger import read_entries, read_journal
 from app.refinement.loop import Limits, Outcome, converse
+from app.refinement.mind import Mind, figures_of, with_counts
 from app.refinement.prompts import Figures, consent_messages, refinement_messages
 from app.refinement.tool import RefinementTool
-from app.silo import AgentKeys
 
 JOURNAL_DAYS = 7
 
@@ -112,18 +109,16 @@ class _Process:
             raise
 
     def _run(self) -> None:
-        keys = self._remove_duplicates()
-        if keys is None:
+        mind = self._remove_duplicates()
+        if mind is None:
             return
-        agent = self._agent()
-        with closing(self._client(agent)) as client:
-            if not self._consents(client, keys):
-                return
-            figures = self._snapshot()
-            self._loop(client, keys, figures)
+        with closing(self._client(mind)) as client:
+            figures = self._consent(client, mind)
+            if figures is not None:
+                self._loop(client, mind, figures)
 
-    def _remove_duplicates(self) -> AgentKeys | None:
-        """Returns the agent's keys to go on with, or None when that was all there was to do."""
+    def _remove_duplicates(self) -> Mind | None:
+        """Returns the agent to go on with, or None when that was all there was to do."""
         with writing():
             refinement, agent = self._locked()
             remove_exact_duplicates(refinement, agent)
@@ -132,99 +127,98 @@ class _Process:
                 refinement.kept_mass = agent.core_token_usage
                 refinement.end(agent, Status.COMPLETED)
                 return None
-            return open_keys(agent)
+            mind = Mind.of(agent, refinement)
+            if mind.is_asked:
+                refinement.announce("asked")
+            return mind
 
-    def _client(self, agent: Agent) -> ModelClient:
-        voices = self._means.voices
-        return voices.for_model(agent.model_id, api_base=agent.api_base, api_key_env=agent.api_key_env)
+    def _client(self, mind: Mind) -> ModelClient:
+        return self._means.voices.for_model(mind.model_id, api_base=mind.api_base, api_key_env=mind.api_key_env)
 
-    def _consents(self, client: ModelClient, keys: AgentKeys) -> bool:
-        refinement, agent = self._row(), self._agent()
-        if refinement.trigger == Trigger.AGENT:
-            self._record_consent(Answer(True, ""), keys, asked=False)
-            return True
-        messages = consent_messages(
-            system_prompt=agent.system_prompt,
-            core=read_entries(agent.id, keys),
-            journal=read_journal(agent.id, keys, since=now() - timedelta(days=JOURNAL_DAYS)),
-            figures=_figures(agent, refinement),
-            window=client.context_window(),
+    def _consent(self, client: ModelClient, mind: Mind) -> Figures | None:
+        """Ask, record the answer, and after a YES take the snapshot. None after a NO."""
+        answer, usage = Answer(True, ""), Usage()
+        if mind.is_asked:
+            core = read_entries(mind.agent_id, mind.keys)
+            journal = read_journal(mind.agent_id, mind.keys, since=now() - timedelta(days=JOURNAL_DAYS))
+            messages = consent_messages(
+                system_prompt=mind.system_prompt,
+                core=core,
+                journal=journal,
+                figures=mind.figures(core),
+                window=client.context_window(),
+            )
+            reply = self._ask(client, messages, ())
+            answer, usage = read_answer(reply), reply.usage
+        with writing():
+            refinement, agent = self._locked()
+            _book(refinement, usage)
+            self._record_answer(refinement, agent, answer, mind)
+            return self._snapshot(refinement, agent) if answer.granted else None
+
+    def _record_answer(self, refinement: Refinement, agent: Agent, answer: Answer, mind: Mind) -> None:
+        words = mind.keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
+        db.session.add(
+            Consent(
+                account_id=agent.account_id,
+                agent_id=agent.id,
+                refinement_id=refinement.id,
+                granted=answer.granted,
+                words=words,
+                note_to_admins=answer.note_to_admins,
+                asked_at=refinement.started_at or now(),
+                answered_at=now(),
+            )
         )
-        with writing():
-            self._row().announce("asked")
-        reply = self._ask(client, messages, ())
-        self._account(0, reply)
-        answer = read_answer(reply)
-        self._record_consent(answer, keys, asked=True)
-        return answer.granted
+        refinement.note_to_admins = answer.note_to_admins
+        record(
+            Action.REFINEMENT_CONSENT,
+            actor=as_actor(agent),
+            of=agent,
+            subject=refinement.subject,
+            refinement_id=refinement.id,
+            data={"answer": "YES" if answer.granted else "NO", "asked": mind.is_asked},
+        )
+        refinement.announce("answered", granted=answer.granted, asked=mind.is_asked)
+        if not answer.granted:
+            refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=as_actor(agent))
 
-    def _record_consent(self, answer: Answer, keys: AgentKeys, *, asked: bool) -> None:
-        with writing():
-            refinement, agent = self._locked()
-            words = keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
-            db.session.add(
-                Consent(
-                    account_id=agent.account_id,
-                    agent_id=agent.id,
-                    refinement_id=refinement.id,
-                    granted=answer.granted,
-                    words=words,
-                    note_to_admins=answer.note_to_admins,
-                    asked_at=refinement.started_at or now(),
-                    answered_at=now(),
-                )
-            )
-            refinement.note_to_admins = answer.note_to_admins
-            record(
-                Action.REFINEMENT_CONSENT,
-                actor=as_actor(agent),
-                of=agent,
-                subject=refinement.subject,
-                refinement_id=refinement.id,
-                data={"answer": "YES" if answer.granted else "NO", "asked": asked},
-            )
-            refinement.announce("answered", granted=answer.granted, asked=asked)
-            if not answer.granted:
-                refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=as_actor(agent))
-
-    def _snapshot(self) -> Figures:
+    def _snapshot(self, refinement: Refinement, agent: Agent) -> Figures:
         """Fix mass, threshold, cap and model: later changes to settings do not touch this refinement."""
-        with writing():
-            refinement, agent = self._locked()
-            refinement.status = Status.RUNNING
-            refinement.mass_before = refinement.kept_mass = agent.core_token_usage
-            refinement.threshold = agent.effective_refinement_threshold
-            entry = record(
-                Action.REFINEMENT_SNAPSHOT,
-                actor=WORKER,
-                of=agent,
-                subject=refinement.subject,
-                refinement_id=refinement.id,
-                data={
-                    "mass": agent.core_token_usage,
-                    "count": agent.core_count,
-                    "threshold": str(refinement.threshold),
-                    "cap": refinement.cap,
-                    "model": refinement.model_id,
-                },
-            )
-            refinement.snapshot_entry_id = entry.id
-            refinement.announce("running", mass=agent.core_token_usage, threshold=str(refinement.threshold))
-            return _figures(agent, refinement)
+        refinement.status = Status.RUNNING
+        refinement.mass_before = refinement.kept_mass = agent.core_token_usage
+        refinement.threshold = agent.effective_refinement_threshold
+        entry = record(
+            Action.REFINEMENT_SNAPSHOT,
+            actor=WORKER,
+            of=agent,
+            subject=refinement.subject,
+            refinement_id=refinement.id,
+            data={
+                "mass": agent.core_token_usage,
+                "count": agent.core_count,
+                "threshold": str(refinement.threshold),
+                "cap": refinement.cap,
+                "model": refinement.model_id,
+            },
+        )
+        refinement.snapshot_entry_id = entry.id
+        refinement.announce("running", mass=agent.core_token_usage, threshold=str(refinement.threshold))
+        return figures_of(agent, refinement)
 
-    def _loop(self, client: ModelClient, keys: AgentKeys, figures: Figures) -> None:
-        agent = self._agent()
+    def _loop(self, client: ModelClient, mind: Mind, figures: Figures) -> None:
+        core = read_entries(mind.agent_id, mind.keys)
         opening = refinement_messages(
-            system_prompt=agent.system_prompt,
-            instructions=agent.effective_refinement_prompt,
-            core=read_entries(agent.id, keys),
-            figures=figures,
+            system_prompt=mind.system_prompt,
+            instructions=mind.instructions,
+            core=core,
+            figures=with_counts(figures, core),
             window=client.context_window(),
         )
         limits = Limits(
             self._settings.max_turns, self._time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
         )
-        tool = RefinementTool(self._claim, keys)
+        tool = RefinementTool(self._claim, mind.keys)
         outcome = converse(
             lambda messages, tools: self._ask(client, messages, tools), opening, tool, limits, self._account
         )
@@ -250,21 +244,17 @@ class _Process:
         )
 
     def _check_stop(self) -> None:
-        row = self._row()
-        if row.worker != self._claim.worker or (row.is_open and row.stop_requested_at is not None):
+        status, worker, stop = db.session.execute(_HOLD, {"id": self._claim.refinement_id}).one()
+        if worker != self._claim.worker or (status in OPEN_STATES and stop is not None):
             raise _Stopped
 
     def _account(self, turn: int, reply: Reply) -> None:
         """Book a reply's tokens and cost, and let the pages know that the model spoke."""
-        usage = reply.usage
         with writing():
             refinement = Refinement.lock(self._claim.refinement_id)
             refinement.turns = max(refinement.turns, turn)
-            refinement.prompt_tokens += usage.prompt_tokens
-            refinement.completion_tokens += usage.completion_tokens
-            refinement.cost_usd = (refinement.cost_usd or Decimal(0)) + usage.cost_usd
-            if turn:
-                refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=usage.total_tokens)
+            _book(refinement, reply.usage)
+            refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
 
     def _end(self, status: Status, reason: str) -> None:
         with writing():
@@ -282,9 +272,6 @@ class _Process:
     def _row(self) -> Refinement:
         return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
 
-    def _agent(self) -> Agent:
-        return db.session.get_one(Agent, self._row().agent_id, populate_existing=True)
-
     def _time_left(self) -> float:
         return float(self._deadline - self._means.monotonic())
 
@@ -298,23 +285,12 @@ UNFINISHED_REASONS = {
 }
 
 
-def _figures(agent: Agent, refinement: Refinement) -> Figures:
-    constitutional = db.session.scalar(
-        select(func.count())
-        .select_from(Memory)
-        .where(
-            Memory.agent_id == agent.id,
-            Memory.type == MemoryType.CORE,
-            Memory.discarded_at.is_(None),
-            Memory.constitutional,
-        )
-    )
-    return Figures(
-        core_count=agent.core_count,
-        constitutional_count=constitutional or 0,
-        mass=agent.core_token_usage,
-        budget=agent.core_token_budget,
-        cap=refinement.cap,
-        threshold=refinement.threshold,
-        deduplicated=refinement.deduplicated,
-    )
+_HOLD = select(Refinement.status, Refinement.worker, Refinement.stop_requested_at).where(
+    Refinement.id == bindparam("id")
+)
+
+
+def _book(refinement: Refinement, usage: Usage) -> None:
+    refinement.prompt_tokens += usage.prompt_tokens
+    refinement.completion_tokens += usage.completion_tokens
+    refinement.cost_usd = (refinement.cost_usd or Decimal(0)) + usage.cost_usd
