@@ -37,6 +37,7 @@ def opened(*, make: bool = False) -> Iterator[Flask]:
 
     `make`: where no database is yet, make it.
     """
+    from app import Part, logs
     from app.setup import ready_app
 
     os.umask(0o077)
@@ -45,8 +46,7 @@ def opened(*, make: bool = False) -> Iterator[Flask]:
         _make_if_new(settings)
     else:
         _require_database(settings)
-    from app import Part
-
+    logs.init("ERROR")
     app = ready_app(Part.COMMAND_LINE, settings)
     with app.app_context():
         try:

@@ -1,0 +1,128 @@
+"""`whetstone audit` and `whetstone verify`: what was done, and the proof that nothing in the record was altered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from app.cli import json_option
+from app.cli.common import account_argument, account_option, emit, find_account, find_agent, iso, opened, quoted, say
+from app.cli.found import find_refinement
+
+PAGE = 500
+LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"
+
+
+@click.command()
+@click.option("--agent", "name", metavar="NAME", help="Only what concerns this agent.")
+@click.option("--refinement", metavar="ID", help="Only what belongs to this refinement.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N entries.")
+@account_option
+@json_option
+def audit(name: str | None, refinement: str | None, last: int | None, account: str | None, as_json: bool) -> None:
+    """Print the audit log, oldest first: JSON Lines with --json, else a line an entry. It never holds content."""
+    with opened():
+        wanted = _wanted(name, refinement, account)
+        if not as_json:
+            names = {"at": "TIME (UTC)", "id": "ENTRY", "actor": "WHO", "action": "WHAT"}
+            say(click.style(LINE.format(**names, agent="AGENT", subject="ABOUT"), dim=True))
+        count = 0
+        for entry in _entries(wanted, last):
+            click.echo(json.dumps(entry) if as_json else _line(entry))
+            count += 1
+        if not as_json:
+            say(f"{count:,} entries. `whetstone verify` proves that none was altered.")
+
+
+@click.command()
+@click.option("--agent", "name", metavar="NAME", help="Only this agent's chain and memories.")
+@account_option
+@json_option
+def verify(name: str | None, account: str | None, as_json: bool) -> int:
+    """Check every entry's hash and chain, and replay the log against the memories and the totals. Writes nothing."""
+    with opened():
+        from app.history.verify import verify as check
+
+        agent = find_agent(name, account) if name else None
+        verdict = check(agent)
+        scope = agent.name if agent else "the whole installation"
+        if as_json:
+            emit({"ok": verdict.ok, "entries": verdict.entries, "first_problem": verdict.first_problem})
+        elif verdict.ok:
+            say(f"All is well: {verdict.entries:,} entries of {scope} are as they were written, and explain every")
+            say("memory, flag and total as it stands now.")
+        else:
+            say(f"NOT as it was written, after {verdict.entries:,} entries of {scope}:")
+            say(f"  {verdict.first_problem}")
+            named = f" --agent {quoted(agent.name)}{account_argument(account)}" if agent else ""
+            say(f"Stop changing things, keep a copy of the database, and compare: whetstone audit{named} --json")
+        return 0 if verdict.ok else 1
+
+
+def _wanted(name: str | None, refinement: str | None, account: str | None) -> list[Any]:
+    """The conditions on an entry. A refinement's id says which account; without any, it is one account's log."""
+    from app.models import AuditLog
+
+    conditions: list[Any] = []
+    if refinement:
+        conditions.append(AuditLog.refinement_id == find_refinement(refinement).id)
+    if name:
+        conditions.append(AuditLog.agent_id == find_agent(name, account).id)
+    if account or not conditions:
+        conditions.append(AuditLog.account_id == find_account(account).id)
+    return conditions
+
+
+def _entries(wanted: list[Any], last: int | None) -> Iterator[dict[str, Any]]:
+    """Page by page behind the last id seen, each page a short read: a log of any length, and no lock while printing."""
+    from sqlalchemy import select
+
+    from app.extensions import db, release
+    from app.models import Agent, AuditLog
+
+    query = select(AuditLog, Agent.name).outerjoin(Agent, Agent.id == AuditLog.agent_id).where(*wanted)
+    after = _id_before_the_last(wanted, last)
+    while True:
+        page = db.session.execute(query.where(AuditLog.id > after).order_by(AuditLog.id).limit(PAGE)).tuples().all()
+        told = [_as_json(entry, name) for entry, name in page]
+        release()
+        db.session.expunge_all()
+        yield from told
+        if len(page) < PAGE:
+            return
+        after = told[-1]["id"]
+
+
+def _id_before_the_last(wanted: list[Any], last: int | None) -> int:
+    from sqlalchemy import select
+
+    from app.extensions import db
+    from app.models import AuditLog
+
+    if last is None:
+        return 0
+    newest = select(AuditLog.id).where(*wanted).order_by(AuditLog.id.desc())
+    return db.session.scalar(newest.offset(last).limit(1)) or 0
+
+
+def _as_json(entry: Any, agent: str | None) -> dict[str, Any]:
+    """What programs rely on."""
+    return {
+        "id": entry.id,
+        "at": iso(entry.at),
+        "actor": entry.actor,
+        "action": str(entry.action),
+        "agent": agent,
+        "refinement": entry.refinement_id,
+        "subject": entry.subject,
+        "data": entry.data,
+        "hash": entry.hash.hex(),
+        "previous_hash": entry.previous_hash.hex(),
+    }
+
+
+def _line(entry: dict[str, Any]) -> str:
+    return LINE.format(**entry | {"at": entry["at"][:19].replace("T", " "), "agent": entry["agent"] or "–"})
