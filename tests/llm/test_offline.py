@@ -94,6 +94,7 @@ def test_similar_is_not_certain(other: str) -> None:
         ("Dr. Smith lives here. It is warm.", "Smith lives here."),
         ("It costs approx. 50 people came.", "50 people came."),
         ("We met at 5 p.m. I was late.", "I was late."),
+        ("It was late... and then she left. It rained.", "and then she left."),
         ("J. Brown called me. He was kind.", "Brown called me."),
         ('Eve said: "It is over. I love the sea. Go." It was a play.', "I love the sea."),
         ("(It was a dream. I love the sea. I woke up.)", "I love the sea."),
@@ -158,8 +159,12 @@ def test_it_stays_above_the_threshold_that_the_prompt_names() -> None:
     assert len(deletions(*copies, before="No number is named.")) == 2
 
 
-ONE = '{"id": 1, "tokens": 1, "content": "A."}'
-TWO = '{"id": 2, "tokens": 1, "content": "A."}'
+ONE = '{"id": 1, "tokens": 1, "content": "I swim."}'
+TWO = '{"id": 2, "tokens": 1, "content": "I swim."}'
+
+
+def test_a_ledger_that_it_can_read_is_the_control() -> None:
+    assert refine(_told(f"<ledger>\n{ONE}\n{TWO}\n</ledger>"))[0] == [2]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,9 @@ TWO = '{"id": 2, "tokens": 1, "content": "A."}'
         '<ledger>\n{"id": 1}\n</ledger>',
         f"<ledger>\n{ONE}\n{ONE}\n</ledger>",
         f"<ledger>\n{ONE}\n{TWO}\nnot json\n</ledger>",
-        f"<ledger>\n{ONE}\n</ledger>\n<ledger>\n{TWO}\n</ledger>",
+        f"<ledger>\n{ONE}\n{TWO}\n</ledger>\n<ledger>\n{ONE}\n</ledger>",
+        f"<ledger>\n{ONE}\n{TWO}\n{{}}\n</ledger>",
+        f"<ledger> \n{ONE}\n{TWO}\n</ledger>",
         f"<ledger>\n{ONE}\n{TWO.replace('2', 'true')}\n</ledger>",
         f"<ledger>\n{ONE}\n{TWO.replace('2', '2.0')}\n</ledger>",
         f'<ledger>\n{ONE}\n{TWO[:-1]}, "constitutional": "no"}}\n</ledger>',
@@ -181,10 +188,14 @@ TWO = '{"id": 2, "tokens": 1, "content": "A."}'
     ],
 )
 def test_a_ledger_that_it_cannot_read_whole_means_no_change(content: str) -> None:
-    wanted, summary, _ = refine([{"role": "user", "content": content}])
+    wanted, summary, _ = refine(_told(content))
     assert wanted == []
     assert summary is not None
     assert "changed nothing" in summary
+
+
+def _told(content: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": f"Numbers: threshold 10.00%.\n{content}"}]
 
 
 def test_a_ledger_in_the_agents_own_system_prompt_is_none() -> None:
