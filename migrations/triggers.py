@@ -16,7 +16,7 @@ _SAME_ROW = {
     "audit_log": "id = NEW.id OR (chain = NEW.chain AND sequence = NEW.sequence)",
     "memory_states": "memory_id = NEW.memory_id AND entry_id = NEW.entry_id",
     "memories": "id = NEW.id",
-    "refinements": "id = NEW.id",
+    "refinements": f"id = NEW.id OR (agent_id = NEW.agent_id AND status IN {OPEN} AND NEW.status IN {OPEN})",
 }
 
 
@@ -28,7 +28,7 @@ def install_triggers(connection: Connection) -> None:
 
 def drop_triggers(connection: Connection) -> None:
     """Remove every trigger that is there, so that tables can be rebuilt."""
-    for name, table in sorted(_existing(connection)):
+    for name, table, _ in sorted(_existing(connection)):
         if connection.dialect.name == "sqlite":
             connection.execute(text(f"DROP TRIGGER {name}"))
         else:
@@ -36,35 +36,41 @@ def drop_triggers(connection: Connection) -> None:
 
 
 def missing_triggers(connection: Connection) -> set[str]:
-    """Names of declared triggers that the database lacks."""
-    return declared(connection.dialect.name) - {name for name, _ in _existing(connection)}
+    """Names of declared triggers that the database lacks, or that somebody switched off."""
+    return declared(connection.dialect.name) - {name for name, _, is_on in _existing(connection) if is_on}
 
 
 def declared(dialect: str) -> set[str]:
     """The names of all triggers that must be there."""
     names = {f"wt_{table}_{verb}" for table in APPEND_ONLY for verb in ("no_update", "no_delete")}
-    names |= {"wt_memories_no_delete", "wt_memories_constitution", "wt_memories_identity", "wt_refinements_end"}
+    names |= {f"wt_{table}_{promise}" for table in ("memories", "refinements") for promise in ("no_delete", "identity")}
+    names |= {"wt_memories_constitution", "wt_refinements_end"}
     if dialect == "sqlite":
         return names | {f"wt_{table}_no_replace" for table in _SAME_ROW}
-    return names | {f"wt_{table}_no_truncate" for table in (*APPEND_ONLY, "memories")}
+    return names | {f"wt_{table}_no_truncate" for table in _SAME_ROW}
 
 
-def _existing(connection: Connection) -> set[tuple[str, str]]:
+def _existing(connection: Connection) -> set[tuple[str, str, bool]]:
+    """Name, table, and whether it fires."""
     if connection.dialect.name == "sqlite":
-        query = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'wt\\_%' ESCAPE '\\'"
+        query = "SELECT name, tbl_name, 1 FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'wt\\_%' ESCAPE '\\'"
     else:
         query = (
-            "SELECT t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+            "SELECT t.tgname, c.relname, t.tgenabled IN ('O', 'A')"
+            " FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
             " JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema()"
             " WHERE NOT t.tgisinternal AND t.tgname LIKE 'wt\\_%'"
         )
-    return {(row[0], row[1]) for row in connection.execute(text(query))}
+    return {(row[0], row[1], bool(row[2])) for row in connection.execute(text(query))}
 
 
 _WHAT = {"audit_log": "the audit log is append-only", "memory_states": "the states of memories are append-only"}
 _CONSTITUTION = "a constitutional memory can not be changed or discarded"
-_IDENTITY = "a memory keeps its number and its agent"
-_NEVER = "memories are never removed"
+_IDENTITY = {
+    "memories": "a memory keeps its number and its agent",
+    "refinements": "a refinement keeps its number and its agent",
+}
+_NEVER = {"memories": "memories are never removed", "refinements": "refinements are never removed"}
 _END = "an end state is never left"
 
 _CHANGED = " OR ".join(
@@ -79,12 +85,8 @@ def _statements(dialect: str) -> list[str]:
 def _sqlite() -> list[str]:
     changed = _CHANGED.format(differs="NOT")
     made = [
-        _sqlite_trigger("memories", "no_delete", "DELETE", "", _NEVER),
         _sqlite_trigger(
             "memories", "constitution", "UPDATE", f"WHEN OLD.constitutional AND ({changed})", _CONSTITUTION
-        ),
-        _sqlite_trigger(
-            "memories", "identity", "UPDATE", "WHEN NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id", _IDENTITY
         ),
         _sqlite_trigger(
             "refinements",
@@ -96,6 +98,10 @@ def _sqlite() -> list[str]:
     ]
     for table in APPEND_ONLY:
         made += [_sqlite_trigger(table, f"no_{verb.lower()}", verb, "", _WHAT[table]) for verb in ("UPDATE", "DELETE")]
+    for table, sentence in _IDENTITY.items():
+        moved = "WHEN NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id"
+        made.append(_sqlite_trigger(table, "no_delete", "DELETE", "", _NEVER[table]))
+        made.append(_sqlite_trigger(table, "identity", "UPDATE", moved, sentence))
     for table, same in _SAME_ROW.items():
         when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})"
         made.append(_sqlite_trigger(table, "no_replace", "INSERT", when, "the row exists and can not be replaced"))
@@ -113,11 +119,7 @@ def _postgresql() -> list[str]:
     changed = _CHANGED.format(differs="DISTINCT FROM")
     made = [
         _REFUSE,
-        _pg_trigger("memories", "no_delete", "DELETE", "", _NEVER),
         _pg_trigger("memories", "constitution", "UPDATE", f"WHEN (OLD.constitutional AND ({changed}))", _CONSTITUTION),
-        _pg_trigger(
-            "memories", "identity", "UPDATE", "WHEN (NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id)", _IDENTITY
-        ),
         _pg_trigger(
             "refinements",
             "end",
@@ -128,8 +130,11 @@ def _postgresql() -> list[str]:
     ]
     for table in APPEND_ONLY:
         made += [_pg_trigger(table, f"no_{verb.lower()}", verb, "", _WHAT[table]) for verb in ("UPDATE", "DELETE")]
-    for table in (*APPEND_ONLY, "memories"):
-        sentence = _WHAT.get(table, _NEVER)
+    for table, sentence in _IDENTITY.items():
+        moved = "WHEN (NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id)"
+        made.append(_pg_trigger(table, "no_delete", "DELETE", "", _NEVER[table]))
+        made.append(_pg_trigger(table, "identity", "UPDATE", moved, sentence))
+    for table, sentence in (_WHAT | _NEVER).items():
         made.append(
             f"CREATE TRIGGER wt_{table}_no_truncate BEFORE TRUNCATE ON {table}"
             f" FOR EACH STATEMENT EXECUTE FUNCTION wt_refuse('{sentence}')"

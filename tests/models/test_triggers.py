@@ -1,0 +1,207 @@
+"""The database's own promises: whatever code or hand does, the log is append-only, the constitution and ends hold."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from flask import Flask
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from app.extensions import db, writing
+from app.models import Agent, Refinement, Status
+from migrations.triggers import declared, drop_triggers, install_triggers, missing_triggers
+from tests.support.databases import SERVER
+from tests.support.factories import Running, begin, make_agent, remember
+
+sqlite_only = pytest.mark.skipif(bool(SERVER), reason="REPLACE and pragmas are SQLite's")
+postgresql_only = pytest.mark.skipif(not SERVER, reason="TRUNCATE is PostgreSQL's")
+
+
+@pytest.fixture
+def run(app: Flask) -> Running:
+    agent = make_agent()
+    remember(agent, "We never lie.", constitutional=True)
+    remember(agent, "Ann likes tea." * 10, "Bob likes rum.")
+    run = begin(agent)
+    run.tool.execute("update", id=2, content="Ann likes tea! " * 9)
+    db.session.rollback()
+    return run
+
+
+@contextmanager
+def by_hand() -> Iterator[Connection]:
+    """A connection as somebody with the database's address has it: past every rule of the code."""
+    with db.engine.connect() as connection:
+        yield connection
+
+
+def refuses(statement: str, *reasons: str, **values: object) -> None:
+    with by_hand() as connection, pytest.raises(DBAPIError) as refusal:
+        connection.execute(text(statement), values)
+    assert any(reason in str(refusal.value.orig) for reason in reasons), (statement, str(refusal.value.orig))
+
+
+def count(table: str) -> int:
+    with by_hand() as connection:
+        return int(connection.scalar(text(f"SELECT count(*) FROM {table}")) or 0)
+
+
+@pytest.mark.parametrize(("table", "column"), [("audit_log", "actor"), ("memory_states", "token_estimate")])
+def test_the_log_and_the_states_are_append_only(run: Running, table: str, column: str) -> None:
+    rows = count(table)
+    refuses(f"UPDATE {table} SET {column} = {column}", "append-only")
+    refuses(f"UPDATE {table} SET {column} = {column} WHERE 1 = 1", "append-only")
+    refuses(f"DELETE FROM {table}", "append-only")
+    assert count(table) == rows > 0
+
+
+def test_memories_are_never_removed_and_keep_their_identity(run: Running) -> None:
+    refuses("DELETE FROM memories WHERE id = 3", "never removed")
+    refuses("DELETE FROM memories", "never removed")
+    refuses("UPDATE memories SET id = 99 WHERE id = 3", "its number and its agent")
+    refuses("UPDATE memories SET agent_id = 2 WHERE id = 3", "its number and its agent")
+
+
+def test_a_constitutional_memory_keeps_content_life_and_type(run: Running) -> None:
+    for change in (
+        *(
+            "content = (SELECT content FROM memories WHERE id = 3)",
+            "content_hash = (SELECT content_hash FROM memories WHERE id = 3)",
+        ),
+        *("discarded_at = created_at", "type = 'journal'", "discarded_at = created_at, constitutional = false"),
+    ):
+        refuses(f"UPDATE memories SET {change} WHERE id = 1", "constitutional memory")
+    refuses("DELETE FROM memories WHERE id = 1", "never removed")
+    with by_hand() as connection:
+        connection.execute(text("UPDATE memories SET tags = tags, version = version + 1 WHERE id = 1"))
+        connection.execute(text("UPDATE memories SET discarded_at = created_at WHERE id = 3"))
+
+
+def test_an_end_state_is_never_left_and_counts_no_more(run: Running) -> None:
+    for status in Status:
+        if status in ("queued", "asking", "running"):
+            continue
+        run = begin(run.agent) if not run.reload().is_open else run
+        with writing():
+            Refinement.lock(run.refinement.id).end(Agent.lock(run.agent.id), status)
+        number = run.refinement.id
+        for other in ("queued", "asking", "running", "completed", "stopped", ""):
+            if other != status:
+                refuses("UPDATE refinements SET status = :status WHERE id = :id", "never left", status=other, id=number)
+        refuses("UPDATE refinements SET mutations = mutations + 1 WHERE id = :id", "never left", id=number)
+        refuses("DELETE FROM refinements WHERE id = :id", "never removed", id=number)
+
+
+def test_the_database_counts_no_further_than_the_cap_and_the_cap_no_further_than_ten(run: Running) -> None:
+    refuses("UPDATE refinements SET mutations = 11", "ck_refinements_cap")
+    refuses("UPDATE refinements SET mutations = -1", "ck_refinements_cap")
+    refuses("UPDATE refinements SET cap = 11", "ck_refinements_cap")
+    refuses("UPDATE refinements SET cap = 0", "ck_refinements_cap")
+    with by_hand() as connection:
+        connection.execute(text("UPDATE refinements SET mutations = 10"))
+
+
+def test_the_index_itself_refuses_a_second_open_refinement(run: Running) -> None:
+    columns = ", ".join(column.name for column in Refinement.__table__.columns)
+    copied = columns.replace("id,", ":id,", 1)
+    second = f"INSERT INTO refinements ({columns}) SELECT {copied} FROM refinements"
+    with db.engine.begin() as connection:
+        drop_triggers(connection)
+    for status in ("queued", "asking", "running"):
+        with writing():
+            Refinement.lock(run.refinement.id).status = Status(status)
+        with (
+            by_hand() as connection,
+            pytest.raises(IntegrityError, match=r"uq_refinements_one_open|refinements\.agent_id"),
+        ):
+            connection.execute(text(second), {"id": "second"})
+    with writing():
+        Refinement.lock(run.refinement.id).end(Agent.lock(run.agent.id), Status.STOPPED)
+    with by_hand() as connection:
+        connection.execute(text(second), {"id": "second"})
+
+
+def test_the_database_holds_exactly_the_declared_triggers(run: Running) -> None:
+    with db.engine.begin() as connection:
+        dialect = connection.dialect.name
+        assert missing_triggers(connection) == set()
+        drop_triggers(connection)
+        assert missing_triggers(connection) == declared(dialect)
+        install_triggers(connection)
+        assert missing_triggers(connection) == set()
+        connection.execute(text("DROP TRIGGER wt_refinements_end" + ("" if dialect == "sqlite" else " ON refinements")))
+        assert missing_triggers(connection) == {"wt_refinements_end"}
+
+
+@sqlite_only
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+def test_replace_slips_past_nothing_not_even_from_another_program(app: Flask, run: Running, recursive: str) -> None:
+    path = app.extensions["settings"].data / "whetstone.db"
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.execute(f"PRAGMA recursive_triggers={recursive}")
+    for statement in (
+        "INSERT OR REPLACE INTO audit_log SELECT * FROM audit_log",
+        "REPLACE INTO audit_log (id, chain, sequence, account_id, actor_kind, actor, action, subject, data, at,"
+        " previous_hash, hash) SELECT NULL, chain, sequence, account_id, actor_kind, 'x', action, subject, data, at,"
+        " previous_hash, hash FROM audit_log",
+        "REPLACE INTO memory_states SELECT * FROM memory_states",
+        "REPLACE INTO memories SELECT * FROM memories",
+        "REPLACE INTO refinements SELECT * FROM refinements",
+        "INSERT INTO audit_log SELECT * FROM audit_log WHERE true ON CONFLICT DO NOTHING",
+        "INSERT INTO memories SELECT * FROM memories WHERE true ON CONFLICT (id) DO UPDATE SET content = x''",
+        "UPDATE OR REPLACE memories SET id = 1 WHERE id = 3",
+        "UPDATE OR REPLACE audit_log SET sequence = 1",
+    ):
+        with pytest.raises(sqlite3.IntegrityError, match="whetstone: "):
+            raw.execute(statement)
+    raw.close()
+
+
+@sqlite_only
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+def test_replace_can_not_push_an_open_refinement_aside(app: Flask, run: Running, recursive: str) -> None:
+    path = app.extensions["settings"].data / "whetstone.db"
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.execute(f"PRAGMA recursive_triggers={recursive}")
+    columns = ", ".join(column.name for column in Refinement.__table__.columns)
+    copied = columns.replace("id,", "'second',", 1)
+    for statement in (
+        f"REPLACE INTO refinements ({columns}) SELECT {copied} FROM refinements",
+        "UPDATE OR REPLACE refinements SET agent_id = 2",
+        "UPDATE OR REPLACE refinements SET id = 'second'",
+    ):
+        with pytest.raises(sqlite3.IntegrityError, match="whetstone: "):
+            raw.execute(statement)
+    assert raw.execute("SELECT count(*), min(id) FROM refinements").fetchone() == (1, run.refinement.id)
+    raw.close()
+
+
+@postgresql_only
+def test_truncate_and_upsert_slip_past_nothing(run: Running) -> None:
+    for table in (
+        "audit_log",
+        "memory_states",
+        "memories",
+        "accounts CASCADE",
+        "agents CASCADE",
+        "refinements CASCADE",
+    ):
+        refuses(f"TRUNCATE {table}", "whetstone: ", "foreign key")
+    refuses("TRUNCATE audit_log, memory_states, memories, refinements CASCADE", "whetstone: ")
+    refuses("INSERT INTO memories SELECT * FROM memories ON CONFLICT (id) DO UPDATE SET content = ''", "whetstone: ")
+    refuses("INSERT INTO audit_log SELECT * FROM audit_log ON CONFLICT (id) DO UPDATE SET actor = ''", "append-only")
+    refuses("WITH gone AS (DELETE FROM audit_log RETURNING 1) SELECT * FROM gone", "append-only")
+    refuses(
+        "MERGE INTO audit_log a USING audit_log b ON a.id = b.id WHEN MATCHED THEN UPDATE SET actor = ''", "append-only"
+    )
+
+
+@postgresql_only
+def test_a_trigger_that_was_switched_off_counts_as_missing(run: Running) -> None:
+    with db.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE audit_log DISABLE TRIGGER wt_audit_log_no_update"))
+        assert missing_triggers(connection) == {"wt_audit_log_no_update"}
