@@ -155,6 +155,8 @@ class Refinement(Model):
     def end(self, agent: Agent, status: Status, *, reason: str | None = None, by: Actor = WORKER) -> None:
         """Reach an end state, for good: recorded, announced, and the agent is free for the next run.
 
+        An agent counts as refined from when the refinement was asked for, so that the next tick finds it due however
+        long this one waited and worked.
         The caller holds the locks of this row and of the agent. Does nothing when it has ended already.
         """
         if not self.is_open:
@@ -163,7 +165,7 @@ class Refinement(Model):
         self.status, self.reason, self.ended_at = status, reason, moment
         self.mass_after = agent.core_token_usage
         if status in (Status.COMPLETED, Status.ROLLED_BACK):
-            agent.last_refinement_at = moment
+            agent.last_refinement_at = self.requested_at
         data = {"status": str(status), "line": self.machine_line, "stats": self.stats, "turns": self.turns}
         record(Action.REFINEMENT_END, actor=by, of=agent, subject=self.subject, refinement_id=self.id, data=data)
         self.announce("ended", status=str(status))
