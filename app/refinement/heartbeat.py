@@ -64,6 +64,11 @@ class Heart:
             with self._lock:
                 self._held.pop(claim.refinement_id, None)
 
+    def held(self) -> dict[str, str]:
+        """The refinements that this process carries now, and as which worker."""
+        with self._lock:
+            return dict(self._held)
+
     def stop(self) -> None:
         """End the timer, at the end of the process or of a test."""
         self._stop.set()
@@ -72,9 +77,7 @@ class Heart:
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
-            with self._lock:
-                held = dict(self._held)
-            if held:
+            if held := self.held():
                 self._beat(held)
 
     def _beat(self, held: dict[str, str]) -> None:

@@ -1,0 +1,136 @@
+"""The sweeps: start what is due, make up a tick that was missed, and close what a dead worker left open.
+
+Beat only says "look now"; it may say so twice, late or not at all. Each start and each end is a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from cronsim import CronSim
+from flask import current_app
+from sqlalchemy import ColumnElement, Select, or_, select
+
+from app.config import Settings
+from app.errors import NotFound, Refused
+from app.extensions import db, now, release, writing
+from app.models import BEAT, Agent, Mark, Refinement, Status, Trigger
+from app.refinement.heartbeat import stale_before
+from app.refinement.start import start
+
+BATCH = 100
+LOST_AFTER = timedelta(seconds=60)
+LAST_TICK = "last_tick"
+"""The mark that remembers the last occurrence of the schedule that was handled."""
+
+STALLED = "Its worker stopped answering. The changes made until then stay; they can be undone."
+CLOSED = "The worker was shut down before it was done. The changes made until then stay; they can be undone."
+
+Started = Callable[[str], object]
+"""What is told of each started refinement, at once after its commit: usually to put its id on the queue."""
+
+log = structlog.get_logger(__name__)
+
+
+def sweep_weekly(at: datetime, *, started: Started = lambda _: None) -> list[str]:
+    """The scheduled tick: start every agent that it has waited for. Returns the ids of the refinements."""
+    tick = _latest_tick(at)
+    ids = _start_all(Agent.due_by_schedule(at), Trigger.WEEKLY, started)
+    if tick is not None:
+        _handled(tick)
+    return ids
+
+
+def sweep_over_budget(at: datetime, *, started: Started = lambda _: None) -> list[str]:
+    """The hourly look: start every agent over its budget. Returns the ids of the refinements."""
+    return _start_all(Agent.due_over_budget(at), Trigger.OVER_BUDGET, started)
+
+
+def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> list[str]:
+    """Sweep when the schedule's latest occurrence passed unhandled. A new installation waits for its first one."""
+    tick = _latest_tick(at)
+    known = Mark.read(LAST_TICK)
+    release()
+    if tick is None or (known is not None and datetime.fromisoformat(known) >= tick):
+        return []
+    if known is None:
+        _handled(tick)
+        return []
+    return sweep_weekly(at, started=started)
+
+
+def close_stalled() -> list[str]:
+    """End, as interrupted, the refinements whose heart has stopped by the database's clock. Returns their ids."""
+    stalled = db.session.scalars(select(Refinement.id).where(_is_stalled())).all()
+    release()
+    return [refinement_id for refinement_id in stalled if _close(refinement_id, _is_stalled(), STALLED)]
+
+
+def interrupt(refinement_id: str, worker: str) -> bool:
+    """End a refinement that this worker still holds, because it has to leave. Returns whether it was still open."""
+    return _close(refinement_id, Refinement.worker == worker, CLOSED)
+
+
+def find_lost_starts() -> list[str]:
+    """Ids of refinements that wait for a worker since more than a minute, the oldest first."""
+    query = select(Refinement.id).where(
+        Refinement.status == Status.QUEUED, Refinement.requested_at < now() - LOST_AFTER
+    )
+    found = list(db.session.scalars(query.order_by(Refinement.requested_at).limit(1000)))
+    release()
+    return found
+
+
+def _latest_tick(at: datetime) -> datetime | None:
+    """The last occurrence of the schedule up to and including the minute of `at`."""
+    settings: Settings = current_app.extensions["settings"]
+    minute = at.astimezone(UTC).replace(second=0, microsecond=0)
+    return next(CronSim(settings.schedule, minute + timedelta(minutes=1), reverse=True), None)
+
+
+def _handled(tick: datetime) -> None:
+    with writing():
+        Mark.write(LAST_TICK, tick.isoformat())
+
+
+def _start_all(due: Select[tuple[int]], trigger: Trigger, started: Started) -> list[str]:
+    """In batches: what was started is no longer due, what was refused is not asked twice."""
+    ids: list[str] = []
+    refused: list[int] = []
+    while batch := db.session.scalars(due.where(Agent.id.not_in(refused)).limit(BATCH)).all():
+        release()
+        for agent_id in batch:
+            refinement_id = _start(agent_id, trigger)
+            if refinement_id is None:
+                refused.append(agent_id)
+            else:
+                ids.append(refinement_id)
+                started(refinement_id)
+    release()
+    return ids
+
+
+def _start(agent_id: int, trigger: Trigger) -> str | None:
+    try:
+        return start(agent_id, trigger=trigger, by=BEAT).id
+    except (Refused, NotFound) as error:
+        log.info("not started", agent_id=agent_id, trigger=str(trigger), reason=error.code)
+        return None
+
+
+def _is_stalled() -> ColumnElement[bool]:
+    held = Refinement.status.in_((Status.ASKING, Status.RUNNING))
+    return held & or_(Refinement.heartbeat_at.is_(None), Refinement.heartbeat_at < stale_before())
+
+
+def _close(refinement_id: str, still: ColumnElement[bool], reason: str) -> bool:
+    """End it if, under its lock, it is open and `still` holds: its worker may have come back meanwhile."""
+    with writing():
+        refinement = Refinement.lock(refinement_id)
+        holds = db.session.scalar(select(Refinement.id).where(Refinement.id == refinement_id, still))
+        if holds is None or not refinement.is_open:
+            return False
+        refinement.end(Agent.lock(refinement.agent_id), Status.INTERRUPTED, reason=reason)
+        return True
