@@ -1,0 +1,61 @@
+"""Provisioning: the keys of agents and tokens that were made by the web process, which holds no private key itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import exists, select
+
+from app.extensions import db, now, release, writing
+from app.models.agent import Agent
+from app.models.event import announce
+from app.models.key import AgentKey, AgentToken, has_keys, make_keys, open_keys, share_with_tokens
+from app.silo import AgentKeys, MasterPublicKey
+
+LOST_AFTER = timedelta(seconds=60)
+LOOK_BACK = timedelta(days=7)
+"""A token that has no keys after a week was revoked, or its agent has none; nobody waits for it any more."""
+
+
+def provision(agent_id: int) -> None:
+    """Make the agent's keys where there are none, and seal them to each of its live tokens. Does it once."""
+    with writing():
+        agent = Agent.lock(agent_id)
+        new = not has_keys(agent)
+        shared = share_with_tokens(agent, ensure_keys(agent))
+        if new or shared:
+            announce("agent.keys", account_id=agent.account_id, agent_id=agent.id, data={"made": new})
+
+
+def ensure_keys(agent: Agent) -> AgentKeys:
+    """The agent's keys, made now if there are none; the caller holds the agent's lock and the master key."""
+    if not has_keys(agent):
+        make_keys(agent)
+        db.session.flush()
+    return open_keys(agent)
+
+
+def find_unprovisioned() -> list[int]:
+    """Agents that have no keys, or a token without keys, since more than a minute."""
+    found = {*_agents_without_keys(), *_agents_of_tokens_without_keys()}
+    release()
+    return sorted(found)
+
+
+def _agents_without_keys() -> list[int]:
+    keys = exists().where(AgentKey.agent_id == Agent.id)
+    return list(db.session.scalars(select(Agent.id).where(~keys, Agent.created_at < now() - LOST_AFTER).limit(1000)))
+
+
+def _agents_of_tokens_without_keys() -> set[int]:
+    moment = now()
+    tokens = db.session.scalars(
+        select(AgentToken).where(
+            AgentToken.revoked_at.is_(None),
+            AgentToken.created_at < moment - LOST_AFTER,
+            AgentToken.created_at > moment - LOOK_BACK,
+        )
+    ).all()
+    waiting = {MasterPublicKey(token.public_key).fingerprint: token.agent_id for token in tokens}
+    held = set(db.session.scalars(select(AgentKey.reader).where(AgentKey.agent_id.in_(set(waiting.values())))))
+    return {agent_id for reader, agent_id in waiting.items() if reader not in held}
