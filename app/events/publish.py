@@ -1,41 +1,34 @@
-"""Tells the web processes, through the broker, that an account has new events: ids only, and never the only copy."""
+"""Tells the web processes, through the broker, that there is news: ids only, and never the only copy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
-from flask import current_app
 
-if TYPE_CHECKING:
-    from redis import Redis
+from app.errors import Unavailable
+from app.events.broker import client, namespace
 
-CHANNEL = "whetstone:events"
+CHANNEL = "events"
+"""Stands behind the installation's namespace. Messages: `account:event`, or `bye:user`."""
 
 log = structlog.get_logger(__name__)
 
 
 def wake_streams(account_id: int, event_id: int) -> None:
-    """Publish `account:event`. A broker that does not answer only delays the pages: they look by themselves too."""
+    """Say that an account has an event. Without a broker the pages hear it later: they look by themselves too."""
+    _publish(f"{account_id}:{event_id}")
+
+
+def end_streams(user_id: int) -> None:
+    """Say that a user signed out: all web processes close the user's open pages' streams."""
+    _publish(f"bye:{user_id}")
+
+
+def _publish(message: str) -> None:
     from redis import RedisError
 
-    broker = _broker()
-    if broker is None:
-        return
     try:
-        broker.publish(CHANNEL, f"{account_id}:{event_id}")
-    except (RedisError, OSError) as error:
-        log.warning("streams not woken", account_id=account_id, event_id=event_id, error=type(error).__name__)
-
-
-def _broker() -> Redis | None:
-    url = current_app.extensions["settings"].broker_url
-    held: dict[str, Redis] = current_app.extensions.setdefault("event_broker", {})
-    if not url:
-        return None
-    if url not in held:
-        from redis import Redis
-
-        held.clear()
-        held[url] = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2)
-    return held[url]
+        broker = client()
+        if broker is not None:
+            broker.publish(namespace() + CHANNEL, message)
+    except (RedisError, OSError, ValueError, Unavailable) as error:
+        log.warning("streams not woken", message=message, error=type(error).__name__)

@@ -1,0 +1,57 @@
+"""The broker as the application sees it: its address of the moment, and a namespace for each installation.
+
+The namespace comes from the oldest master key, which all processes of one installation share wherever they run: two
+installations on one Redis server neither see nor take each other's messages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flask import current_app
+from sqlalchemy import select
+
+from app.config import Settings
+from app.errors import Unavailable
+from app.extensions import db
+from app.models.key import MasterKeyRow
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+TIMEOUT = 2.0
+"""Seconds that a broker may take to answer a plain command."""
+
+
+def broker_url() -> str:
+    """The broker to use now, or nothing: the embedded one's address changes with every `up`."""
+    settings: Settings = current_app.extensions["settings"]
+    return settings.broker_url
+
+
+def namespace() -> str:
+    """What every key and channel of this installation begins with. Raises Unavailable before the first preparation."""
+    held = current_app.extensions.get("namespace")
+    if held is None:
+        with db.engine.connect() as connection:
+            first = connection.scalar(select(MasterKeyRow.fingerprint).order_by(MasterKeyRow.id).limit(1))
+        if first is None:
+            raise Unavailable("There is no master key yet: run `whetstone up` or `whetstone db upgrade` once.")
+        held = current_app.extensions["namespace"] = f"whetstone:{first}:"
+    return str(held)
+
+
+def client() -> Redis | None:
+    """A client of the broker, shared by the process's threads; None where no broker is set up."""
+    url = broker_url()
+    held: dict[str, Redis] = current_app.extensions.setdefault("broker_clients", {})
+    if not url:
+        return None
+    if url not in held:
+        from redis import Redis
+
+        for other in held.values():
+            other.close()
+        held.clear()
+        held[url] = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
+    return held[url]

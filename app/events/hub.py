@@ -1,0 +1,272 @@
+"""The hub of a web process: hears that there is news, looks into the table, renders each part once, and fans it out.
+
+Events are durable, and what is sent is always the present state with the newest event's id: events in quick succession,
+or missed ones, become one frame. So a listener holds at most one frame, nothing is lost, and nothing shows twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TypeVar
+
+import structlog
+from flask import Flask
+
+from app.events.broker import broker_url, namespace
+from app.events.publish import CHANNEL
+from app.events.topics import Note, Topic, Viewer, Visitor, newest_event, notes_after
+from app.extensions import db
+from app.logs import place
+
+LOOK_SECONDS = 2.0
+"""How often the hub looks by itself, should the broker be silent."""
+
+RECHECK_SECONDS = 5.0
+"""How long a user who was deactivated, or whose roles changed, may still hold a stream."""
+
+GATHER_SECONDS = 0.03
+"""Events of one act come together; they are waited for, so that a page is rendered once for all of them."""
+
+THREADS = 4
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+class End(StrEnum):
+    """Why a listener gets nothing more. Only after BYE the browser should not come back."""
+
+    BYE = "bye"
+    GONE = "gone"
+    CLOSING = "closing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The state of a page's parts as of an event, ready to be sent."""
+
+    event_id: int
+    wire: bytes
+
+
+class Listener:
+    """One open stream. It keeps only the newest frame: one that is late makes the earlier ones needless."""
+
+    def __init__(self, topic: Topic, visitor: Visitor, seen: int) -> None:
+        self.topic = topic
+        self.visitor = visitor
+        self.seen = seen
+        self.end: End | None = None
+        self._frame: Frame | None = None
+        self._news = asyncio.Event()
+
+    def offer(self, frame: Frame) -> None:
+        if frame.event_id > self.seen:
+            self.seen, self._frame = frame.event_id, frame
+            self._news.set()
+
+    def dismiss(self, end: End) -> None:
+        self.end = self.end or end
+        self._news.set()
+
+    async def wait(self, seconds: float) -> Frame | None:
+        """The next frame, or None when there was none for so long, or when `end` says why there will be none."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
+        self._news.clear()
+        frame, self._frame = self._frame, None
+        if self.end is not None:
+            self._news.set()
+        return frame
+
+
+class Hub:
+    def __init__(self, flask: Flask, *, look: float = LOOK_SECONDS, recheck: float = RECHECK_SECONDS) -> None:
+        self.flask = flask
+        self._look, self._recheck = look, recheck
+        self._listeners: set[Listener] = set()
+        self._cursors: dict[int, int] = {}
+        self._woken = asyncio.Event()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stream")
+        self._is_closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def open_streams(self) -> int:
+        return len(self._listeners)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self._hear, self._deliver_news, self._check_visitors):
+                tasks.create_task(work())
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Run blocking work in an application context of its own."""
+
+        def within() -> T:
+            with self.flask.app_context():
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, within)
+
+    async def join(self, listener: Listener) -> None:
+        """Have the listener told of everything that happens from now on."""
+        account_id = listener.visitor.viewer.account_id
+        self._listeners.add(listener)
+        if self._is_closing:
+            listener.dismiss(End.CLOSING)
+        if account_id not in self._cursors:
+            newest = await self.in_thread(lambda: newest_event(account_id))
+            self._cursors.setdefault(account_id, newest)
+
+    def leave(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+        account_id = listener.visitor.viewer.account_id
+        if all(other.visitor.viewer.account_id != account_id for other in self._listeners):
+            self._cursors.pop(account_id, None)
+
+    def close(self) -> None:
+        """End all streams, so that the server can stop; their pages come back by themselves."""
+        self._is_closing = True
+        for listener in self._listeners:
+            listener.dismiss(End.CLOSING)
+
+    async def frame(self, topic: Topic, viewer: Viewer, event_id: int) -> Frame:
+        """Render the topic's parts as they are now. `event_id` was read before, so that the state includes it."""
+        return Frame(event_id, await self.in_thread(lambda: wire(event_id, render(self.flask, topic, viewer))))
+
+    async def _deliver_news(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), self._look)
+                await asyncio.sleep(GATHER_SECONDS)
+            self._woken.clear()
+            try:
+                await self._deliver()
+            except Exception as error:  # noqa: BLE001 - the database may be away for a while; the cursors stay
+                log.warning("streams not fed", error=type(error).__name__, at=place(error))
+
+    async def _deliver(self) -> None:
+        cursors = dict(self._cursors)
+        if not cursors:
+            return
+        news = await self.in_thread(lambda: _news(cursors))
+        for account_id, notes in news.items():
+            if account_id in self._cursors:
+                self._cursors[account_id] = notes[-1].id
+        await asyncio.gather(*(self._feed(*group, news) for group in self._groups()))
+
+    def _groups(self) -> list[tuple[Topic, Viewer, list[Listener]]]:
+        groups: dict[tuple[Topic, Viewer], list[Listener]] = defaultdict(list)
+        for listener in self._listeners:
+            groups[listener.topic, listener.visitor.viewer].append(listener)
+        return [(topic, viewer, listeners) for (topic, viewer), listeners in groups.items()]
+
+    async def _feed(self, topic: Topic, viewer: Viewer, listeners: list[Listener], news: dict[int, list[Note]]) -> None:
+        ids = [note.id for note in news.get(viewer.account_id, ()) if topic.concerns(note)]
+        if not ids or all(listener.seen >= ids[-1] for listener in listeners):
+            return
+        try:
+            frame = await self.frame(topic, viewer, ids[-1])
+        except Exception as error:  # noqa: BLE001 - their pages come back and ask again; nothing is lost
+            log.error("part not rendered", topic=topic.name, error=type(error).__name__, at=place(error))  # noqa: TRY400
+            for listener in listeners:
+                listener.dismiss(End.BROKEN)
+            return
+        for listener in listeners:
+            listener.offer(frame)
+
+    async def _check_visitors(self) -> None:
+        while True:
+            await asyncio.sleep(self._recheck)
+            ids = {listener.visitor.user_id for listener in self._listeners}
+            if not ids:
+                continue
+            try:
+                fresh = await self.in_thread(partial(Visitor.fresh, ids))
+            except Exception as error:  # noqa: BLE001 - asked again soon
+                log.warning("visitors not checked", error=type(error).__name__, at=place(error))
+                continue
+            for listener in tuple(self._listeners):
+                known = listener.visitor
+                if known.user_id in ids and fresh.get(known.user_id) != known:
+                    listener.dismiss(End.BYE)
+
+    async def _hear(self) -> None:
+        """Listen to the broker, whatever becomes of it."""
+        silent_since = 0.0
+        while True:
+            try:
+                await self._subscribe()
+            except Exception as error:  # noqa: BLE001 - without a broker the hub looks by itself
+                if time.monotonic() - silent_since > 60:
+                    log.warning("the broker is silent", error=type(error).__name__)
+                    silent_since = time.monotonic()
+            await asyncio.sleep(1)
+
+    async def _subscribe(self) -> None:
+        """Returns at once where there is no broker. Raises RedisError when it goes away."""
+        from redis.asyncio import Redis
+
+        url, channel = await self.in_thread(lambda: (broker_url(), f"{namespace()}{CHANNEL}"))
+        if not url:
+            return
+        broker = Redis.from_url(url, socket_connect_timeout=2, health_check_interval=20)
+        async with broker, broker.pubsub(ignore_subscribe_messages=True) as subscription:
+            await subscription.subscribe(channel)
+            self._woken.set()
+            while True:
+                message = await subscription.get_message(timeout=20)
+                if message is not None:
+                    self._on_message(bytes(message["data"]).decode("ascii", "replace"))
+
+    def _on_message(self, message: str) -> None:
+        what, _, number = message.partition(":")
+        if what == "bye" and number.isdigit():
+            self._sign_out(int(number))
+        elif what.isdigit() and int(what) in self._cursors:
+            self._woken.set()
+
+    def sign_out_soon(self, user_id: int) -> None:
+        """From any thread: close a user's streams, in all tabs; those that are signed in elsewhere come back."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._sign_out, user_id)
+
+    def _sign_out(self, user_id: int) -> None:
+        for listener in tuple(self._listeners):
+            if listener.visitor.user_id == user_id:
+                listener.dismiss(End.BYE)
+
+
+def render(flask: Flask, topic: Topic, viewer: Viewer) -> str:
+    """What the views registered as `stream_partials`, within a short request of its own: `url_for` needs one."""
+    settings = flask.extensions["settings"]
+    base = settings.base_url or f"http://{settings.host}:{settings.port}"
+    with flask.test_request_context("/events", base_url=base):
+        try:
+            return str(flask.extensions["stream_partials"](topic.name, viewer))
+        finally:
+            db.session.remove()
+
+
+def wire(event_id: int, markup: str) -> bytes:
+    """An unnamed server-sent event. Carriage returns would end a line of it."""
+    lines = markup.replace("\r", "").split("\n")
+    data = "".join(f"data: {line}\n" for line in lines)
+    return f"id: {event_id}\n{data}\n".encode()
+
+
+def _news(cursors: dict[int, int]) -> dict[int, list[Note]]:
+    found = {account_id: notes_after(account_id, cursor) for account_id, cursor in cursors.items()}
+    return {account_id: notes for account_id, notes in found.items() if notes}

@@ -1,0 +1,146 @@
+"""The event stream of a page: `GET /events?topic=…&after=ID`, one an open page, resumed by `Last-Event-ID`.
+
+Each message is the topic's live parts as they are now, as `<hx-partial>` blocks that htmx morphs into the page, with
+the id of the newest event that they show. The views render them: `app.extensions["stream_partials"](topic, viewer)`.
+Who is signed out, or asks for what is another's, gets `event: bye` with status 200: htmx would repeat a refused
+request for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+from a2wsgi.wsgi import build_environ
+from flask import request
+from flask_security import current_user
+from starlette.types import Receive, Scope, Send
+
+from app.events.hub import End, Hub, Listener
+from app.events.topics import Topic, Visitor, catch_up, last_seen
+from app.logs import place
+from app.models.user import AUDITOR
+
+KEEP_ALIVE_SECONDS = 15.0
+SEND_SECONDS = 30.0
+"""A client that takes nothing for so long is dropped; it comes back and resumes."""
+
+log = structlog.get_logger(__name__)
+
+BYE = b"event: bye\ndata: bye\n\n"
+KEEP_ALIVE = b": still here\n\n"
+
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A visitor who may listen to a topic, and the last event that the page shows."""
+
+    visitor: Visitor
+    topic: Topic
+    seen: int
+
+
+class EventStream:
+    """The ASGI endpoint."""
+
+    def __init__(self, hub: Hub, *, keep_alive: float = KEEP_ALIVE_SECONDS, patience: float = SEND_SECONDS) -> None:
+        self._hub = hub
+        self._keep_alive = keep_alive
+        self._patience = patience
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "GET":
+            await _answer(send, 405, (b"allow", b"GET"))
+            return
+        try:
+            admitted = await self._hub.in_thread(lambda: self._admit(scope))
+        except Exception as error:  # noqa: BLE001 - such as a database that is away
+            _log("stream refused", error)
+            await _answer(send, 503, (b"retry-after", b"5"))
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        if admitted is None:
+            await send({"type": "http.response.body", "body": BYE})
+            return
+        await self._serve_to_the_end(admitted, receive, send)
+
+    def _admit(self, scope: Scope) -> Admitted | None:
+        """Ask Flask, by a request context of its own, who this is; nothing of it lives on."""
+        environ = build_environ(scope, io.BytesIO())
+        with self._hub.flask.request_context(environ):
+            visitor = Visitor.of(current_user._get_current_object())
+            topic = Topic.parse(request.args.get("topic", ""))
+            if visitor is None or topic is None or not visitor.viewer.may(AUDITOR):
+                return None
+            if not topic.belongs_to(visitor.viewer.account_id):
+                return None
+            said = request.headers.get("Last-Event-ID") or request.args.get("after")
+            return Admitted(visitor, topic, last_seen(said, visitor.viewer.account_id))
+
+    async def _serve_to_the_end(self, admitted: Admitted, receive: Receive, send: Send) -> None:
+        try:
+            await self._serve(admitted, receive, send)
+        except TimeoutError:
+            return  # without a last part: the server closes the connection
+        except Exception as error:  # noqa: BLE001 - the page comes back and asks again
+            _log("stream broke", error)
+            with suppress(TimeoutError):
+                await self._send(send, b"", last=True)
+
+    async def _serve(self, admitted: Admitted, receive: Receive, send: Send) -> None:
+        listener = Listener(admitted.topic, admitted.visitor, admitted.seen)
+        watching = asyncio.create_task(_watch(receive, listener))
+        try:
+            await self._send(send, KEEP_ALIVE)
+            await self._hub.join(listener)
+            await self._replay(listener, admitted)
+            while listener.end is None:
+                frame = await listener.wait(self._keep_alive)
+                if frame is not None or listener.end is None:
+                    await self._send(send, frame.wire if frame else KEEP_ALIVE)
+            if listener.end is not End.GONE:
+                await self._send(send, BYE if listener.end is End.BYE else b"", last=True)
+        finally:
+            watching.cancel()
+            self._hub.leave(listener)
+
+    async def _replay(self, listener: Listener, admitted: Admitted) -> None:
+        """Everything that the page missed, as one frame; it may also come a second time, which shows the same."""
+        topic, viewer = admitted.topic, admitted.visitor.viewer
+        newest = await self._hub.in_thread(lambda: catch_up(topic, viewer.account_id, admitted.seen))
+        if newest is not None:
+            listener.offer(await self._hub.frame(topic, viewer, newest))
+
+    async def _send(self, send: Send, body: bytes, *, last: bool = False) -> None:
+        """Raises TimeoutError for a client that does not read."""
+        message = {"type": "http.response.body", "body": body, "more_body": not last}
+        await asyncio.wait_for(send(message), self._patience)
+
+
+async def _watch(receive: Receive, listener: Listener) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    listener.dismiss(End.GONE)
+
+
+async def _answer(send: Send, status: int, header: tuple[bytes, bytes]) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [header]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _log(what: str, error: Exception) -> None:
+    log.error(what, error=type(error).__name__, at=place(error))

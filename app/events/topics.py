@@ -1,0 +1,130 @@
+"""What a page listens to, who may, and how far the durable events have come."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+
+from app.extensions import db
+from app.models import Agent, Event, Refinement, User
+from app.models.user import ROLES
+
+_TOPIC = re.compile(r"(overview|agents)|agent:([1-9][0-9]{0,17})|refinement:([0-9a-f-]{36})", re.ASCII)
+NONE_SEEN = -1
+_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """Who looks, as plain facts: what is rendered depends on these and on nothing else, so that it can be shared."""
+
+    account_id: int
+    roles: frozenset[str]
+
+    def may(self, role: str) -> bool:
+        return role in self.roles
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A signed-in user with an open stream. It is checked again while the stream lives: `==` to a fresh one."""
+
+    user_id: int
+    uniquifier: str
+    viewer: Viewer
+
+    @classmethod
+    def of(cls, user: Any) -> Visitor | None:
+        """The signed-in, active user; None for a stranger."""
+        if not isinstance(user, User) or not user.active:
+            return None
+        roles = frozenset(role for role in ROLES if user.may(role))
+        return cls(user.id, user.fs_uniquifier, Viewer(user.account_id, roles))
+
+    @classmethod
+    def fresh(cls, user_ids: set[int]) -> dict[int, Visitor]:
+        """The same users as the database knows them now."""
+        users = db.session.scalars(select(User).where(User.id.in_(user_ids)).execution_options(populate_existing=True))
+        found = (cls.of(user) for user in users)
+        return {visitor.user_id: visitor for visitor in found if visitor is not None}
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a topic needs to know of an event."""
+
+    id: int
+    agent_id: int | None
+    refinement_id: str | None
+
+
+@dataclass(frozen=True)
+class Topic:
+    """`overview`, `agents`, `agent:ID` or `refinement:UUID`."""
+
+    name: str
+    agent_id: int | None = None
+    refinement_id: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Topic | None:
+        match = _TOPIC.fullmatch(text)
+        if match is None:
+            return None
+        agent_id = int(match[2]) if match[2] else None
+        return cls(text, agent_id, match[3])
+
+    def belongs_to(self, account_id: int) -> bool:
+        """Whether the account may listen: what is another's and what does not exist are alike."""
+        if self.agent_id is not None:
+            return db.session.scalar(select(Agent.account_id).where(Agent.id == self.agent_id)) == account_id
+        if self.refinement_id is not None:
+            owner = select(Refinement.account_id).where(Refinement.id == self.refinement_id)
+            return db.session.scalar(owner) == account_id
+        return True
+
+    def concerns(self, note: Note) -> bool:
+        if self.agent_id is not None:
+            return note.agent_id == self.agent_id
+        return self.refinement_id is None or note.refinement_id == self.refinement_id
+
+    def newest(self, account_id: int, after: int = 0) -> int | None:
+        """The id of the topic's newest event after another, if there is one."""
+        return db.session.scalar(
+            select(func.max(Event.id)).where(Event.account_id == account_id, Event.id > after, *self._conditions())
+        )
+
+    def _conditions(self) -> list[ColumnElement[bool]]:
+        if self.agent_id is not None:
+            return [Event.agent_id == self.agent_id]
+        return [] if self.refinement_id is None else [Event.refinement_id == self.refinement_id]
+
+
+def newest_event(account_id: int) -> int:
+    """The id of the account's newest event; 0 when there is none."""
+    return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
+
+
+def notes_after(account_id: int, event_id: int, *, limit: int = 5000) -> list[Note]:
+    """The account's events after one, in order."""
+    query = select(Event.id, Event.agent_id, Event.refinement_id)
+    rows = db.session.execute(
+        query.where(Event.account_id == account_id, Event.id > event_id).order_by(Event.id).limit(limit)
+    )
+    return [Note(*row) for row in rows.tuples()]
+
+
+def last_seen(text: str | None, account_id: int) -> int:
+    """The event that a page says it shows. What is no event's id yet (a database was restored) counts as none: -1."""
+    if not text or not _ID.fullmatch(text):
+        return NONE_SEEN
+    return seen if (seen := int(text)) <= newest_event(account_id) else NONE_SEEN
+
+
+def catch_up(topic: Topic, account_id: int, seen: int) -> int | None:
+    """The event that a page must be brought to, or None when it shows everything already."""
+    newest = topic.newest(account_id, seen)
+    return newest_event(account_id) if newest is None and seen == NONE_SEEN else newest
