@@ -38,7 +38,10 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
     extensions.init_app(app)
     events.init_app(app)
     if part is Part.WEB:
-        from app import views
+        from app import health, views
+        from app.events import poll
 
         views.init_app(app)
+        health.init_app(app)
+        app.register_blueprint(poll.blueprint)
     return app

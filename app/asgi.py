@@ -1,0 +1,164 @@
+"""The web process: one ASGI server for the pages (Flask, in threads) and the event stream (on the loop)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from a2wsgi import WSGIMiddleware
+from flask import Flask
+from flask_login import user_logged_out
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app import Part, logs
+from app.config import Settings, load_settings
+from app.events.hub import Hub
+from app.events.publish import end_streams
+from app.events.stream import EventStream
+
+PAGE_THREADS = 24
+CLOSING_SECONDS = 5
+
+
+def create() -> Starlette:
+    """The application, for an ASGI server that takes a factory. Raises Misconfigured.
+
+    Only `serve` ends open streams when the server is told to stop; another server needs a limit to its patience.
+    """
+    return assemble(_flask(load_settings()))
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM. Raises Misconfigured."""
+    logs.init(settings.log_level)
+    application = assemble(_flask(settings))
+    _Server(_configuration(application, settings), application.state.hub).run()
+
+
+def assemble(flask: Flask) -> Starlette:
+    """Pages and stream over one Flask application."""
+    hub = Hub(flask)
+    flask.extensions["stream_hub"] = hub
+    user_logged_out.connect(_on_sign_out, flask)
+    application = Starlette(
+        routes=[
+            Route("/events", EventStream(hub)),
+            Mount("/", WSGIMiddleware(flask, workers=PAGE_THREADS)),
+        ],
+        middleware=[Middleware(Tidy)],
+        lifespan=_lifespan,
+    )
+    application.state.hub = hub
+    return application
+
+
+class Tidy:
+    """Brings requests into the form that the bridge to WSGI understands: one Cookie header, and an ASCII query."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = [header for header in scope["headers"] if header[0] != b"cookie"]
+            cookies = [value for name, value in scope["headers"] if name == b"cookie"]
+            if cookies:
+                headers.append((b"cookie", b"; ".join(cookies)))
+            query = b"".join(b"%%%02X" % byte if byte > 126 else bytes([byte]) for byte in scope["query_string"])
+            scope = {**scope, "headers": headers, "query_string": query}
+        await self._app(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """Ends the open streams as soon as it is told to stop: it would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self._hub = hub
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        with suppress(RuntimeError):  # no loop runs: there are no streams yet
+            asyncio.get_running_loop().call_soon_threadsafe(self._hub.close)
+        super().handle_exit(sig, frame)
+
+
+class WithoutQuery(logging.Filter):
+    """Access logs name the path only: what somebody searched for is nobody's business. Health checks are not logged."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple) and len(record.args) == 5:
+            client, method, path, version, status = record.args
+            path = str(path).partition("?")[0]
+            record.args = (client, method, path, version, status)
+            return not (path in {"/healthz", "/readyz"} and status == 200)
+        return True
+
+
+def _flask(settings: Settings) -> Flask:
+    from app.setup import ready_app
+
+    return ready_app(Part.WEB, settings)
+
+
+@asynccontextmanager
+async def _lifespan(application: Starlette) -> AsyncIterator[None]:
+    """The hub lives with the server. The queue's library loads beside it, so that no first click waits for it."""
+    asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "tasks.refinement")
+    running = asyncio.create_task(application.state.hub.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+def _on_sign_out(flask: Flask, user: Any, **_: Any) -> None:
+    """Here at once, in other web processes by the broker."""
+    hub: Hub = flask.extensions["stream_hub"]
+    hub.sign_out_soon(user.id)
+    end_streams(user.id)
+
+
+def _configuration(application: Starlette, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        host=settings.host,
+        port=settings.port,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        proxy_headers=bool(settings.base_url),
+        timeout_graceful_shutdown=CLOSING_SECONDS,
+        timeout_keep_alive=30,
+        backlog=1024,
+        log_config=_log_configuration(settings.log_level),
+    )
+
+
+def _log_configuration(level: str) -> dict[str, Any]:
+    line = "timestamp=%(asctime)s level=%(levelname)s event=%(message)s"
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"format": line}},
+        "filters": {"without_query": {"()": WithoutQuery}},
+        "handlers": {
+            "errors": {"class": "logging.StreamHandler", "formatter": "line"},
+            "access": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["without_query"]},
+        },
+        "root": {"handlers": ["errors"], "level": "WARNING"},
+        "loggers": {
+            "uvicorn": {"handlers": ["errors"], "level": level, "propagate": False},
+            "uvicorn.access": {"handlers": ["access"], "level": level, "propagate": False},
+        },
+    }

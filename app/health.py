@@ -1,0 +1,161 @@
+"""What machines ask: /healthz (this process), /readyz (database, broker, a worker's echo) and /metrics; no content."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from flask import Blueprint, Flask, Response, current_app, jsonify
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from redis import RedisError
+from sqlalchemy import func, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.errors import WhetstoneError
+from app.events.broker import client
+from app.extensions import db
+from app.models import Agent, Refinement, Status
+
+ECHO_SECONDS = 2.0
+READY_KEPT_SECONDS = 1.0
+METRICS_KEPT_SECONDS = 5.0
+"""Who asks more often gets the last answer: asking costs nothing then."""
+
+Counted = dict[str, dict[str, int]]
+T = TypeVar("T")
+
+blueprint = Blueprint("health", __name__)
+
+
+class Kept(Generic[T]):
+    """An answer that is found out anew at most every so many seconds, by one thread at a time."""
+
+    def __init__(self, find_out: Callable[[], T], seconds: float) -> None:
+        self._find_out, self._seconds = find_out, seconds
+        self._lock = threading.Lock()
+        self._held: tuple[float, T] | None = None
+
+    def get(self) -> T:
+        with self._lock:
+            if self._held is None or time.monotonic() - self._held[0] >= self._seconds:
+                answer = self._find_out()
+                self._held = time.monotonic(), answer
+            return self._held[1]
+
+
+def init_app(app: Flask) -> None:
+    app.register_blueprint(blueprint)
+    app.extensions["health_ready"] = Kept(look_around, READY_KEPT_SECONDS)
+    app.extensions["health_counts"] = Kept(count, METRICS_KEPT_SECONDS)
+
+
+@blueprint.get("/healthz")
+def healthz() -> Response:
+    return jsonify(ok=True)
+
+
+@blueprint.get("/readyz")
+def readyz() -> tuple[Response, int]:
+    found = current_app.extensions["health_ready"].get()
+    return jsonify(found), 200 if found["ready"] else 503
+
+
+@blueprint.get("/metrics")
+def metrics() -> Response:
+    counted: Counted = current_app.extensions["health_counts"].get()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Counts(counted | {"open_streams": {"": _open_streams()}}))
+    return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+def look_around() -> dict[str, object]:
+    """Each part in words, and whether all of them answer. A worker is asked only over a broker that answers."""
+    parts = {"database": _database(), "broker": _broker(), "worker": "not asked: the broker does not answer"}
+    if parts["broker"] == "ok":
+        parts["worker"] = _worker()
+    return {"ready": all(word == "ok" for word in parts.values()), **parts}
+
+
+def count() -> Counted:
+    """The numbers of /metrics: by name, and by label where they have one. What does not answer has none."""
+    from tasks.celery import INTERACTIVE, REFINE, UPKEEP
+    from tasks.queue import length
+
+    waiting = {queue: length(queue) for queue in (REFINE, UPKEEP, INTERACTIVE)}
+    counted: Counted = {"queue_length": {name: n for name, n in waiting.items() if n is not None}}
+    try:
+        return counted | _count_rows() | {"database_up": {"": 1}}
+    except SQLAlchemyError:
+        db.session.rollback()
+        return counted | {"database_up": {"": 0}}
+
+
+def _count_rows() -> Counted:
+    query = select(Refinement.status, func.count(), func.sum(Refinement.mutations)).group_by(Refinement.status)
+    rows = db.session.execute(query).tuples().all()
+    by_status = {str(status): count for status, count, _ in rows}
+    agents = db.session.scalar(select(func.count()).select_from(Agent)) or 0
+    return {
+        "refinements": {str(status): by_status.get(str(status), 0) for status in Status},
+        "mutations": {"": sum(mutations for _, _, mutations in rows)},
+        "agents": {"": agents},
+    }
+
+
+def _database() -> str:
+    try:
+        db.session.execute(text("SELECT 1"))
+    except (SQLAlchemyError, WhetstoneError) as error:
+        db.session.rollback()
+        return f"does not answer ({type(error).__name__})"
+    return "ok"
+
+
+def _broker() -> str:
+    broker = client()
+    if broker is None:
+        return "none is running, and REDIS_URL is not set"
+    try:
+        broker.ping()
+    except (RedisError, OSError) as error:
+        return f"does not answer ({type(error).__name__})"
+    return "ok"
+
+
+def _worker() -> str:
+    from tasks.echo import worker_answers
+
+    return "ok" if worker_answers(ECHO_SECONDS) else f"none answered within {ECHO_SECONDS:.0f} seconds"
+
+
+def _open_streams() -> int:
+    hub = current_app.extensions.get("stream_hub")
+    return hub.open_streams if hub else 0
+
+
+HELP = {
+    "refinements": ("status", "Refinements by their present status."),
+    "queue_length": ("queue", "Messages that wait for a worker."),
+    "mutations": ("", "Changes that refinements made, those undone since included."),
+    "agents": ("", "Agents of all accounts."),
+    "database_up": ("", "Whether the database answered."),
+    "open_streams": ("", "Pages that hold this process's event stream open."),
+}
+
+
+class _Counts:
+    """A collector of Prometheus over counted numbers."""
+
+    def __init__(self, counted: Counted) -> None:
+        self._counted = counted
+
+    def collect(self) -> Iterator[Metric]:
+        for name, numbers in self._counted.items():
+            label, said = HELP[name]
+            family = GaugeMetricFamily(f"whetstone_{name}", said, labels=[label] if label else [])
+            for key, number in numbers.items():
+                family.add_metric([key] if label else [], number)
+            yield family
