@@ -1,0 +1,60 @@
+"""Celery's settings: JSON with ids only, early acknowledgement, three queues, no results, and the beat timetable.
+
+The database is the truth: a message only says "look at this row", so one that is lost, late or doubled does no harm.
+Broker and namespace are set when a worker or beat starts (tasks/celery.py).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from kombu import Queue
+
+from app.config import load_settings
+from tasks.timetable import Crontab
+
+_settings = load_settings()
+
+imports = ("tasks.lane", "tasks.refinement", "tasks.sweep", "tasks.intake", "tasks.keys", "tasks.upkeep")
+
+task_serializer = "json"
+result_serializer = "json"
+accept_content = ["json"]
+task_ignore_result = True
+task_store_errors_even_if_ignored = False
+task_acks_late = False
+task_queues = (Queue("refine"), Queue("upkeep"), Queue("interactive"))
+task_default_queue = "upkeep"
+
+broker_transport_options = {"socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 25}
+broker_connection_retry = True
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None
+
+worker_pool = "threads"
+worker_concurrency = _settings.concurrency
+worker_disable_prefetch = True
+"""A worker takes no refinement that it has no thread for: another worker may be free."""
+worker_enable_prefetch_count_reduction = False
+worker_cancel_long_running_tasks_on_connection_loss = False
+worker_enable_remote_control = False
+"""Whoever reaches the broker could shut workers down. Whether one answers, /readyz finds out by an echo."""
+worker_send_task_events = False
+worker_redirect_stdouts = False
+
+enable_utc = True
+timezone = "UTC"
+
+_EVERY_MINUTE = {"schedule": timedelta(minutes=1), "options": {"expires": 55}}
+_HOURLY = {"schedule": timedelta(hours=1), "options": {"expires": 3500}}
+
+beat_schedule = {
+    "weekly sweep": {"task": "tasks.sweep.weekly", "schedule": Crontab(_settings.schedule)},
+    "over-budget sweep": {"task": "tasks.sweep.over_budget", **_HOURLY},
+    "missed tick": {"task": "tasks.sweep.missed_tick", **_EVERY_MINUTE},
+    "stalled refinements": {"task": "tasks.upkeep.close_stalled", **_EVERY_MINUTE},
+    "lost starts": {"task": "tasks.upkeep.find_lost_starts", **_EVERY_MINUTE},
+    "lost intakes": {"task": "tasks.upkeep.find_lost_intakes", **_EVERY_MINUTE},
+    "lost keys": {"task": "tasks.upkeep.find_lost_keys", **_EVERY_MINUTE},
+}
+beat_max_loop_interval = 30

@@ -1,0 +1,131 @@
+"""The Celery application: how a task runs, in a context of its own, and how a worker lives and ends.
+
+A worker is one process with three pools of threads: Celery's own, which asks models, and the lane's two small ones.
+
+When a worker is told to end (SIGTERM), it takes nothing new at once: what is queued waits for the next worker. Its
+running refinements go on for CLOSING_SECONDS and may well finish. Those that are still open then are ended as
+`interrupted` in the database, where the fence keeps their late models from changing anything; their valid changes stay,
+and their agents are free. Then the process leaves, without waiting for models that still think.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from celery import Celery, signals
+
+from app.errors import WhetstoneError
+from app.logs import place
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+CLOSING_SECONDS = 12.0
+"""The supervisor of `up` gives a worker 20 seconds."""
+
+REFINE, UPKEEP, INTERACTIVE = "refine", "upkeep", "interactive"
+
+log = structlog.get_logger(__name__)
+
+app = Celery("whetstone", set_as_current=True)
+app.config_from_object("celeryconfig")
+
+
+class TaskFailed(Exception):
+    """All that may be told of an exception: its type, and where in our code it was. Its words may quote content."""
+
+
+@cache
+def flask_app() -> Flask:
+    """The worker's application, one for its process. Raises Misconfigured."""
+    from app import Part
+    from app.setup import ready_app
+
+    return ready_app(Part.WORKER)
+
+
+def task(queue: str) -> Callable[[Callable[..., None]], Any]:
+    """A task of ours: ids in, nothing out, a context of its own, and failures that tell no values."""
+
+    def decorate(work: Callable[..., None]) -> Any:
+        @wraps(work)
+        def run(*ids: Any) -> None:
+            with flask_app().app_context():
+                try:
+                    work(*ids)
+                except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
+                    failed = TaskFailed(f"{type(error).__name__} at {place(error)}")
+                else:
+                    return
+            raise failed
+
+        return app.task(run, name=f"{work.__module__}.{work.__name__}", queue=queue)
+
+    return decorate
+
+
+def _prepare_worker(conf: Any, **_: Any) -> None:
+    """Before the worker connects. Celery logs and ignores exceptions of its signals: an exit it can't ignore."""
+    from app import logs
+
+    try:
+        made = flask_app()
+        logs.init(made.extensions["settings"].log_level)
+        _bind(conf, made)
+    except WhetstoneError as error:
+        raise SystemExit(f"Error: {error.sentence}") from None
+
+
+def _prepare_beat(sender: Any, **_: Any) -> None:
+    from app import Part, logs
+    from app.setup import ready_app
+
+    try:
+        made = ready_app(Part.BEAT)
+        logs.init(made.extensions["settings"].log_level)
+        _bind(sender.app.conf, made)
+    except WhetstoneError as error:
+        raise SystemExit(f"Error: {error.sentence}") from None
+
+
+def _bind(conf: Any, made: Flask) -> None:
+    """This installation's broker and namespace."""
+    from app.events.broker import broker_url, namespace
+
+    with made.app_context():
+        conf.broker_url = broker_url()
+        conf.broker_transport_options = {**conf.broker_transport_options, "global_keyprefix": namespace()}
+
+
+def _warm(**_: Any) -> None:
+    """Load the models' library beside the work, so that the first refinement need not wait for it."""
+    from app.llm.litellm import warm
+
+    threading.Thread(target=warm, name="warm", daemon=True).start()
+
+
+def _close(**_: Any) -> None:
+    threading.Thread(target=close_in_time, name="closing", daemon=True).start()
+
+
+def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOSING_SECONDS) -> None:
+    """Let running refinements finish; where the process lives on after `seconds`, end the rest, and leave."""
+    from app.refinement.heartbeat import heart
+    from app.refinement.sweep import interrupt
+
+    threading.Event().wait(seconds)
+    with flask_app().app_context():
+        ended = [interrupt(refinement_id, worker) for refinement_id, worker in heart().held().items()]
+        log.info("closing time", interrupted=sum(ended))
+    leave(0)
+
+
+signals.celeryd_init.connect(_prepare_worker)
+signals.beat_init.connect(_prepare_beat)
+signals.worker_ready.connect(_warm)
+signals.worker_shutting_down.connect(_close)

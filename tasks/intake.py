@@ -1,0 +1,17 @@
+"""Takes in what came through the web, sealed to the master key."""
+
+from __future__ import annotations
+
+from app.models.intake import take_in
+from tasks.celery import UPKEEP, task
+from tasks.queue import send
+
+
+def enqueue(intake_id: str) -> bool:
+    """Ask a worker to take an intake in, once its row is committed. Never raises; see `send`."""
+    return send(take, intake_id)
+
+
+@task(UPKEEP)
+def take(intake_id: str) -> None:
+    take_in(intake_id)

@@ -1,0 +1,17 @@
+"""Makes the keys of agents, and shares them with tokens, that were made where no private key is: in the web process."""
+
+from __future__ import annotations
+
+from app.models import provision as provisioning
+from tasks.celery import UPKEEP, task
+from tasks.queue import send
+
+
+def enqueue(agent_id: int) -> bool:
+    """Ask a worker for an agent's keys, once agent or token are committed. Never raises; see `send`."""
+    return send(provision, agent_id)
+
+
+@task(UPKEEP)
+def provision(agent_id: int) -> None:
+    provisioning.provision(agent_id)

@@ -1,0 +1,23 @@
+"""The task that carries one refinement, and the way to ask for it."""
+
+from __future__ import annotations
+
+from tasks.celery import REFINE, task
+from tasks.echo import worker_answers
+from tasks.queue import send
+
+__all__ = ["enqueue", "refine", "worker_answers"]
+
+
+def enqueue(refinement_id: str) -> bool:
+    """Ask a worker to carry a queued refinement, once its row is committed. Never raises; see `send`."""
+    return send(refine, refinement_id)
+
+
+@task(REFINE)
+def refine(refinement_id: str) -> None:
+    from app.llm.litellm import LiteLLMVoices
+    from app.refinement.process import Means
+    from app.refinement.process import refine as carry
+
+    carry(refinement_id, Means(LiteLLMVoices()))

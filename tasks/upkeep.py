@@ -1,0 +1,37 @@
+"""The minute sweeper: what a dead worker or a broker that was away left behind."""
+
+from __future__ import annotations
+
+from app.models.intake import Intake
+from app.models.provision import find_unprovisioned
+from app.refinement import sweep
+from tasks import intake, keys, refinement
+from tasks.celery import REFINE, UPKEEP, task
+from tasks.queue import length
+
+
+@task(UPKEEP)
+def close_stalled() -> None:
+    sweep.close_stalled()
+
+
+@task(UPKEEP)
+def find_lost_starts() -> None:
+    """Queue again what nobody picked up, unless so many messages wait that it may be among them."""
+    lost = sweep.find_lost_starts()
+    waiting = length(REFINE)
+    if waiting is not None and len(lost) > waiting:
+        for refinement_id in lost:
+            refinement.enqueue(refinement_id)
+
+
+@task(UPKEEP)
+def find_lost_intakes() -> None:
+    for intake_id in Intake.find_waiting():
+        intake.enqueue(intake_id)
+
+
+@task(UPKEEP)
+def find_lost_keys() -> None:
+    for agent_id in find_unprovisioned():
+        keys.enqueue(agent_id)
