@@ -205,6 +205,13 @@ function onClick(event) {
   document.querySelectorAll("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
 }
 
+/* The box in a table's head checks all of its rows. */
+function onChange(event) {
+  const all = event.target instanceof Element && event.target.closest("[data-check-all]");
+  if (!all) return;
+  all.closest("form").querySelectorAll(`input[name="${all.dataset.checkAll}"]`).forEach((box) => { box.checked = all.checked; });
+}
+
 function onEscape(event) {
   if (event.key !== "Escape") return;
   document.querySelectorAll("details.menu[open]").forEach((menu) => {
@@ -226,6 +233,7 @@ function start() {
   const region = document.getElementById("toasts");
   if (region) new MutationObserver(watchToasts).observe(region, { childList: true });
   document.addEventListener("click", onClick);
+  document.addEventListener("change", onChange);
   document.addEventListener("keydown", onEscape);
   document.addEventListener("mouseover", (event) => {
     if (event.target instanceof HTMLTimeElement) addLocalTime(event.target);

@@ -33,6 +33,7 @@ from app.extensions import db, now
 from app.models.actor import Actor
 from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Model, UtcDateTime, lock_row
+from app.models.event import announce
 from app.models.text import clean_name, clean_prompt
 
 if TYPE_CHECKING:
@@ -114,13 +115,12 @@ class Agent(Model):
             created_at=now(),
             active=True,
             paused=False,
-            core_token_budget=settings().default_budget,
             core_token_usage=0,
             core_count=0,
             journal_count=0,
             audit_sequence=0,
             audit_head=b"",
-            **_cleaned({"model_id": model_id, **fields}),
+            **_cleaned({"model_id": model_id, "core_token_budget": settings().default_budget, **fields}),
         )
         db.session.add(agent)
         db.session.flush()
@@ -185,6 +185,7 @@ class Agent(Model):
             after = {field: _as_json(getattr(self, field)) for field in changed}
             data = {"before": before, "after": after}
             record(Action.AGENT_SETTINGS_UPDATE, actor=by, of=self, subject=self.subject, data=data)
+            self.announce("changed")
         return changed
 
     def pause(self, *, by: Actor) -> None:
@@ -192,11 +193,17 @@ class Agent(Model):
         if not self.paused:
             self.paused = True
             record(Action.AGENT_PAUSE, actor=by, of=self, subject=self.subject)
+            self.announce("paused")
 
     def resume(self, *, by: Actor) -> None:
         if self.paused:
             self.paused = False
             record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject)
+            self.announce("resumed")
+
+    def announce(self, step: str) -> None:
+        """A durable, content-free event of this agent."""
+        announce(f"agent.{step}", account_id=self.account_id, agent_id=self.id)
 
     def is_immutable(self, tags: Sequence[str]) -> bool:
         """Whether one of these tags forbids the Knife to touch a memory."""
@@ -223,6 +230,11 @@ class Agent(Model):
     def has_changeable_memories(self) -> bool:
         """Whether any active core memory is neither constitutional nor immutably tagged."""
         return db.session.scalar(select(Agent.id).where(Agent.id == self.id, _changeable())) is not None
+
+    @classmethod
+    def changeable_among(cls, ids: Sequence[int]) -> Select[tuple[int]]:
+        """Ids of those of these agents that have such a memory."""
+        return select(cls.id).where(cls.id.in_(ids), _changeable())
 
     @classmethod
     def due_by_schedule(cls, at: datetime) -> Select[tuple[int]]:
@@ -304,10 +316,11 @@ def _cleaned(fields: dict[str, Any]) -> dict[str, Any]:
     unknown = set(fields) - set(CONFIGURATION)
     if unknown:
         raise Invalid(f"Unknown settings: {', '.join(sorted(unknown))}.")
-    return {field: _clean_field(field, value) for field, value in fields.items()}
+    return {field: clean_setting(field, value) for field, value in fields.items()}
 
 
-def _clean_field(field: str, value: Any) -> Any:
+def clean_setting(field: str, value: Any) -> Any:
+    """One setting as it is stored; names are checked elsewhere. Raises Invalid."""
     if field in PROMPTS:
         return clean_prompt(value, what=field)
     match field:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index, LargeBinary, Select, String, bindparam, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import NotFound
+from app.errors import NotFound, Refused
 from app.extensions import db, now
+from app.models.actor import Actor
 from app.models.agent import Agent
+from app.models.audit import Action, record
 from app.models.base import Identity, Json, Model, SealedText, UtcDateTime, lock_row, reserve_ids
 from app.silo import AgentKeys, Sealed
 from app.tokens import estimate_tokens
@@ -173,6 +175,36 @@ class Memory(_StateColumns, Model):
         moment = now()
         self.become(agent, discarded_at=moment, updated_at=moment, version=self.version + 1)
 
+    def protect(self, agent: Agent, *, by: Actor) -> None:
+        """Make it constitutional, by an admin. The caller has locked the agent, then this row."""
+        if not self.constitutional:
+            self._toggle(agent, True, by)
+
+    def release(self, agent: Agent, *, by: Actor) -> None:
+        """Take that back. Raises Refused while a refinement is open. The caller has locked the agent, then this row."""
+        from app.models.refinement import Refinement
+
+        if not self.constitutional:
+            return
+        running = Refinement.open_of(agent.id)
+        if running is not None:
+            raise Refused(
+                f"Memory {self.id} stays constitutional while refinement {running.id} is open. Nothing was changed."
+            )
+        self._toggle(agent, False, by)
+
+    def _toggle(self, agent: Agent, constitutional: bool, by: Actor) -> None:
+        self.become(agent, constitutional=constitutional, updated_at=now(), version=self.version + 1)
+        record(
+            Action.CONSTITUTIONAL_TOGGLE,
+            actor=by,
+            of=agent,
+            subject=f"memory:{self.id}",
+            data={"id": self.id, "constitutional": constitutional},
+            memories=[self],
+        )
+        agent.announce("toggled")
+
     def become(self, agent: Agent, **fields: Any) -> None:
         """Set state fields and keep the agent's totals true."""
         agent.weigh(removed=self)
@@ -231,6 +263,6 @@ def _plain(value: object) -> object:
         case bytes():
             return value.hex()
         case datetime():
-            return value.isoformat()
+            return value.astimezone(UTC).isoformat()
         case _:
             return value

@@ -1,0 +1,29 @@
+"""The pages: what admins see and press. One module a noun; `init_app` registers everything for the web process."""
+
+from __future__ import annotations
+
+from flask import Flask
+
+from app.views import (
+    agents,
+    auth,
+    demo,
+    errors,
+    frame,
+    imports,
+    live,
+    memories,
+    overview,
+    refinements,
+    settings,
+)
+
+
+def init_app(app: Flask) -> None:
+    """Sign-in, the frame of every page, the pages themselves, and what the event stream sends."""
+    auth.init_app(app)
+    frame.init_app(app)
+    errors.init_app(app)
+    for module in (overview, agents, settings, memories, imports, refinements, demo):
+        app.register_blueprint(module.blueprint)
+    live.init_app(app)

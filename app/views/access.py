@@ -1,0 +1,115 @@
+"""Who asks: the signed-in user, the role that an act needs, and rows of the user's own account only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar, cast
+from uuid import UUID
+
+from flask import Blueprint, request, url_for
+from flask.typing import ResponseReturnValue
+from flask_security import current_user
+from sqlalchemy import select
+
+from app.errors import NotFound, WhetstoneError
+from app.extensions import db
+from app.models import Agent, Refinement, User
+from app.models.user import ADMIN, AUDITOR
+from app.views.answers import go, is_htmx, wants_json
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NEEDED_ROLE = "needed_role"
+"""The attribute by which a view says which role it needs; a test reads it of every POST."""
+
+
+class NotAllowed(WhetstoneError):
+    """Your role in this account does not allow it. Nothing was written."""
+
+    code = "not_allowed"
+    http_status = 403
+
+
+class SignedOut(WhetstoneError):
+    """Nobody is signed in."""
+
+    code = "signed_out"
+    http_status = 401
+
+
+def pages(name: str, module: str) -> Blueprint:
+    """A blueprint that only signed-in users of the account reach."""
+    blueprint = Blueprint(name, module)
+    blueprint.before_request(require_viewer)
+    return blueprint
+
+
+def viewer() -> User:
+    """The user who asks; there is one behind `require_viewer`."""
+    return cast(User, current_user._get_current_object())
+
+
+def require_viewer() -> ResponseReturnValue | None:
+    """Before every page: send strangers to sign in, and refuse users who may read nothing here."""
+    if not current_user.is_authenticated:
+        return _ask_to_sign_in()
+    if not viewer().may(AUDITOR):
+        raise NotAllowed("Your user has no role that may read this account's pages. Ask an owner of the account.")
+    return None
+
+
+def needs(role: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """The act needs this role, or one that includes it. Otherwise 403 with a sentence."""
+
+    def guard(act: Callable[P, R]) -> Callable[P, R]:
+        @wraps(act)
+        def guarded(*arguments: P.args, **named: P.kwargs) -> R:
+            if not viewer().may(role):
+                raise NotAllowed(f"This needs the role {role}, which you do not have here. Nothing was written.")
+            return act(*arguments, **named)
+
+        setattr(guarded, NEEDED_ROLE, role)
+        return guarded
+
+    return guard
+
+
+def may_act() -> bool:
+    """Whether to show buttons at all."""
+    return bool(current_user.is_authenticated) and viewer().may(ADMIN)
+
+
+def my_agent(agent_id: int) -> Agent:
+    """An agent of the viewer's account. Another account's and one that does not exist are alike: NotFound."""
+    return agent_of(viewer().account_id, agent_id)
+
+
+def my_refinement(refinement_id: UUID) -> Refinement:
+    """A refinement of the viewer's account, or NotFound."""
+    return refinement_of(viewer().account_id, str(refinement_id))
+
+
+def agent_of(account_id: int, agent_id: int) -> Agent:
+    agent = db.session.scalar(select(Agent).where(Agent.id == agent_id, Agent.account_id == account_id))
+    if agent is None:
+        raise NotFound("There is no such agent in this account.")
+    return agent
+
+
+def refinement_of(account_id: int, refinement_id: str) -> Refinement:
+    mine = (Refinement.id == refinement_id, Refinement.account_id == account_id)
+    refinement = db.session.scalar(select(Refinement).where(*mine))
+    if refinement is None:
+        raise NotFound("There is no such refinement in this account.")
+    return refinement
+
+
+def _ask_to_sign_in() -> ResponseReturnValue:
+    if wants_json():
+        raise SignedOut("Nobody is signed in. Sign in first; nothing was written.")
+    if is_htmx() or request.method != "GET":
+        return go(url_for("security.login"))
+    here = request.full_path.rstrip("?")
+    return go(url_for("security.login", next=here) if here != "/" else url_for("security.login"))

@@ -1,0 +1,183 @@
+"""Agents: the list and what can be done to many, making one, its page, pausing and refining it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flask import render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from app.errors import Invalid, Refused
+from app.extensions import writing
+from app.models import Account, Actor, Agent, AgentToken, Mode, Trigger
+from app.models.user import ADMIN
+from app.refinement.start import AlreadyRunning, start
+from app.views.access import my_agent, needs, pages, viewer
+from app.views.answers import done, go, page
+from app.views.forms import AGENT_FIELDS, Form
+from app.views.live import agent_parts
+from app.views.shown.agent import LedgerPage, RefinementsPage, TokensPage
+from app.views.shown.agents import AgentList
+
+blueprint = pages("agents", __name__)
+
+MOST_AT_ONCE = 200
+
+
+@page(blueprint, "/agents", "agents/index.html")
+def index() -> AgentList:
+    asked = {name: request.args.get(name, "")[:80] for name in ("query", "state", "after")}
+    return AgentList.load(viewer().account_id, **asked)
+
+
+@page(blueprint, "/agents/<int:agent_id>", "agents/show.html")
+def show(agent_id: int) -> LedgerPage:
+    return LedgerPage.load(my_agent(agent_id), after=request.args.get("after", ""))
+
+
+@page(blueprint, "/agents/<int:agent_id>/refinements", "agents/refinements.html")
+def refinements(agent_id: int) -> RefinementsPage:
+    return RefinementsPage.load(my_agent(agent_id), before=request.args.get("before", "")[:36])
+
+
+@page(blueprint, "/agents/<int:agent_id>/tokens", "agents/tokens.html")
+def tokens(agent_id: int) -> TokensPage:
+    return TokensPage.load(my_agent(agent_id))
+
+
+@blueprint.get("/agents/new")
+@needs(ADMIN)
+def new() -> ResponseReturnValue:
+    return render_template("agents/new.html", form=Form.empty(AGENT_FIELDS))
+
+
+@blueprint.post("/agents")
+@needs(ADMIN)
+def create() -> ResponseReturnValue:
+    """The token is in this one answer and nowhere else: not in a redirect, a session or a log."""
+    form = Form.read(AGENT_FIELDS, request.form)
+    user = viewer()
+    account_id, actor = user.account_id, user.actor
+    try:
+        form.check()
+        with writing():
+            Account.lock(account_id)
+            agent = Agent.create(account_id, by=actor, **form.values)
+            token = AgentToken.issue(agent, by=actor)
+    except (Invalid, Refused) as error:
+        return render_template("agents/new.html", form=form.blame(error)), 422
+    from tasks import keys
+
+    keys.enqueue(agent.id)
+    return render_template("agents/created.html", agent=agent, token=token), 201
+
+
+@blueprint.post("/agents/<int:agent_id>/refinements")
+@needs(ADMIN)
+def refine(agent_id: int) -> ResponseReturnValue:
+    agent = my_agent(agent_id)
+    mode = Mode.DEDUP_ONLY if request.form.get("mode") == Mode.DEDUP_ONLY else Mode.FULL
+    try:
+        refinement_id = _start(agent.id, viewer().actor, mode)
+    except AlreadyRunning as error:
+        to = url_for("refinements.show", refinement_id=error.refinement_id)
+        return done("Already running: this is the open one. Nothing else was started.", to=to, tone="info")
+    return go(url_for("refinements.show", refinement_id=refinement_id))
+
+
+@blueprint.post("/agents/<int:agent_id>/pause")
+@needs(ADMIN)
+def pause(agent_id: int) -> ResponseReturnValue:
+    name = _change(my_agent(agent_id).id, Agent.pause)
+    undo = url_for("agents.resume", agent_id=agent_id)
+    return _stay(agent_id, f"{name} is paused: no refinement starts by itself.", undo)
+
+
+@blueprint.post("/agents/<int:agent_id>/resume")
+@needs(ADMIN)
+def resume(agent_id: int) -> ResponseReturnValue:
+    name = _change(my_agent(agent_id).id, Agent.resume)
+    return _stay(agent_id, f"{name} is resumed.", url_for("agents.pause", agent_id=agent_id))
+
+
+@blueprint.post("/agents/pause")
+@needs(ADMIN)
+def pause_many() -> ResponseReturnValue:
+    count = _each(lambda agent_id: _change(agent_id, Agent.pause))
+    return done(f"{_agents(count)} paused.", to=_back())
+
+
+@blueprint.post("/agents/resume")
+@needs(ADMIN)
+def resume_many() -> ResponseReturnValue:
+    count = _each(lambda agent_id: _change(agent_id, Agent.resume))
+    return done(f"{_agents(count)} resumed.", to=_back())
+
+
+@blueprint.post("/agents/refinements")
+@needs(ADMIN)
+def refine_many() -> ResponseReturnValue:
+    refused: list[str] = []
+    count = _each(lambda agent_id: _start_or_say_why(agent_id, refused))
+    started = count - len(refused)
+    words = f"{_agents(started)} put on the queue."
+    if refused:
+        words += f" {_agents(len(refused))} not: {' '.join(refused[:3])}"
+    return done(words, to=_back(), tone="warning" if refused else "success")
+
+
+def _start(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
+    from tasks import refinement as queue
+
+    refinement = start(agent_id, trigger=Trigger.ADMIN, by=actor, mode=mode)
+    queue.enqueue(refinement.id)
+    return refinement.id
+
+
+def _start_or_say_why(agent_id: int, refused: list[str]) -> None:
+    try:
+        _start(agent_id, viewer().actor)
+    except Refused as error:
+        refused.append(error.sentence)
+
+
+def _change(agent_id: int, change: Callable[..., None]) -> str:
+    actor = viewer().actor
+    with writing():
+        agent = Agent.lock(agent_id)
+        change(agent, by=actor)
+    return agent.name
+
+
+def _stay(agent_id: int, text: str, undo: str) -> ResponseReturnValue:
+    to = url_for("agents.show", agent_id=agent_id)
+    return done(text, to=to, undo=undo, parts=lambda: agent_parts(my_agent(agent_id)))
+
+
+def _each(act: Callable[[int], object]) -> int:
+    """Do it to each chosen agent, in a transaction of its own: one refusal leaves the others."""
+    chosen = _chosen()
+    for agent_id in chosen:
+        act(agent_id)
+    return len(chosen)
+
+
+def _chosen() -> Sequence[int]:
+    """The checked agents, all of this account. Raises Invalid or NotFound before anything is done."""
+    ids = list(dict.fromkeys(request.form.getlist("agent", type=int)))
+    if not ids:
+        raise Invalid("No agent was chosen. Check some boxes first; nothing was changed.")
+    if len(ids) > MOST_AT_ONCE:
+        raise Invalid(f"At most {MOST_AT_ONCE} agents at once; nothing was changed.")
+    return [my_agent(agent_id).id for agent_id in ids]
+
+
+def _back() -> str:
+    """The list as it was looked at."""
+    kept: dict[str, Any] = {name: request.form[name] for name in ("query", "state", "after") if request.form.get(name)}
+    return url_for("agents.index", **kept)
+
+
+def _agents(count: int) -> str:
+    return "1 agent" if count == 1 else f"{count:,} agents"

@@ -1,0 +1,36 @@
+"""The demo: two agents with believable ledgers in an empty account, refined at once without any key."""
+
+from __future__ import annotations
+
+from flask import url_for
+from flask.typing import ResponseReturnValue
+from sqlalchemy import select
+
+from app.errors import Refused
+from app.extensions import db
+from app.models import Agent
+from app.models.user import ADMIN
+from app.views.access import needs, pages, viewer
+from app.views.answers import done
+
+blueprint = pages("demo", __name__)
+
+
+class NotEmpty(Refused):
+    """This account has agents already; the demo is for empty ones. Nothing was made."""
+
+    code = "not_empty"
+
+
+@blueprint.post("/demo")
+@needs(ADMIN)
+def create() -> ResponseReturnValue:
+    user = viewer()
+    if db.session.scalar(select(Agent.id).where(Agent.account_id == user.account_id).limit(1)) is not None:
+        raise NotEmpty
+    from app.demo import make_demo_agents
+
+    make_demo_agents(user.account_id, user.actor)
+    return done(
+        "Two agents are being made; each is refined as soon as its memories are in.", to=url_for("overview.index")
+    )

@@ -1,0 +1,102 @@
+"""What is said when something can't be done: a page, a toast or a problem document; a sentence, never any content."""
+
+from __future__ import annotations
+
+import secrets
+from http import HTTPStatus
+from typing import cast
+
+import structlog
+from flask import Flask, Response, g, jsonify, make_response, render_template, request
+from flask_wtf.csrf import CSRFError
+from sqlalchemy.exc import OperationalError
+from werkzeug.exceptions import HTTPException
+
+from app.errors import WhetstoneError
+from app.extensions import db
+from app.logs import place
+from app.views.answers import is_htmx, wants_json
+
+log = structlog.get_logger(__name__)
+
+SENTENCES = {
+    400: "Something in the request was missing or malformed. Nothing was written.",
+    404: "There is no such page, or it belongs to another account.",
+    405: "This address can't be used in that way. Nothing was written.",
+    413: "What you sent is larger than what is taken here. Nothing was written.",
+    429: "Too many requests in a short time. Wait a minute, then try again; nothing was written.",
+    500: "Something broke on our side. The request was given up, and its changes were rolled back.",
+    503: "The database does not answer. Nothing was written; try again in a few seconds.",
+}
+
+
+def init_app(app: Flask) -> None:
+    app.register_error_handler(WhetstoneError, _of_ours)
+    app.register_error_handler(CSRFError, _of_csrf)
+    app.register_error_handler(HTTPException, _of_http)
+    app.register_error_handler(OperationalError, _of_the_database)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def _of_ours(error: WhetstoneError) -> Response:
+    return answer(error.http_status, error.code, error.sentence)
+
+
+def _of_csrf(error: CSRFError) -> Response:
+    sentence = "This page is too old to act from: your sign-in has changed since. Reload it; nothing was written."
+    return answer(400, "stale_page", sentence)
+
+
+def _of_http(error: HTTPException) -> Response:
+    code = error.code or 500
+    if error.response is not None or code < 400:
+        return cast(Response, error.get_response())
+    response = answer(code, _name(code), SENTENCES.get(code, SENTENCES[400 if code < 500 else 500]))
+    if code == 429:
+        response.headers["Retry-After"] = "60"
+    return response
+
+
+def _of_the_database(error: OperationalError) -> Response:
+    log.error("database unavailable", error=type(error.orig).__name__, path=request.path)
+    return answer(503, "unavailable", SENTENCES[503])
+
+
+def _unexpected(error: Exception) -> Response:
+    """Log where it happened, never what the exception says: it may quote what was sent."""
+    reference = secrets.token_hex(6)
+    name, endpoint = type(error).__name__, request.endpoint
+    log.error("request failed", error=name, place=place(error), reference=reference, endpoint=endpoint)
+    return answer(500, "unexpected", SENTENCES[500], reference=reference)
+
+
+def answer(status: int, code: str, sentence: str, *, reference: str = "") -> Response:
+    """The error in the form that the asker reads. From 500 on, the page does without the database."""
+    if status >= 500:
+        g.bare = True
+        db.session.remove()
+    if wants_json():
+        return _problem(status, code, sentence, reference)
+    if is_htmx():
+        return make_response(render_template("errors/toast.html", sentence=sentence), status)
+    page = render_template("errors/error.html", code=status, sentence=sentence, request_id=reference)
+    return make_response(page, status)
+
+
+def _problem(status: int, code: str, sentence: str, reference: str) -> Response:
+    said = {"type": "about:blank", "title": _phrase(status), "status": status, "code": code, "detail": sentence}
+    response = jsonify(said | ({"reference": reference} if reference else {}))
+    response.status_code = status
+    response.content_type = "application/problem+json"
+    return response
+
+
+def _name(status: int) -> str:
+    return _phrase(status).lower().replace(" ", "_")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"

@@ -1,0 +1,108 @@
+"""Forms of an agent's settings: read as text, checked field by field, given back as typed with what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flask import current_app
+
+from app.errors import Invalid, WhetstoneError
+from app.models.agent import DEFAULT_REFINEMENT_PROMPT, clean_setting
+from app.models.text import clean_name
+
+NUMBERS = ("core_token_budget",)
+
+AGENT_FIELDS = (
+    "name",
+    "model_id",
+    "api_base",
+    "api_key_env",
+    "core_token_budget",
+    "refinement_threshold",
+    "system_prompt",
+)
+
+SETTINGS_FIELDS = (*AGENT_FIELDS, "refinement_prompt", "reflection_prompt", "memory_reflection_prompt")
+
+
+@dataclass(frozen=True)
+class Form:
+    """`typed` is what stands in the fields, `errors` the sentences beside them, `values` what may be saved."""
+
+    names: Sequence[str]
+    typed: Mapping[str, str]
+    errors: Mapping[str, str] = field(default_factory=dict)
+    general: str = ""
+
+    @classmethod
+    def empty(cls, names: Sequence[str]) -> Form:
+        return cls(names, {"core_token_budget": str(current_app.extensions["settings"].default_budget)})
+
+    @classmethod
+    def read(cls, names: Sequence[str], sent: Mapping[str, str]) -> Form:
+        return cls(names, {name: sent.get(name, "").replace("\r\n", "\n") for name in names})
+
+    @classmethod
+    def of(cls, names: Sequence[str], configuration: Mapping[str, Any]) -> Form:
+        """Filled with what is set now."""
+        return cls(names, {name: _as_typed(configuration.get(name)) for name in names})
+
+    @property
+    def floor(self) -> str:
+        return f"{current_app.extensions['settings'].min_threshold:.2f}"
+
+    @property
+    def default_threshold(self) -> str:
+        return f"{current_app.extensions['settings'].default_threshold:.2f}"
+
+    @property
+    def default_prompt(self) -> str:
+        return DEFAULT_REFINEMENT_PROMPT
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Raises Invalid; see `check`."""
+        return {name: _parse(name, self.typed[name]) for name in self.names}
+
+    def check(self) -> None:
+        """Raises `Wrong` with every field that can't be saved."""
+        errors: dict[str, str] = {}
+        for name in self.names:
+            try:
+                value = _parse(name, self.typed[name])
+                clean_name(value) if name == "name" else clean_setting(name, value)
+            except Invalid as error:
+                errors[name] = error.sentence
+        if errors:
+            raise Wrong(errors)
+
+    def blame(self, error: WhetstoneError) -> Form:
+        """The same form with what was wrong: beside its fields, or above them all."""
+        if isinstance(error, Wrong):
+            return replace(self, errors=error.errors)
+        if "named" in error.sentence:
+            return replace(self, errors={"name": error.sentence})
+        return replace(self, general=error.sentence)
+
+
+class Wrong(Invalid):
+    """Some fields can't be saved as they are."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__(" ".join(errors.values()))
+        self.errors = errors
+
+
+def _parse(name: str, typed: str) -> Any:
+    if name in NUMBERS:
+        digits = typed.strip().replace(",", "").replace(" ", "")
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else typed
+    if name in ("name", "model_id"):
+        return typed
+    return typed.strip() or None
+
+
+def _as_typed(value: Any) -> str:
+    return "" if value is None else str(value)

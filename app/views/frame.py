@@ -1,0 +1,142 @@
+"""What every page shares: its top bar and footer, the words for times, and the headers that keep it closed."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import IO, Any
+
+from flask import Flask, Request, Response, g, request, url_for
+from flask_security import current_user
+from flask_wtf.csrf import CSRFProtect, generate_csrf
+
+from app.config import Settings
+from app.extensions import db, now
+from app.models import Account
+from app.models.user import ROLES
+from app.views.access import may_act, viewer
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=()",
+}
+
+MAX_FORM_BYTES = 1_000_000
+
+_STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 86_400, "d"))
+
+csrf = CSRFProtect()
+
+
+class MemoryRequest(Request):
+    """Uploads stay in memory: werkzeug would write larger ones to the disk, where content must not be."""
+
+    def _get_file_stream(
+        self,
+        total_content_length: int | None,
+        content_type: str | None,
+        filename: str | None = None,
+        content_length: int | None = None,
+    ) -> IO[bytes]:
+        return io.BytesIO()
+
+
+def init_app(app: Flask) -> None:
+    settings: Settings = app.extensions["settings"]
+    app.request_class = MemoryRequest
+    app.config.update(
+        WTF_CSRF_TIME_LIMIT=None,
+        MAX_CONTENT_LENGTH=MAX_FORM_BYTES,
+        SESSION_COOKIE_NAME="whetstone",
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Lax",
+        SESSION_COOKIE_SECURE=settings.secure_cookies,
+    )
+    csrf.init_app(app)
+    app.jinja_env.globals["csrf_token"] = _csrf_token
+    app.jinja_env.filters.update(ago_words=ago_words, number=number)
+    app.context_processor(_context)
+    app.after_request(_close)
+
+
+def ago_words(at: datetime | None) -> str:
+    """`3 min ago`, in the words of static/app.js, which keeps them fresh."""
+    if at is None:
+        return ""
+    seconds = round((now() - at).total_seconds())
+    size = abs(seconds)
+    if size < 5:
+        return "just now"
+    unit, word = next((unit, word) for limit, unit, word in _STEPS if size < limit)
+    amount = f"{size // unit} {word}"
+    return f"in {amount}" if seconds < 0 else f"{amount} ago"
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _csrf_token() -> str:
+    """None in parts that the stream sends: they are rendered without a session, and htmx carries the token anyway."""
+    return "" if g.get("streaming") else generate_csrf()
+
+
+def _context() -> dict[str, Any]:
+    """What templates/base.html reads. Error pages of a broken server get only what needs no database."""
+    common = {"home_url": url_for("overview.index"), "app_version": _version(), "nav": []}
+    if g.get("bare") or g.get("streaming") or not current_user.is_authenticated:
+        return common
+    user = viewer()
+    account = db.session.get(Account, user.account_id)
+    held = [role for role in reversed(ROLES) if user.may(role)]
+    return common | {
+        "nav": _nav(),
+        "account_name": account.name if account else "",
+        "viewer": {"email": user.email, "role": _role_word(held)},
+        "sign_out_url": url_for("security.logout"),
+        "may_act": may_act(),
+    }
+
+
+def _role_word(held: list[str]) -> str:
+    return next((role for role in held if role in ROLES[:3]), held[0] if held else "no role").replace("_", " ")
+
+
+def _nav() -> list[dict[str, Any]]:
+    items = (("Overview", "overview.index", "overview"), ("Agents", "agents.index", "agent"))
+    return [
+        {"label": label, "url": url_for(endpoint), "icon": icon, "current": _stands_under(endpoint)}
+        for label, endpoint, icon in items
+    ]
+
+
+def _stands_under(endpoint: str) -> bool:
+    under = {"agents": {"agents", "memories", "settings", "imports", "refinements"}}
+    noun = endpoint.partition(".")[0]
+    return request.blueprint in under.get(noun, {noun})
+
+
+def _close(response: Response) -> Response:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if request.endpoint != "static":
+        response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+def _version() -> str:
+    try:
+        return version("whetstone")
+    except PackageNotFoundError:
+        return ""

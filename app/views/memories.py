@@ -1,0 +1,56 @@
+"""One memory of the sealed ledger: an admin makes it constitutional, or takes that back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flask import render_template, url_for
+from flask.typing import ResponseReturnValue
+
+from app.extensions import writing
+from app.models import Agent, Memory
+from app.models.user import ADMIN
+from app.views.access import my_agent, needs, pages, viewer
+from app.views.answers import done
+from app.views.live import part
+from app.views.shown.agent import AgentState
+from app.views.shown.ledger import Ledger
+
+blueprint = pages("memories", __name__)
+
+
+@blueprint.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
+@needs(ADMIN)
+def protect(agent_id: int, memory_id: int) -> ResponseReturnValue:
+    _change(agent_id, memory_id, Memory.protect)
+    text = f"Memory {memory_id} is constitutional: no refinement touches it."
+    return _stay(agent_id, memory_id, text, undo=url_for("memories.release", agent_id=agent_id, memory_id=memory_id))
+
+
+@blueprint.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional/release")
+@needs(ADMIN)
+def release(agent_id: int, memory_id: int) -> ResponseReturnValue:
+    _change(agent_id, memory_id, Memory.release)
+    text = f"Memory {memory_id} is no longer constitutional."
+    return _stay(agent_id, memory_id, text, undo=url_for("memories.protect", agent_id=agent_id, memory_id=memory_id))
+
+
+def _change(agent_id: int, memory_id: int, change: Callable[..., None]) -> None:
+    my_agent(agent_id)
+    actor = viewer().actor
+    with writing():
+        agent = Agent.lock(agent_id)
+        change(Memory.lock_core(agent, memory_id), agent, by=actor)
+
+
+def _stay(agent_id: int, memory_id: int, text: str, undo: str) -> ResponseReturnValue:
+    return done(
+        text, to=url_for("agents.show", agent_id=agent_id), undo=undo, parts=lambda: _row(my_agent(agent_id), memory_id)
+    )
+
+
+def _row(agent: Agent, memory_id: int) -> str:
+    row = Ledger.load_row(agent, memory_id)
+    if row is None:
+        return ""
+    return part(f"memory-{memory_id}", render_template("agents/_memory.html", row=row, state=AgentState.load(agent)))

@@ -1,0 +1,14 @@
+"""The overview: what needs attention first."""
+
+from __future__ import annotations
+
+from app.views.access import pages, viewer
+from app.views.answers import page
+from app.views.shown.overview import Overview
+
+blueprint = pages("overview", __name__)
+
+
+@page(blueprint, "/", "overview/index.html", twin="/overview.json")
+def index() -> Overview:
+    return Overview.load(viewer().account_id)

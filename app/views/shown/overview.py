@@ -1,0 +1,191 @@
+"""What the overview shows: first what needs attention, then what runs, what comes, and what was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from flask import current_app, url_for
+from sqlalchemy import and_, exists, func, select
+from sqlalchemy.orm import aliased
+
+from app.extensions import db, now
+from app.models import OPEN_STATES, Agent, AgentKey, Refinement, Status
+from app.views.shown.agents import iso, last_event
+from app.views.shown.due import Timetable
+from app.views.shown.health import Trouble, troubles
+
+ATTENTION_FOR = timedelta(days=7)
+SHOWN = 8
+DUE_LIMIT = 1000
+KEYS_SOON = timedelta(minutes=1)
+NEWEST = 500
+"""Agents among which missing keys are looked for: they are made once, right after the agent."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of the whole account. `due` is capped at `DUE_LIMIT`."""
+
+    agents: int
+    over_budget: int
+    paused: int
+    running: int
+    core_tokens: int
+    next_tick: datetime
+    due: int
+
+    @property
+    def due_words(self) -> str:
+        if self.due > DUE_LIMIT:
+            return f"more than {DUE_LIMIT:,} agents would be due"
+        return "1 agent would be due" if self.due == 1 else f"{self.due:,} agents would be due"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One thing to look at. `items` are (name, address, remark)."""
+
+    tone: str
+    icon: str
+    title: str
+    text: str
+    items: Sequence[tuple[str, str, str]] = ()
+    more: tuple[str, str] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"title": self.title, "text": self.text, "items": [name for name, _, _ in self.items]}
+
+
+@dataclass(frozen=True)
+class Overview:
+    figures: Figures
+    attention: Sequence[Attention]
+    running: Sequence[tuple[Refinement, Agent]]
+    recent: Sequence[tuple[Refinement, Agent]]
+    last_event: int
+
+    @classmethod
+    def load(cls, account_id: int) -> Overview:
+        seen = last_event(account_id)
+        figures = _figures(account_id)
+        attention = [*map(_of_trouble, troubles()), *_outcomes(account_id), *_over_budget(account_id, figures)]
+        attention += _without_keys(account_id)
+        running = _pairs(account_id, Refinement.status.in_(OPEN_STATES))
+        recent = _pairs(account_id, Refinement.ended_at.is_not(None))
+        return cls(figures, attention, running, recent, seen)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.figures.agents == 0
+
+    def as_json(self) -> dict[str, Any]:
+        figures = self.figures
+        return {
+            "agents": figures.agents,
+            "over_budget": figures.over_budget,
+            "paused": figures.paused,
+            "core_tokens": figures.core_tokens,
+            "next_tick": iso(figures.next_tick),
+            "due_at_next_tick": min(figures.due, DUE_LIMIT),
+            "attention": [each.as_json() for each in self.attention],
+            "running": [r.as_json() | {"agent": agent.name} for r, agent in self.running],
+            "recent": [r.as_json() | {"agent": agent.name} for r, agent in self.recent],
+        }
+
+
+def _figures(account_id: int) -> Figures:
+    agents, over, paused, tokens = db.session.execute(
+        select(
+            func.count(),
+            func.count().filter(Agent.core_token_usage > Agent.core_token_budget),
+            func.count().filter(Agent.paused),
+            func.coalesce(func.sum(Agent.core_token_usage), 0),
+        ).where(Agent.account_id == account_id)
+    ).one()
+    running = db.session.scalar(
+        select(func.count()).where(Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
+    )
+    tick = Timetable(current_app.extensions["settings"], now()).next_tick
+    due = Agent.due_by_schedule(tick).where(Agent.account_id == account_id).order_by(None).limit(DUE_LIMIT + 1)
+    count = db.session.scalar(select(func.count()).select_from(due.subquery()))
+    return Figures(agents, over, paused, running or 0, int(tokens), tick, count or 0)
+
+
+def _pairs(account_id: int, condition: Any, limit: int = SHOWN) -> list[tuple[Refinement, Agent]]:
+    query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id)
+    query = query.where(Refinement.account_id == account_id, condition)
+    return [(r, a) for r, a in db.session.execute(query.order_by(Refinement.requested_at.desc()).limit(limit)).tuples()]
+
+
+_OUTCOMES = {
+    Status.FAILED: ("bad", "alert", "Failed", "The model could not be reached; valid changes stay."),
+    Status.INTERRUPTED: ("broken", "bolt", "Interrupted", "The worker died on the way; valid changes stay."),
+    Status.ROLLED_BACK: ("warn", "undo", "Rolled back", "A guard tripped, and every change was reversed."),
+    Status.DECLINED: (
+        "ask",
+        "ban",
+        "Declined",
+        "The agent said NO, and is not asked again for 24 hours.",
+    ),
+}
+
+
+def _outcomes(account_id: int) -> list[Attention]:
+    """Agents whose newest refinement in a week ended so; the next good one takes them off the list."""
+    later = aliased(Refinement)
+    newest = ~exists().where(later.agent_id == Refinement.agent_id, later.requested_at > Refinement.requested_at)
+    recent = and_(Refinement.requested_at >= now() - ATTENTION_FOR, newest)
+    found = []
+    for status, (tone, icon, title, text) in _OUTCOMES.items():
+        pairs = _pairs(account_id, and_(Refinement.status == status, recent), limit=SHOWN)
+        if pairs:
+            items = [(agent.name, url_for("refinements.show", refinement_id=r.id), _remark(r)) for r, agent in pairs]
+            found.append(Attention(tone, icon, f"{title}: {_many(len(items), 'agent', SHOWN)}", text, items))
+    return found
+
+
+def _remark(refinement: Refinement) -> str:
+    return f"{refinement.ended_at:%a %H:%M} UTC" if refinement.ended_at else ""
+
+
+def _over_budget(account_id: int, figures: Figures) -> list[Attention]:
+    if not figures.over_budget:
+        return []
+    over = Agent.core_token_usage - Agent.core_token_budget
+    agents = db.session.scalars(
+        select(Agent).where(Agent.account_id == account_id, over > 0).order_by(over.desc(), Agent.id).limit(SHOWN)
+    )
+    items = [(a.name, url_for("agents.show", agent_id=a.id), _tokens_over(a)) for a in agents]
+    text = "Active ones are refined within the hour; paused ones wait for you."
+    more = ("All of them", url_for("agents.index", state="over_budget")) if figures.over_budget > SHOWN else None
+    title = f"Over budget: {_many(figures.over_budget, 'agent')}"
+    return [Attention("warn", "budget", title, text, items, more)]
+
+
+def _tokens_over(agent: Agent) -> str:
+    over = f"{agent.core_token_usage - agent.core_token_budget:,} tokens over"
+    return f"{over}, paused" if agent.paused else over
+
+
+def _without_keys(account_id: int) -> list[Attention]:
+    newest = select(Agent.id, Agent.name, Agent.created_at).where(Agent.account_id == account_id)
+    newest_few = newest.order_by(Agent.id.desc()).limit(NEWEST).subquery()
+    missing = ~exists().where(AgentKey.agent_id == newest_few.c.id)
+    rows = db.session.execute(
+        select(newest_few.c.id, newest_few.c.name).where(missing, newest_few.c.created_at < now() - KEYS_SOON)
+    ).all()
+    items = [(name, url_for("agents.show", agent_id=number), "") for number, name in rows[:SHOWN]]
+    text = "Their memories can't be sealed before a worker has made the keys. Is a worker running?"
+    return [Attention("broken", "key", f"Without keys: {_many(len(rows), 'agent')}", text, items)] if rows else []
+
+
+def _of_trouble(trouble: Trouble) -> Attention:
+    return Attention("bad", "bolt", trouble.title, trouble.text)
+
+
+def _many(count: int, noun: str, limit: int = 0) -> str:
+    words = f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{words} or more" if limit and count >= limit else words

@@ -1,0 +1,141 @@
+"""What the page of one refinement shows: how it stands, its timeline, and what its end means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import current_app
+from sqlalchemy import select
+
+from app.extensions import db, now
+from app.models import Agent, Consent, Event, Mode, Refinement, Status
+from app.models.agent import ATTEMPT_PAUSE
+from app.views.shown.agents import iso, last_event
+from app.views.shown.due import Due, Timetable
+from app.views.shown.timeline import Row, read
+
+MAX_EVENTS = 5000
+"""More than the limits of a refinement allow, but for a model that goes on calling without end."""
+
+
+@dataclass(frozen=True)
+class RefinementPage:
+    refinement: Refinement
+    agent: Agent
+    consent: Consent | None
+    rows: Sequence[Row]
+    due: Due
+    last_event: int
+
+    @classmethod
+    def load(cls, refinement: Refinement) -> RefinementPage:
+        seen = last_event(refinement.account_id)
+        db.session.refresh(refinement)
+        agent = db.session.get_one(Agent, refinement.agent_id)
+        consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
+        events = db.session.scalars(
+            select(Event).where(Event.refinement_id == refinement.id).order_by(Event.id).limit(MAX_EVENTS)
+        )
+        running = Refinement.open_of(agent.id)
+        due = Timetable(current_app.extensions["settings"], now()).due(agent, running=running)
+        return cls(refinement, agent, consent, read(refinement, events), due, seen)
+
+    @property
+    def name(self) -> str:
+        return f"Refinement {self.refinement.id[:8]}"
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.refinement.is_open and self.refinement.stop_requested_at is not None
+
+    @property
+    def mass_start(self) -> int | None:
+        """The mass before the exact duplicates went."""
+        before = self.refinement.mass_before
+        return None if before is None else before + self.refinement.deduplicated_tokens
+
+    @property
+    def mass_now(self) -> int:
+        after = self.refinement.mass_after
+        return self.agent.core_token_usage if after is None else after
+
+    @property
+    def line(self) -> str:
+        """The machine's own line; while it runs, what has been done until now."""
+        if self.refinement.is_open and not any(self.refinement.stats.values()):
+            return _WAITING[Status(self.refinement.status)]
+        return self.refinement.machine_line
+
+    @property
+    def consent_words(self) -> str:
+        """The answer, never its words."""
+        if self.refinement.mode == Mode.DEDUP_ONLY:
+            return "Not asked: exact duplicates need no consent"
+        if self.consent is None:
+            asking = self.refinement.status == Status.ASKING
+            return "Being asked now" if asking else "Not asked yet" if self.refinement.is_open else "Never answered"
+        if self.refinement.trigger == "agent":
+            return "YES: it asked for this refinement itself"
+        return "YES" if self.consent.granted else "NO"
+
+    @property
+    def outcome(self) -> str:
+        """What the end means, in a sentence or two; empty while it is open."""
+        return _outcome(self.refinement)
+
+    @property
+    def next_step(self) -> str:
+        """What happens next, or what an admin can do."""
+        if self.refinement.status == Status.DECLINED:
+            until = (self.consent.answered_at if self.consent else self.refinement.requested_at) + ATTEMPT_PAUSE
+            if until > now():
+                rest = f"{self.agent.name} is not asked again before {until:%A %H:%M} UTC; it may start one itself."
+                return f"{rest} {self.due.words}"
+        return _ADVICE.get(Status(self.refinement.status), "") + self.due.words
+
+    def as_json(self) -> dict[str, Any]:
+        return self.refinement.as_json() | {
+            "agent": self.agent.name,
+            "agent_id": self.agent.id,
+            "line": self.refinement.machine_line,
+            "consent": None if self.consent is None else ("YES" if self.consent.granted else "NO"),
+            "stop_requested_at": iso(self.refinement.stop_requested_at),
+            "timeline": [row.as_json() for row in self.rows],
+        }
+
+
+_WAITING = {
+    Status.QUEUED: "Waiting for a worker.",
+    Status.ASKING: "Asking the agent for its consent.",
+    Status.RUNNING: "The agent is reading its ledger; nothing has changed yet.",
+}
+
+_ADVICE = {
+    Status.FAILED: "Check the agent's model and endpoint in its settings, then refine again. ",
+    Status.INTERRUPTED: "Look at the worker's log, or run the doctor, then refine again. ",
+    Status.UNFINISHED: "Nothing needs mending; refine again if more is to be done. ",
+}
+
+
+def _outcome(refinement: Refinement) -> str:
+    dedup = f" The {refinement.deduplicated:,} exact duplicates that were removed first stay removed."
+    kept = dedup if refinement.deduplicated else ""
+    match refinement.status:
+        case Status.COMPLETED if refinement.mode == Mode.DEDUP_ONLY:
+            removed = f"{refinement.deduplicated:,} exact duplicates were removed" if refinement.deduplicated else ""
+            return f"{removed or 'There were no exact duplicates'}. Nothing else was touched."
+        case Status.COMPLETED if not refinement.mutations and not refinement.protected:
+            return f"The agent looked through its ledger and changed nothing: a valid and good outcome.{kept}"
+        case Status.COMPLETED:
+            return "The agent finished, and every change passed the guards."
+        case Status.DECLINED:
+            return f"The agent said NO. That is a normal outcome: no memory was changed by a model.{kept}"
+        case Status.ROLLED_BACK:
+            reason = refinement.reason or "A guard tripped."
+            return f"{reason} Every change was reversed; the ledger is as it was.{kept}"
+        case _ if refinement.is_open:
+            return ""
+        case _:
+            return refinement.reason or "It ended; valid changes stay."

@@ -1,0 +1,202 @@
+"""The timeline of a refinement: its events folded into rows, one row an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from app.models import Action, Event, Refinement, Status
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories; nothing here is content."""
+
+    kind: str
+    icon: str
+    title: str
+    at: datetime
+    tone: str = "neutral"
+    detail: str = ""
+    ids: tuple[int, ...] = ()
+    result: int | None = None
+    tokens: tuple[int, int] | None = None
+    retention: Decimal | None = None
+    count: int = 1
+    reversed: bool = False
+    calls: int = field(default=0, repr=False)
+    model_tokens: int = field(default=0, repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"kind": self.kind, "title": self.title, "at": self.at.isoformat(), "detail": self.detail or None}
+        counted = {"ids": list(self.ids) or None, "result": self.result, "tokens": self.tokens and list(self.tokens)}
+        rest = {
+            "retention": self.retention and float(self.retention),
+            "count": self.count,
+            "reversed": self.reversed or None,
+        }
+        return {key: value for key, value in (said | counted | rest).items() if value is not None}
+
+
+def read(refinement: Refinement, events: Iterable[Event]) -> list[Row]:
+    """The rows, oldest first. Turns without an operation between them are one row, refusals one row a kind."""
+    rows: list[Row] = []
+    for event in events:
+        step = _STEPS.get(event.kind.removeprefix("refinement."))
+        if step is not None:
+            step(rows, event, refinement)
+    if refinement.status == Status.ROLLED_BACK:
+        rows = [replace(row, reversed=True) if row.kind == "operation" else row for row in rows]
+    return rows
+
+
+_TRIGGERS = {
+    "weekly": "by the timetable",
+    "over_budget": "because the agent was over its budget",
+    "admin": "by hand",
+    "agent": "by the agent itself",
+}
+
+
+def _queued(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    who = refinement.started_by.partition(":")[2] or refinement.started_by
+    detail = f"{_TRIGGERS.get(refinement.trigger, '')}, {who}".strip(", ")
+    rows.append(Row("queued", "clock", "Put on the queue", event.at, detail=detail))
+
+
+def _begun(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    rows.append(Row("begun", "play", "A worker began", event.at))
+
+
+def _deduplicated(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    removed, tokens = int(event.data["removed"]), int(event.data["tokens"])
+    title = f"{_many(removed, 'exact duplicate')} removed"
+    detail = "found by hash; nobody read them" + ("; kept all the same" if _keeps_only_dedup(refinement) else "")
+    rows.append(Row("deduplicated", "copy", title, event.at, "info", detail, tokens=(tokens, 0)))
+
+
+def _keeps_only_dedup(refinement: Refinement) -> bool:
+    return refinement.status in (Status.DECLINED, Status.ROLLED_BACK)
+
+
+def _asked(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    rows.append(Row("asked", "chat", "The agent is asked for its consent", event.at, "ask"))
+
+
+def _answered(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    if rows and rows[-1].kind == "asked":
+        rows.pop()
+    granted = bool(event.data["granted"])
+    title = f"The agent said {'YES' if granted else 'NO'}"
+    detail = "its words are sealed" if event.data.get("asked", True) else "it asked for this refinement itself"
+    rows.append(Row("answered", "chat", title, event.at, "ok" if granted else "ask", detail))
+
+
+def _running(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    title = f"Snapshot: {int(event.data['mass']):,} tokens"
+    rows.append(Row("snapshot", "flag", title, event.at, detail="from here on the latch watches every change"))
+
+
+def _turn(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    turn, calls, tokens = (int(event.data.get(name, 0)) for name in ("turn", "calls", "tokens"))
+    last = rows[-1] if rows and rows[-1].kind == "turn" else None
+    if last is not None:
+        rows.pop()
+        calls, tokens = calls + last.calls, tokens + last.model_tokens
+    first = last.ids[0] if last else turn
+    title = f"Turn {turn}" if first == turn else f"Turns {first} to {turn}"
+    detail = f"{_many(calls, 'call')}, {tokens:,} model tokens"
+    rows.append(Row("turn", "agent", title, event.at, "neutral", detail, (first,), calls=calls, model_tokens=tokens))
+
+
+_OPERATIONS = {
+    Action.REFINEMENT_CONSOLIDATE: ("merge", "Consolidated", "info"),
+    Action.REFINEMENT_UPDATE: ("pencil", "Tightened", "info"),
+    Action.REFINEMENT_DELETE: ("trash", "Removed", "warn"),
+    Action.REFINEMENT_PROTECT: ("shield", "Made constitutional", "ok"),
+}
+
+
+def _operation(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    data = event.data
+    icon, title, tone = _OPERATIONS.get(Action(data["action"]), ("refine", str(data["action"]), "neutral"))
+    sources = tuple(int(number) for number in data.get("sources", ()))
+    before, after = (int(tokens) for tokens in data["tokens"])
+    rows.append(
+        Row(
+            "operation",
+            icon,
+            title,
+            event.at,
+            tone,
+            ids=sources or (int(data["id"]),),
+            result=int(data["id"]) if sources else None,
+            tokens=(before, after),
+            retention=Decimal(data["retention"]) if data.get("retention") else None,
+        )
+    )
+
+
+_CODES = {
+    "constitutional": "the memory is constitutional",
+    "immutable": "the memory carries an immutable tag",
+    "unknown_memory": "no such memory of this agent",
+    "cap_reached": "the hard cap was reached",
+    "terminated": "the refinement was over already",
+    "invalid": "the arguments were not valid",
+}
+
+
+def _refused(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    action, code = str(event.data.get("action", "unknown")), str(event.data.get("code", ""))
+    kind = f"refused:{action}:{code}"
+    for place, row in enumerate(rows):
+        if row.kind == kind:
+            rows[place] = replace(row, count=row.count + 1, at=event.at)
+            return
+    reason = _CODES.get(code, code.replace("_", " "))
+    title = "Refused an unknown function" if action == "unknown" else f"Refused: {action}"
+    rows.append(Row(kind, "ban", title, event.at, detail=f"{reason}; nothing changed"))
+
+
+def _stop_requested(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    who = (refinement.stop_requested_by or "").partition(":")[2]
+    rows.append(Row("stop_requested", "stop", "Stop pressed", event.at, "warn", detail=f"by {who}" if who else ""))
+
+
+_ENDS = {
+    Status.COMPLETED: ("check", "Completed", "ok"),
+    Status.DECLINED: ("ban", "Declined", "ask"),
+    Status.ROLLED_BACK: ("undo", "Rolled back: every change was reversed", "warn"),
+    Status.STOPPED: ("stop", "Stopped", "neutral"),
+    Status.UNFINISHED: ("dashed", "Ended unfinished", "warn"),
+    Status.INTERRUPTED: ("bolt", "Interrupted", "broken"),
+    Status.FAILED: ("alert", "Failed", "bad"),
+}
+
+
+def _ended(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    icon, title, tone = _ENDS[Status(event.data["status"])]
+    rows.append(Row("ended", icon, title, event.at, tone))
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+_STEPS: dict[str, Callable[[list[Row], Event, Refinement], None]] = {
+    "queued": _queued,
+    "begun": _begun,
+    "deduplicated": _deduplicated,
+    "asked": _asked,
+    "answered": _answered,
+    "running": _running,
+    "turn": _turn,
+    "operation": _operation,
+    "refused": _refused,
+    "stop_requested": _stop_requested,
+    "ended": _ended,
+}

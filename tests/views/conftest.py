@@ -1,0 +1,118 @@
+"""The web process's application beside the command line's, and people of every role who are signed in to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from flask_security import hash_password
+from itsdangerous import URLSafeTimedSerializer
+from sqlalchemy import select
+from werkzeug.test import TestResponse
+
+from app import Part, create_app
+from app.config import Settings
+from app.extensions import db, writing
+from app.models import Account, Role, User
+from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
+from tests.support.clock import FakeClock
+from tests.support.factories import HOME
+
+PASSWORD = "correct horse battery"
+
+
+class Browser:
+    """A signed-in person, or a stranger: sends the CSRF token with every POST unless told not to."""
+
+    def __init__(self, web: Flask, user: User | None) -> None:
+        self.client: FlaskClient = web.test_client()
+        self.user = user
+        self._secret = str(web.secret_key)
+        with self.client.session_transaction() as session:
+            session["csrf_token"] = "raw"
+            if user is not None:
+                session.update(_user_id=user.fs_uniquifier, _fresh=True, fs_cc="set")
+
+    def get(self, path: str, **options: Any) -> TestResponse:
+        return self.client.get(path, **options)
+
+    def post(self, path: str, data: dict[str, Any] | None = None, **options: Any) -> TestResponse:
+        token = URLSafeTimedSerializer(self._secret, salt="wtf-csrf-token").dumps("raw")
+        return self.client.post(path, data={"csrf_token": token, **(data or {})}, **options)
+
+    def press(self, path: str, data: dict[str, Any] | None = None) -> TestResponse:
+        """The same as htmx sends it."""
+        return self.post(path, data, headers={"HX-Request": "true"})
+
+
+@pytest.fixture
+def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
+    """The pages. It holds no master key."""
+    made = create_app(settings, part=Part.WEB)
+    made.extensions["clock"] = clock
+    yield made
+    with made.app_context():
+        db.engine.dispose()
+
+
+@pytest.fixture
+def auditor(web: Flask) -> Browser:
+    return browser(web, AUDITOR)
+
+
+@pytest.fixture
+def admin(web: Flask) -> Browser:
+    return browser(web, ADMIN)
+
+
+@pytest.fixture
+def owner(web: Flask) -> Browser:
+    return browser(web, OWNER)
+
+
+@pytest.fixture
+def operator(web: Flask) -> Browser:
+    return browser(web, SITE_ADMIN)
+
+
+@pytest.fixture
+def stranger(web: Flask) -> Browser:
+    return Browser(web, None)
+
+
+@pytest.fixture
+def neighbour(web: Flask) -> Browser:
+    """An owner of another account."""
+    with writing():
+        account = Account.create("Next door")
+    return browser(web, OWNER, account_id=account.id)
+
+
+def browser(web: Flask, *roles: str, account_id: int = HOME) -> Browser:
+    with web.app_context():
+        hashed = _hash()
+    return Browser(web, make_user(f"{roles[0]}-{account_id}@example.org", hashed, *roles, account_id=account_id))
+
+
+def make_user(email: str, hashed: str, *roles: str, account_id: int = HOME) -> User:
+    """A user with `PASSWORD`; its hash is made once for all tests."""
+    with writing() as session:
+        user = User(
+            email=email, password=hashed, active=True, fs_uniquifier=f"unique-{email}", account_id=account_id
+        )
+        user.roles = [_role(name) for name in roles]
+        session.add(user)
+    return user
+
+
+def _role(name: str) -> Role:
+    return db.session.scalar(select(Role).where(Role.name == name)) or Role(name=name)
+
+
+@cache
+def _hash() -> str:
+    return hash_password(PASSWORD)
