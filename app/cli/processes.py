@@ -16,7 +16,14 @@ from app.cli import json_option
 from app.config import Settings, load_settings
 from app.errors import Unavailable
 
-ALL_QUEUES = "refine,interactive,upkeep,celery"
+QUEUES = ("refine", "upkeep", "interactive")
+
+
+def known_queues(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Raises BadParameter for a queue that nobody sends to: its worker would wait for ever."""
+    if strange := set(value.split(",")) - set(QUEUES):
+        raise click.BadParameter(f"there is no queue {', '.join(sorted(strange))!r}; there are {', '.join(QUEUES)}")
+    return value
 
 
 def on_word(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,20 +48,18 @@ def web(port: int | None, on_word: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--queues", default=ALL_QUEUES, show_default=True, help="Comma-separated.")
+@click.option("--queues", default=",".join(QUEUES), show_default=True, callback=known_queues, help="Comma-separated.")
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Refinements in flight (WHETSTONE_CONCURRENCY).")
 @on_word
 @json_option
 def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -> None:
     """Do the work: refinements, sweeps, upkeep. It needs the private master key."""
     settings = _begin()
-    from app import Part
-    from app.setup import ready_app
-    from tasks.celery import app
+    from tasks.celery import app, flask_app
 
     _wait(on_word)
     require_broker(settings)
-    ready_app(Part.WORKER, settings)
+    flask_app()  # looks at database and master key here, where a person reads why not
     options = {
         "pool": "threads",
         "concurrency": concurrency or settings.concurrency,

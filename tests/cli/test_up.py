@@ -95,3 +95,19 @@ def test_an_operators_broker_that_does_not_answer_is_named(up: Refused, tmp_path
     assert (status, out) == (1, "")
     assert f"REDIS_URL is set, but the server at 127.0.0.1:{free_port} does not answer" in err
     assert "hunter2" not in err
+
+
+def test_a_worker_refuses_a_queue_that_nobody_sends_to() -> None:
+    command = [sys.executable, "-m", "app", "worker", "--queues", "refine,refin"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "there is no queue 'refin'; there are refine, upkeep, interactive" in ended.stderr
+
+
+@pytest.mark.parametrize("part", ["web", "worker", "beat"])
+def test_a_part_alone_refuses_without_a_broker(part: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "WHETSTONE_DATA_DIR": str(tmp_path), "REDIS_URL": ""}
+    command = [sys.executable, "-m", "app", part]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "No broker is running. Start `whetstone up`, or set REDIS_URL" in ended.stderr
