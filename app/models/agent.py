@@ -272,8 +272,9 @@ def parse_threshold(value: object) -> Decimal | None:
     allowed = f"it must be a number from {low:.2f} to 1.00 with at most four digits after the point"
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise Invalid(f"The threshold is not a number: {allowed}.")
+    written = str(value).strip()
     try:
-        threshold = Decimal(str(value).strip())
+        threshold = Decimal(written if written.isascii() and "_" not in written else "")
     except InvalidOperation:
         raise Invalid(f"The threshold is not a number: {allowed}.") from None
     if not threshold.is_finite() or not low <= threshold <= 1 or threshold != round(threshold, 4):
