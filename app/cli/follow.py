@@ -1,0 +1,119 @@
+"""Watching a refinement from the command line: carried by a worker, or in this process where no worker answers."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from flask import Flask
+from sqlalchemy import select
+
+from app.cli.common import aside
+from app.cli.crash import record as record_crash
+from app.cli.steps import line
+from app.extensions import db, release, writing
+from app.llm.client import Voices
+from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
+from app.refinement.process import Means, refine
+from app.refinement.sweep import close_stalled
+
+LOOK_SECONDS = 0.3
+STALL_SECONDS = 30.0
+"""How often to look whether the worker is still alive."""
+
+STOPPED_HERE = "Stopped at the command line; the changes made before it stay, and can be undone."
+
+Tell = Callable[[str], None]
+
+
+class Follower:
+    """Tells each event of one refinement once, in order. It reads on a connection of its own, shortly."""
+
+    def __init__(self, refinement_id: str, tell: Tell) -> None:
+        self._refinement_id = refinement_id
+        self._tell = tell
+        self._last = 0
+
+    def look(self) -> None:
+        """Tell what is new."""
+        query = (
+            select(Event.id, Event.kind, Event.data, Event.at)
+            .where(Event.refinement_id == self._refinement_id, Event.id > self._last)
+            .order_by(Event.id)
+        )
+        with db.engine.connect() as connection:
+            found = connection.execute(query).all()
+        for event in found:
+            self._last = event.id
+            self._tell(line(event.kind, event.data, event.at))
+
+    def is_open(self) -> bool:
+        query = select(Refinement.status).where(Refinement.id == self._refinement_id)
+        with db.engine.connect() as connection:
+            return connection.scalar(query) in OPEN_STATES
+
+
+def watch(refinement_id: str, tell: Tell) -> None:
+    """Return when a worker has brought it to its end. Ctrl-C ends the watching only."""
+    follower, looked = Follower(refinement_id, tell), time.monotonic()
+    release()
+    while follower.is_open():
+        follower.look()
+        time.sleep(LOOK_SECONDS)
+        if time.monotonic() - looked > STALL_SECONDS:
+            close_stalled()
+            looked = time.monotonic()
+    follower.look()
+
+
+def carry(app: Flask, refinement_id: str, voices: Voices, tell: Tell) -> None:
+    """Do the work in this process, to its end. Ctrl-C and SIGTERM stop the refinement; its valid changes stay."""
+    follower = Follower(refinement_id, tell)
+    with _told_at_once(app, follower), _termination_as_interrupt():
+        try:
+            refine(refinement_id, Means(voices))
+        except KeyboardInterrupt:
+            _stop_here(refinement_id)
+        except Exception as error:  # noqa: BLE001 - the refinement has reached its end; its result is told all the same
+            aside(f"Something unexpected happened ({type(error).__name__}). {record_crash(error)}")
+    if follower.is_open():
+        watch(refinement_id, tell)  # a worker came up meanwhile, and was faster
+
+
+@contextmanager
+def _told_at_once(app: Flask, follower: Follower) -> Iterator[None]:
+    """Hear of every event right after its commit, before the streams do."""
+    wake: Callable[[int, int], Any] = app.extensions["wake_streams"]
+
+    def tell_and_wake(account_id: int, event_id: int) -> None:
+        follower.look()
+        wake(account_id, event_id)
+
+    app.extensions["wake_streams"] = tell_and_wake
+    try:
+        follower.look()
+        yield
+    finally:
+        app.extensions["wake_streams"] = wake
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop_here(refinement_id: str) -> None:
+    with writing():
+        refinement = Refinement.lock(refinement_id)
+        refinement.end(Agent.lock(refinement.agent_id), Status.STOPPED, reason=STOPPED_HERE, by=COMMAND_LINE)

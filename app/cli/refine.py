@@ -1,0 +1,195 @@
+"""`whetstone refine` and `whetstone refinements`: start one, watch it, look back at it, stop it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.cli import json_option
+from app.cli.common import (
+    account_argument,
+    account_option,
+    aside,
+    emit,
+    find_account,
+    find_agent,
+    hint,
+    opened,
+    quoted,
+    say,
+    table,
+)
+from app.cli.found import find_refinement
+from app.cli.refinement_facts import HEADINGS, SHORT, as_json_of, row, show_page, steps, tell_outcome, words
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from app.models import Agent, Refinement
+
+REFUSED = 3
+EXIT_STATUS = {"completed": 0, "queued": 0, "asking": 0, "running": 0, "declined": REFUSED, "rolled_back": REFUSED}
+"""Every other end is a failure."""
+
+
+@click.command()
+@click.argument("name", metavar="AGENT")
+@click.option(
+    "--mode",
+    type=click.Choice(["full", "dedup_only"]),
+    default="full",
+    show_default=True,
+    help="dedup_only removes exact duplicates by hash, without consent or model.",
+)
+@click.option("--wait", is_flag=True, help="Watch it to its end; without a running worker, do the work here.")
+@account_option
+@json_option
+def refine(name: str, mode: str, wait: bool, account: str | None, as_json: bool) -> int:
+    """Start a refinement of AGENT: exact duplicates first, then its consent, then its own guarded changes.
+
+    Exit status: 0 completed (or started), 3 declined or rolled back, 1 any other end.
+    """
+    with opened() as app:
+        agent = find_agent(name, account)
+        refinement = _carry(app, agent, mode, as_json) if wait else _start(agent, mode, as_json, account)
+        if as_json:
+            emit(as_json_of(refinement, agent.name))
+        elif wait:
+            tell_outcome(refinement)
+        return EXIT_STATUS.get(refinement.status, 1)
+
+
+@click.group()
+def refinements() -> None:
+    """List, show and stop refinements."""
+
+
+@refinements.command("list")
+@click.option("--agent", "name", metavar="NAME", help="Only this agent's.")
+@click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
+@account_option
+@json_option
+def list_(name: str | None, only_open: bool, limit: int, account: str | None, as_json: bool) -> None:
+    """List refinements, newest first."""
+    with opened():
+        found = _newest(name, only_open, limit, account)
+        if as_json:
+            emit([as_json_of(refinement, agent) for refinement, agent in found])
+        elif found:
+            table(HEADINGS, [row(refinement, agent) for refinement, agent in found])
+            hint("refinements show ID", "Look at one")
+        else:
+            say("There are none yet." if not only_open else "None is open.")
+            hint("refine AGENT --wait", "Start one")
+
+
+@refinements.command()
+@click.argument("number", metavar="ID")
+@json_option
+def show(number: str, as_json: bool) -> int:
+    """Show one refinement and its steps. The beginning of its ID is enough."""
+    with opened():
+        from app.extensions import db
+        from app.models import Agent
+
+        refinement = find_refinement(number)
+        agent = db.session.get_one(Agent, refinement.agent_id)
+        if as_json:
+            emit(as_json_of(refinement, agent.name) | {"steps": steps(refinement)})
+        else:
+            show_page(refinement, agent)
+        return 0
+
+
+@refinements.command()
+@click.argument("number", metavar="ID")
+@json_option
+def stop(number: str, as_json: bool) -> None:
+    """Stop a refinement: at once if no worker has begun, otherwise before its next change. Its valid changes stay."""
+    with opened():
+        from app.extensions import db
+        from app.models import COMMAND_LINE, Agent
+        from app.refinement.start import request_stop
+        from app.refinement.sweep import close_stalled
+
+        close_stalled()
+        found = find_refinement(number)
+        had_ended = not found.is_open
+        refinement = request_stop(found.id, by=COMMAND_LINE)
+        if as_json:
+            emit(as_json_of(refinement, db.session.get_one(Agent, refinement.agent_id).name))
+        elif had_ended:
+            say(f"It had ended already ({words(refinement.status)}); there was nothing to stop.")
+        elif refinement.is_open:
+            say("It stops before its next change; what was changed until then stays.")
+            hint(f"refinements show {refinement.id[:SHORT]}", "See how it ended")
+        else:
+            say("Stopped before a worker began; nothing was changed.")
+
+
+def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refinement:
+    """Put it on the queue. Without a broker the row waits, and that is said."""
+    from tasks.refinement import enqueue
+
+    refinement = _claim(agent, mode)
+    taken = enqueue(refinement.id)
+    if not as_json:
+        say(f"Started refinement {refinement.id} of {agent.name}.")
+        hint(f"refinements show {refinement.id[:SHORT]}", "Follow it")
+    if not taken:
+        named = quoted(agent.name) + account_argument(account)
+        aside(
+            "No broker took it: it waits in the database until a worker runs (`whetstone up`). To do it here instead: "
+            f"whetstone refinements stop {refinement.id[:SHORT]} && whetstone refine {named} --wait"
+        )
+    return refinement
+
+
+def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
+    """Start it and see it through: by a worker that answers, or here."""
+    from app.cli import follow
+    from app.extensions import db
+    from app.llm.litellm import LiteLLMVoices
+    from app.models import Refinement
+    from tasks.refinement import enqueue, worker_answers
+
+    tell = (lambda line: None) if as_json else say
+    by_worker = worker_answers()
+    refinement_id = _claim(agent, mode).id
+    if not as_json:
+        mass = f"{agent.core_count:,} memories, {agent.core_token_usage:,} tokens"
+        say(f"Refining {agent.name} ({agent.model_id}): {mass}")
+    if by_worker and enqueue(refinement_id):
+        follow.watch(refinement_id, tell)
+    else:
+        follow.carry(app, refinement_id, LiteLLMVoices(), tell)
+    return db.session.get_one(Refinement, refinement_id, populate_existing=True)
+
+
+def _claim(agent: Agent, mode: str) -> Refinement:
+    """Raises AlreadyRunning and the like. What a dead worker left open is closed first."""
+    from app.models import COMMAND_LINE, Mode, Trigger
+    from app.refinement.start import start
+    from app.refinement.sweep import close_stalled
+
+    close_stalled()
+    return start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode(mode))
+
+
+def _newest(name: str | None, only_open: bool, limit: int, account: str | None) -> list[tuple[Refinement, str]]:
+    from sqlalchemy import select
+
+    from app.extensions import db
+    from app.models import OPEN_STATES, Agent, Refinement
+
+    query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id)
+    if name:
+        query = query.where(Refinement.agent_id == find_agent(name, account).id)
+    else:
+        query = query.where(Refinement.account_id == find_account(account).id)
+    if only_open:
+        query = query.where(Refinement.status.in_(OPEN_STATES))
+    newest = query.order_by(Refinement.requested_at.desc(), Refinement.id).limit(limit)
+    return list(db.session.execute(newest).tuples())

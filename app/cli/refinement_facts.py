@@ -1,0 +1,104 @@
+"""A refinement as the command line tells it: for programs, as a row of a table, as a page, and as an outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from app.cli.common import Cell, day_and_time, facts, hint, iso, say
+from app.cli.steps import line, percent
+
+if TYPE_CHECKING:
+    from app.models import Agent, Event, Refinement
+
+HEADINGS = ("ID", "AGENT", "STATUS", "MODE", "BY", "ASKED FOR (UTC)", "CHANGES", "TOKENS", "KEPT")
+
+SHORT = 8
+"""Characters of an id that people are shown."""
+
+
+def as_json_of(refinement: Refinement, agent: str) -> dict[str, Any]:
+    """What programs rely on, with the agent's name."""
+    return refinement.as_json() | {"agent": agent}
+
+
+def steps(refinement: Refinement) -> list[dict[str, Any]]:
+    """Its events for programs, oldest first."""
+    return [
+        {"at": iso(event.at), "step": event.kind.removeprefix("refinement."), "data": event.data}
+        for event in _events(refinement)
+    ]
+
+
+def row(refinement: Refinement, agent: str) -> list[Cell]:
+    """One line of the table under HEADINGS."""
+    before, after = refinement.mass_before, refinement.mass_after
+    return [
+        refinement.id[:SHORT],
+        agent,
+        words(refinement.status),
+        refinement.mode,
+        words(refinement.trigger),
+        day_and_time(refinement.requested_at),
+        refinement.mutations,
+        "" if before is None or after is None else f"{before:,} → {after:,}",
+        _kept(refinement),
+    ]
+
+
+def show_page(refinement: Refinement, agent: Agent) -> None:
+    """All that may be seen of one: figures, the machine's line, the agent's note to admins, and every step."""
+    say(f"Refinement {refinement.id} of {agent.name}: {words(refinement.status)}")
+    note = refinement.note_to_admins
+    model_tokens = refinement.prompt_tokens + refinement.completion_tokens
+    facts(
+        [
+            ("asked for", f"{day_and_time(refinement.requested_at)} UTC by {refinement.started_by}"),
+            ("mode", refinement.mode),
+            ("model", refinement.model_id),
+            ("result", refinement.machine_line),
+            ("why", refinement.reason),
+            ("kept", _kept(refinement) or None),
+            ("effort", f"{refinement.turns} turns, {model_tokens:,} model tokens"),
+            ("note to admins", f"“{note}” (in the agent's words)" if note else None),
+        ]
+    )
+    say()
+    for event in _events(refinement):
+        say(line(event.kind, event.data, event.at))
+    short = refinement.id[:SHORT]
+    if refinement.is_open:
+        hint(f"refinements stop {short}", "Stop it")
+    else:
+        hint(f"audit --refinement {short}", "The record of it")
+
+
+def tell_outcome(refinement: Refinement) -> None:
+    """How it ended, after its steps were told."""
+    say(f"{words(refinement.status).capitalize()}: {refinement.machine_line}.")
+    if refinement.reason:
+        say(refinement.reason)
+    if refinement.retention is not None and refinement.mode == "full":
+        say(f"{_kept(refinement)} kept.")
+    if refinement.note_to_admins:
+        say(f"The agent's note to you: “{refinement.note_to_admins}”")
+    hint(f"refinements show {refinement.id[:SHORT]}", "Look at it")
+
+
+def words(name: str) -> str:
+    """A status or a trigger for people."""
+    return str(name).replace("_", " ")
+
+
+def _kept(refinement: Refinement) -> str:
+    if refinement.retention is None or refinement.mode != "full":
+        return ""
+    return f"{percent(refinement.retention)} of at least {percent(refinement.threshold)}"
+
+
+def _events(refinement: Refinement) -> list[Event]:
+    from sqlalchemy import select
+
+    from app.extensions import db
+    from app.models import Event
+
+    return list(db.session.scalars(select(Event).where(Event.refinement_id == refinement.id).order_by(Event.id)))

@@ -1,0 +1,101 @@
+"""One event of a refinement as one line for people: ids, counts and tokens, never content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import click
+
+Data = Mapping[str, Any]
+
+VERBS = {
+    "memory_refinement_consolidate": "consolidated",
+    "memory_refinement_update": "tightened",
+    "memory_refinement_delete": "removed",
+    "memory_refinement_protect": "protected",
+}
+
+
+def line(kind: str, data: Data, at: datetime) -> str:
+    """What happened, after the time of day (UTC)."""
+    step = kind.removeprefix("refinement.")
+    words = _WORDS.get(step)
+    text = words(data) if words else step.replace("_", " ")
+    return f"  {at:%H:%M:%S}  {click.style(text, dim=True) if step in _QUIET else text}"
+
+
+def percent(ratio: object) -> str:
+    """A ratio as it is kept, four digits, in percent."""
+    return f"{Decimal(str(ratio)):.2%}"
+
+
+def _queued(data: Data) -> str:
+    return "waits for a worker"
+
+
+def _begun(data: Data) -> str:
+    return "begins"
+
+
+def _deduplicated(data: Data) -> str:
+    copies = "1 exact duplicate" if data["removed"] == 1 else f"{data['removed']:,} exact duplicates"
+    return f"removed {copies}, {data['tokens']:,} tokens, by hash: nobody read them"
+
+
+def _asked(data: Data) -> str:
+    return "the agent is asked whether it wants to"
+
+
+def _answered(data: Data) -> str:
+    own = "" if data.get("asked", True) else ", by asking for this refinement itself"
+    return f"the agent says {'YES' if data['granted'] else 'NO'}{own}"
+
+
+def _running(data: Data) -> str:
+    return f"starts from {data['mass']:,} tokens; {percent(data['threshold'])} must be kept"
+
+
+def _turn(data: Data) -> str:
+    calls = "1 call" if data["calls"] == 1 else f"{data['calls']:,} calls"
+    return f"turn {data['turn']}: {calls}, {data['tokens']:,} model tokens"
+
+
+def _operation(data: Data) -> str:
+    verb = VERBS.get(data["action"], str(data["action"]))
+    sources = ", ".join(map(str, data.get("sources", ())))
+    ids = f"{sources} → {data['id']}" if sources else str(data["id"])
+    before, after = data["tokens"]
+    change = f"{before:,} tokens" if before == after else f"{before:,} → {after:,} tokens"
+    return f"{verb:<12}  {ids:<16}  {change:<18}  {percent(data['retention'])} kept"
+
+
+def _refused(data: Data) -> str:
+    return f"refused: {data.get('action', 'unknown')} ({str(data.get('code', 'error')).replace('_', ' ')})"
+
+
+def _stop_requested(data: Data) -> str:
+    return "an admin asks to stop"
+
+
+def _ended(data: Data) -> str:
+    return str(data["status"]).replace("_", " ")
+
+
+_WORDS: dict[str, Callable[[Data], str]] = {
+    "queued": _queued,
+    "begun": _begun,
+    "deduplicated": _deduplicated,
+    "asked": _asked,
+    "answered": _answered,
+    "running": _running,
+    "turn": _turn,
+    "operation": _operation,
+    "refused": _refused,
+    "stop_requested": _stop_requested,
+    "ended": _ended,
+}
+
+_QUIET = {"queued", "begun", "turn"}
