@@ -1,0 +1,239 @@
+"""The examinations of `whetstone doctor`, in the order in which faults are mended. They write nothing."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from flask import Flask
+from sqlalchemy import func, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import Part, create_app, logs
+from app.broker import require_broker
+from app.config import Settings
+from app.errors import WhetstoneError
+
+LITTLE_SPACE = 1_000_000_000
+NO_SPACE = 100_000_000
+"""Bytes free where the data is."""
+
+CLOCK_SLACK = 5.0
+BEAT_SLACK = 600.0
+"""Beat writes its timetable down every three minutes; seconds."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`state` is ok, warn, fail or skipped; `fix` is what to do."""
+
+    name: str
+    state: str
+    detail: str
+    fix: str | None = None
+
+
+class _Trouble(Exception):
+    """An examination found something: state, detail and what to do."""
+
+    def __init__(self, detail: str, fix: str | None = None, *, state: str = "fail") -> None:
+        super().__init__(detail)
+        self.detail, self.fix, self.state = detail, fix, state
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Every finding as it is made. What needs the database is skipped where there is none."""
+    yield _look("data", lambda: _data(settings))
+    yield _look("disk", lambda: _disk(settings))
+    logs.init("ERROR")
+    app = create_app(settings, part=Part.COMMAND_LINE)
+    with app.app_context():
+        database = _look("database", lambda: _database(settings))
+        yield database
+        version = _after(database, "version", _version)
+        yield version
+        yield _after(version, "guards", _guards)
+        yield _after(version, "key", lambda: _key(settings))
+        yield _after(database, "clock", _clock)
+        broker = _look("broker", lambda: _broker(settings))
+        yield broker
+        yield _after(version, "worker", _worker) if broker.state == "ok" else _skipped("worker")
+        yield _look("beat", lambda: _beat(settings))
+        yield _after(version, "waiting", _waiting)
+        _close(app)
+
+
+def _look(name: str, examination: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, "ok", examination())
+    except _Trouble as trouble:
+        return Finding(name, trouble.state, trouble.detail, trouble.fix)
+    except WhetstoneError as error:
+        return Finding(name, "fail", error.sentence)
+    except (SQLAlchemyError, OSError) as error:
+        return Finding(name, "fail", f"It does not answer ({type(error).__name__}).")
+
+
+def _after(needed: Finding, name: str, examination: Callable[[], str]) -> Finding:
+    return _look(name, examination) if needed.state == "ok" else _skipped(name)
+
+
+def _skipped(name: str) -> Finding:
+    return Finding(name, "skipped", "not examined: mend what stands above first")
+
+
+def _data(settings: Settings) -> str:
+    if not settings.data.is_dir():
+        raise _Trouble(
+            f"{settings.data} is not there.", "Run `whetstone up` or `whetstone db upgrade`, or set WHETSTONE_DATA_DIR."
+        )
+    mode = stat.S_IMODE(settings.data.stat().st_mode)
+    probe = settings.data / f".probe-{time.monotonic_ns()}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise _Trouble(
+            f"{settings.data} can't be written ({error.strerror}).", "Give its owner the right to."
+        ) from None
+    if mode & 0o077:
+        raise _Trouble(f"Others may look into it (mode {mode:03o}).", f"chmod 700 {settings.data}", state="warn")
+    return "private and writable"
+
+
+def _disk(settings: Settings) -> str:
+    folder = next(each for each in (settings.data, *settings.data.parents) if each.is_dir())
+    free = shutil.disk_usage(folder).free
+    said = f"{free / 1e9:,.1f} GB free"
+    if free < NO_SPACE:
+        raise _Trouble(said, "Free some space now: a full disk stops every change.")
+    if free < LITTLE_SPACE:
+        raise _Trouble(said, "Free some space soon.", state="warn")
+    return said
+
+
+def _database(settings: Settings) -> str:
+    from app.extensions import db
+
+    url = make_url(settings.sqlalchemy_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        raise _Trouble(f"{url.database} is not there.", "Run `whetstone up` or `whetstone db upgrade`.")
+    try:
+        with db.engine.connect() as connection:
+            connection.execute(select(1))
+    except SQLAlchemyError as error:
+        where = url.database if url.get_backend_name() == "sqlite" else f"{url.host}:{url.port or 5432}"
+        fix = "See that the server runs and that DATABASE_URL is right." if settings.database_url else None
+        raise _Trouble(f"{where} can't be opened ({type(error).__name__}).", fix) from None
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite, {Path(url.database or '').stat().st_size / 1e6:,.1f} MB"
+    return f"PostgreSQL on {url.host or 'a local socket'}"
+
+
+def _version() -> str:
+    from app.setup import check_version
+
+    check_version()
+    return "of this version"
+
+
+def _guards() -> str:
+    from app.extensions import db
+    from migrations.triggers import missing_triggers
+
+    with db.engine.connect() as connection:
+        missing = sorted(missing_triggers(connection))
+    if missing:
+        raise _Trouble(
+            f"The database lacks {len(missing)} of its triggers, first {missing[0]}.",
+            "Somebody removed them: find out who, restore the backup, and run `whetstone verify`.",
+        )
+    return "all triggers are there"
+
+
+def _key(settings: Settings) -> str:
+    from app.setup import load_master_key
+
+    key = load_master_key(settings)
+    mode = stat.S_IMODE(settings.master_key_path.stat().st_mode)
+    if mode & 0o077:
+        raise _Trouble(f"Others may read it (mode {mode:03o}).", f"chmod 600 {settings.master_key_path}", state="warn")
+    return f"{key.fingerprint} belongs to this database"
+
+
+def _clock() -> str:
+    from app.extensions import db, is_sqlite
+    from app.models import AuditLog
+
+    with db.engine.connect() as connection:
+        here = datetime.now(UTC)
+        there = here if is_sqlite(db.session()) else connection.scalar(select(func.clock_timestamp()))
+    apart = abs((there - here).total_seconds()) if there else 0.0
+    if apart > CLOCK_SLACK:
+        raise _Trouble(
+            f"This machine and the database are {apart:,.0f} seconds apart.", "Set the clocks by NTP on both."
+        )
+    newest = db.session.scalar(select(AuditLog.at).order_by(AuditLog.id.desc()).limit(1))
+    if newest and newest > here + timedelta(seconds=CLOCK_SLACK):
+        raise _Trouble(
+            f"The audit log's newest entry is from the future ({newest:%Y-%m-%d %H:%M} UTC).", "Set the clock."
+        )
+    return f"{here:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _broker(settings: Settings) -> str:
+    require_broker(settings)
+    return "the one of REDIS_URL answers" if settings.redis_url else "the embedded one answers"
+
+
+def _worker() -> str:
+    from tasks.echo import worker_answers
+
+    began = time.monotonic()
+    if not worker_answers():
+        raise _Trouble("No worker answers.", "Start `whetstone up`, or `whetstone worker`; see its log.")
+    return f"answers after {(time.monotonic() - began) * 1000:,.0f} ms"
+
+
+def _beat(settings: Settings) -> str:
+    """By the timetable that beat keeps in the data dir: one on another machine can't be seen from here."""
+    signs = [path.stat().st_mtime for path in settings.run_dir.glob("beat-schedule*")]
+    if not signs:
+        raise _Trouble(
+            "No beat has run on this data dir.",
+            "Start `whetstone up`, or `whetstone beat` on one machine.",
+            state="warn",
+        )
+    age = time.time() - max(signs)
+    if age > BEAT_SLACK:
+        raise _Trouble(
+            f"Its last sign of life is {timedelta(seconds=round(age))} old.",
+            "Start `whetstone up`, or `whetstone beat`.",
+        )
+    return f"last sign of life {age:,.0f} seconds ago"
+
+
+def _waiting() -> str:
+    from app.refinement.sweep import find_lost_starts
+
+    waiting = len(find_lost_starts())
+    if waiting:
+        raise _Trouble(
+            f"{waiting:,} refinements wait for a worker since more than a minute.",
+            "Start a worker, or more of them; `whetstone refinements list --open` names them.",
+            state="warn",
+        )
+    return "no refinement waits for long"
+
+
+def _close(app: Flask) -> None:
+    from app.extensions import db
+
+    db.session.remove()
+    db.engine.dispose()
