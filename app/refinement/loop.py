@@ -61,33 +61,35 @@ def converse(
     """Let the model call its tools, strictly one after another, until they say that it is over or a limit is reached.
 
     `ask` makes one model call, retries included, and raises ModelError; `on_turn` hears of every reply before its calls
-    are made. After a rollback the model gets its results once more, so that it is told; its calls then change nothing.
+    are made. After a rollback the model gets one more turn, so that it is told; its calls then change nothing.
     """
     messages: list[Mapping[str, Any]] = list(opening)
     used, silent = Usage(), 0
     for turn in range(1, limits.max_turns + 1):
-        reached = _limit(used, limits)
+        reached, told = _limit(used, limits), tools.is_over
         if reached is not None:
-            return reached
-        reply = ask(messages, tools.specifications())
+            return Outcome.CLOSED if told else reached
+        try:
+            reply = ask(messages, tools.specifications())
+        except ModelError:
+            if not told:
+                raise
+            return Outcome.CLOSED
         used += reply.usage
         on_turn(turn, reply)
-        if tools.is_over:
-            return Outcome.CLOSED
-        messages.append(reply.as_message())
-        messages += _answers(reply, tools)
-        if tools.is_over:
-            _farewell(ask, messages, tools)
+        messages += [reply.as_message(), *_answers(reply, tools, limits)]
+        if tools.is_over and (told or not tools.was_rolled_back):
             return Outcome.CLOSED
         silent = 0 if reply.tool_calls else silent + 1
         if silent >= MAX_SILENT_TURNS:
             return Outcome.SILENT
         if silent:
             messages.append({"role": "user", "content": REMINDER})
-    return Outcome.TURNS
+    return Outcome.CLOSED if tools.is_over else Outcome.TURNS
 
 
-def _answers(reply: Reply, tools: Toolbox) -> list[Mapping[str, Any]]:
+def _answers(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, Any]]:
+    """The results of its calls, one after another for as long as there is time."""
     return [
         {
             "role": "tool",
@@ -96,19 +98,8 @@ def _answers(reply: Reply, tools: Toolbox) -> list[Mapping[str, Any]]:
             "content": json.dumps(tools.call(call.name, call.arguments), ensure_ascii=False),
         }
         for call in reply.tool_calls
+        if limits.time_left() > 0
     ]
-
-
-def _farewell(ask: Ask, messages: Sequence[Mapping[str, Any]], tools: Toolbox) -> None:
-    """Tell the model that it was rolled back. Whatever it calls now is answered, and changes nothing."""
-    if not tools.was_rolled_back:
-        return
-    try:
-        reply = ask(messages, tools.specifications())
-    except ModelError:
-        return
-    for call in reply.tool_calls:
-        tools.call(call.name, call.arguments)
 
 
 def _limit(used: Usage, limits: Limits) -> Outcome | None:

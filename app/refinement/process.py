@@ -127,6 +127,7 @@ class _Process:
                 refinement.kept_mass = agent.core_token_usage
                 refinement.end(agent, Status.COMPLETED)
                 return None
+            refinement.model_id = agent.model_id
             mind = Mind.of(agent, refinement)
             if mind.is_asked:
                 refinement.announce("asked")
@@ -219,9 +220,14 @@ class _Process:
             self._settings.max_turns, self._time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
         )
         tool = RefinementTool(self._claim, mind.keys)
-        outcome = converse(
-            lambda messages, tools: self._ask(client, messages, tools), opening, tool, limits, self._account
-        )
+        try:
+            outcome = converse(
+                lambda messages, tools: self._ask(client, messages, tools), opening, tool, limits, self._account
+            )
+        except ModelError:
+            if self._time_left() > 0:
+                raise
+            outcome = Outcome.TIME
         if outcome is Outcome.CLOSED and self._row().stop_requested_at is not None:
             raise _Stopped
         if outcome is not Outcome.CLOSED:

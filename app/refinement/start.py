@@ -80,15 +80,13 @@ def request_stop(refinement_id: str, *, by: Actor) -> Refinement:
 
 def declined_until(agent_id: int) -> datetime | None:
     """Until when the agent's last NO forbids another question, if it does now."""
-    last = db.session.scalar(
-        select(Consent)
-        .where(Consent.agent_id == agent_id, Consent.refinement_id.is_not(None))
+    last: datetime | None = db.session.scalar(
+        select(Consent.answered_at)
+        .where(Consent.agent_id == agent_id, Consent.refinement_id.is_not(None), ~Consent.granted)
         .order_by(Consent.answered_at.desc())
         .limit(1)
     )
-    if last is None or last.granted or last.answered_at + ATTEMPT_PAUSE <= now():
-        return None
-    return last.answered_at + ATTEMPT_PAUSE
+    return last + ATTEMPT_PAUSE if last is not None and last + ATTEMPT_PAUSE > now() else None
 
 
 def _check(agent: Agent, trigger: Trigger, mode: Mode) -> None:
