@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from kombu import Queue
+from kombu import Exchange, Queue
 
 from app.config import load_settings
 from tasks.timetable import Crontab
@@ -23,8 +23,11 @@ accept_content = ["json"]
 task_ignore_result = True
 task_store_errors_even_if_ignored = False
 task_acks_late = False
-task_queues = (Queue("refine"), Queue("upkeep"), Queue("interactive"))
+_exchange = Exchange("whetstone")
+task_queues = tuple(Queue(name, _exchange, routing_key=name) for name in ("refine", "upkeep", "interactive"))
 task_default_queue = "upkeep"
+task_routes = {"tasks.refinement.*": "refine", "tasks.echo.*": "interactive"}
+"""What asks a model goes to `refine`, what somebody waits for to `interactive`."""
 
 broker_transport_options = {"socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 25}
 broker_connection_retry = True

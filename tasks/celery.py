@@ -49,24 +49,21 @@ def flask_app() -> Flask:
     return ready_app(Part.WORKER)
 
 
-def task(queue: str) -> Callable[[Callable[..., None]], Any]:
+def task(work: Callable[..., None]) -> Any:
     """A task of ours: ids in, nothing out, a context of its own, and failures that tell no values."""
 
-    def decorate(work: Callable[..., None]) -> Any:
-        @wraps(work)
-        def run(*ids: Any) -> None:
-            with flask_app().app_context():
-                try:
-                    work(*ids)
-                except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
-                    failed = TaskFailed(f"{type(error).__name__} at {place(error)}")
-                else:
-                    return
-            raise failed
+    @wraps(work)
+    def run(*ids: Any) -> None:
+        with flask_app().app_context():
+            try:
+                work(*ids)
+            except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
+                failed = TaskFailed(f"{type(error).__name__} at {place(error)}")
+            else:
+                return
+        raise failed
 
-        return app.task(run, name=f"{work.__module__}.{work.__name__}", queue=queue)
-
-    return decorate
+    return app.task(run, name=f"{work.__module__}.{work.__name__}")
 
 
 def _prepare_worker(conf: Any, **_: Any) -> None:

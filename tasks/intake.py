@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.models.intake import take_in
-from tasks.celery import UPKEEP, task
+from tasks.celery import task
 from tasks.queue import send
 
 
@@ -12,6 +12,6 @@ def enqueue(intake_id: str) -> bool:
     return send(take, intake_id)
 
 
-@task(UPKEEP)
+@task
 def take(intake_id: str) -> None:
     take_in(intake_id)

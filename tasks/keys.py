@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.models import provision as provisioning
-from tasks.celery import UPKEEP, task
+from tasks.celery import task
 from tasks.queue import send
 
 
@@ -12,6 +12,6 @@ def enqueue(agent_id: int) -> bool:
     return send(provision, agent_id)
 
 
-@task(UPKEEP)
+@task
 def provision(agent_id: int) -> None:
     provisioning.provision(agent_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.celery import REFINE, task
+from tasks.celery import task
 from tasks.echo import worker_answers
 from tasks.queue import send
 
@@ -14,7 +14,7 @@ def enqueue(refinement_id: str) -> bool:
     return send(refine, refinement_id)
 
 
-@task(REFINE)
+@task
 def refine(refinement_id: str) -> None:
     from app.llm.litellm import LiteLLMVoices
     from app.refinement.process import Means

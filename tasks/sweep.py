@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from app.extensions import now
 from app.refinement import sweep
-from tasks.celery import UPKEEP, task
+from tasks.celery import task
 from tasks.refinement import enqueue
 
 
-@task(UPKEEP)
+@task
 def weekly() -> None:
     sweep.sweep_weekly(now(), started=enqueue)
 
 
-@task(UPKEEP)
+@task
 def over_budget() -> None:
     sweep.sweep_over_budget(now(), started=enqueue)
 
 
-@task(UPKEEP)
+@task
 def missed_tick() -> None:
     sweep.make_up_missed_tick(now(), started=enqueue)

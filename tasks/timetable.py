@@ -8,9 +8,6 @@ from typing import Any
 from celery.schedules import BaseSchedule, schedstate
 from cronsim import CronSim
 
-NEVER = timedelta(days=1)
-"""When to look again at a crontab of a day that no month has."""
-
 
 class Crontab(BaseSchedule):  # type: ignore[misc]
     """Due at every occurrence of a five-field crontab, UTC."""
@@ -28,8 +25,9 @@ class Crontab(BaseSchedule):  # type: ignore[misc]
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
         """How long until the occurrence after `last_run_at`; negative when that is past."""
-        following = next(CronSim(self.expression, last_run_at.astimezone(UTC)), None)
-        return NEVER if following is None else following - self.now()
+        following: datetime = next(CronSim(self.expression, last_run_at.astimezone(UTC)))
+        present: datetime = self.now()
+        return following - present
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Crontab) and other.expression == self.expression

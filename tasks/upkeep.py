@@ -6,16 +6,16 @@ from app.models.intake import Intake
 from app.models.provision import find_unprovisioned
 from app.refinement import sweep
 from tasks import intake, keys, refinement
-from tasks.celery import REFINE, UPKEEP, task
+from tasks.celery import REFINE, task
 from tasks.queue import length
 
 
-@task(UPKEEP)
+@task
 def close_stalled() -> None:
     sweep.close_stalled()
 
 
-@task(UPKEEP)
+@task
 def find_lost_starts() -> None:
     """Queue again what nobody picked up, unless so many messages wait that it may be among them."""
     lost = sweep.find_lost_starts()
@@ -25,13 +25,13 @@ def find_lost_starts() -> None:
             refinement.enqueue(refinement_id)
 
 
-@task(UPKEEP)
+@task
 def find_lost_intakes() -> None:
     for intake_id in Intake.find_waiting():
         intake.enqueue(intake_id)
 
 
-@task(UPKEEP)
+@task
 def find_lost_keys() -> None:
     for agent_id in find_unprovisioned():
         keys.enqueue(agent_id)

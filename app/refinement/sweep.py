@@ -38,8 +38,7 @@ def sweep_weekly(at: datetime, *, started: Started = lambda _: None) -> list[str
     """The scheduled tick: start every agent that it has waited for. Returns the ids of the refinements."""
     tick = _latest_tick(at)
     ids = _start_all(Agent.due_by_schedule(at), Trigger.WEEKLY, started)
-    if tick is not None:
-        _handled(tick)
+    _handled(tick)
     return ids
 
 
@@ -53,12 +52,10 @@ def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> l
     tick = _latest_tick(at)
     known = Mark.read(LAST_TICK)
     release()
-    if tick is None or (known is not None and datetime.fromisoformat(known) >= tick):
-        return []
     if known is None:
         _handled(tick)
         return []
-    return sweep_weekly(at, started=started)
+    return sweep_weekly(at, started=started) if datetime.fromisoformat(known) < tick else []
 
 
 def close_stalled() -> list[str]:
@@ -83,11 +80,12 @@ def find_lost_starts() -> list[str]:
     return found
 
 
-def _latest_tick(at: datetime) -> datetime | None:
+def _latest_tick(at: datetime) -> datetime:
     """The last occurrence of the schedule up to and including the minute of `at`."""
     settings: Settings = current_app.extensions["settings"]
     minute = at.astimezone(UTC).replace(second=0, microsecond=0)
-    return next(CronSim(settings.schedule, minute + timedelta(minutes=1), reverse=True), None)
+    tick: datetime = next(CronSim(settings.schedule, minute + timedelta(minutes=1), reverse=True))
+    return tick
 
 
 def _handled(tick: datetime) -> None:

@@ -1,0 +1,88 @@
+"""A real broker and real worker processes, for tests of what passes between them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.broker import EmbeddedBroker
+from app.config import ROOT, Settings
+
+REDIS = os.environ.get("WHETSTONE_TEST_REDIS_URL", "")
+READY_SECONDS = 60.0
+
+
+@contextmanager
+def broker_of(settings: Settings) -> Iterator[EmbeddedBroker]:
+    """An embedded broker that the processes of these settings find by its file."""
+    broker = EmbeddedBroker(settings)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@dataclass
+class Worker:
+    """A worker process over its command line, as `up` starts it. Its log is read, never guessed."""
+
+    settings: Settings
+    options: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    name: str = "worker"
+
+    def __post_init__(self) -> None:
+        self.log = self.settings.data / f"{self.name}.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "app", "worker", *self.options],
+                cwd=ROOT,
+                env=environment_of(self.settings) | self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """As a machine that loses power would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """What a process of this installation needs to find it, and nothing of the one who runs the tests."""
+    return {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "WHETSTONE_DATA_DIR": str(settings.data),
+        "DATABASE_URL": settings.database_url.replace("postgresql+psycopg:", "postgresql:"),
+        "REDIS_URL": settings.redis_url,
+        "WHETSTONE_RETRY_BASE_SECONDS": "0.05",
+        "WHETSTONE_STEP_TIMEOUT_SECONDS": str(settings.step_timeout_seconds),
+    }
+
+
+def everything_in(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Every file below a folder, with its bytes."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path, path.read_bytes()
