@@ -1,0 +1,58 @@
+"""`whetstone demo`: an account with two agents that need no API key, to try everything on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.cli import json_option
+from app.cli.common import emit, hint, opened, say, table
+
+if TYPE_CHECKING:
+    from app.demo import Demo
+
+
+@click.command()
+@json_option
+def demo(as_json: bool) -> None:
+    """Make the account Demo: two agents with ledgers of months, duplicates and all, and an admin to sign in as.
+
+    They speak by `whetstone/offline`, a rule-based de-duplicator: no API key, no network. Run twice, it makes nothing.
+    """
+    with opened(make=True) as app:
+        from app.demo import make_demo
+        from app.models import COMMAND_LINE
+        from app.startup import address
+
+        found = make_demo(COMMAND_LINE)
+        if as_json:
+            agents = [{"id": agent.id, "name": agent.name} for agent in found.agents]
+            emit(
+                {"made": found.made, "account": found.account.name, "email": found.email, "agents": agents}
+                | ({"password": found.password} if found.made else {})
+            )
+        else:
+            _tell(found, address(app.extensions["settings"]))
+
+
+def _tell(found: Demo, place: str) -> None:
+    if found.made:
+        say(f"Made the account {found.account.name!r} with two agents that need no API key:")
+    else:
+        say(f"The account {found.account.name!r} is there already; nothing was made or changed:")
+    table(
+        ("NAME", "MEMORIES", "TOKENS", "BUDGET", ""),
+        [
+            (each.name, each.core_count, each.core_token_usage, each.core_token_budget, "over" * each.is_over_budget)
+            for each in found.agents
+        ],
+    )
+    if found.made:
+        say(f"Sign in at {place} as {found.email}, once `whetstone up` runs.")
+        say(f"Password: {found.password}  (shown only this once)")
+    else:
+        say(f"Sign in at {place} as {found.email}, with the password that was shown then.")
+        hint("users create EMAIL --account Demo", "If it is lost, make another admin")
+    for agent in found.agents[:1]:
+        hint(f"refine {agent.name} --account Demo --wait", "Watch a refinement here")

@@ -1,0 +1,143 @@
+"""The demo: two agents with believable ledgers of our own writing, which `whetstone/offline` refines without any key.
+
+Each ledger holds exact duplicates, memories that stand whole inside another one, and near-duplicates that must stay.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from flask import current_app
+from sqlalchemy import select
+
+from app import security
+from app.errors import Refused
+from app.extensions import db, now, writing
+from app.models import Account, Action, Actor, Agent, make_keys, record
+from app.models.importing import Draft, parse_lines, write_memories
+from app.models.user import ADMIN
+
+ACCOUNT = "Demo"
+EMAIL = "demo@whetstone.local"
+MODEL = "whetstone/offline"
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Character:
+    """One demo agent. `budget` in tokens; its ledger is `<file>.jsonl`, dated in days before today."""
+
+    name: str
+    file: str
+    budget: int
+    system_prompt: str
+
+
+CHARACTERS = (
+    Character(
+        "Wren",
+        "wren",
+        5000,
+        "You are Wren, the companion of Marta Oyelaran, who repairs cellos and violas in Ghent. You are calm, "
+        "attentive and honest; you remember what matters to her and to the people around her.",
+    ),
+    Character(
+        "Crumb",
+        "crumb",
+        900,
+        "You are Crumb. You run the order book of the bakery Oven & Vine: deliveries, allergens, promises. You are "
+        "exact, friendly and brief.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What there is now. `made` says whether it was made just now; only then there is a password, shown once."""
+
+    account: Account
+    agents: tuple[Agent, ...]
+    email: str
+    password: str = ""
+    made: bool = False
+
+
+class NameTaken(Refused):
+    """There is an account named Demo that is not the demo; nothing was made."""
+
+    code = "name_taken"
+
+
+def make_demo(by: Actor) -> Demo:
+    """An account of its own with an admin and both agents, in one transaction; or the one that is there already."""
+    drafts = _all_drafts()
+    if "security" not in current_app.extensions:
+        security.init_app(current_app._get_current_object(), views=False)  # type: ignore[attr-defined]
+    password = secrets.token_urlsafe(12)
+    with writing():
+        there = db.session.scalar(select(Account).where(Account.name == ACCOUNT))
+        if there is not None:
+            return _existing(there)
+        account = Account.create(ACCOUNT, is_demo=True)
+        record(Action.ACCOUNT_CREATE, actor=by, of=account, subject=f"account:{account.id}", data={"demo": True})
+        security.create_user(account, EMAIL, password, roles=(ADMIN,), by=by)
+        agents = _make_agents(account, drafts, by)
+        return Demo(account, agents, EMAIL, password, made=True)
+
+
+def make_demo_agents(account_id: int, by: Actor) -> tuple[Agent, ...]:
+    """Both agents in this account, in one transaction; those that are there already stay as they are.
+
+    Works in the web process too: a new agent's keys are in hand when they are made.
+    """
+    drafts = _all_drafts()
+    with writing():
+        return _make_agents(Account.lock(account_id), drafts, by)
+
+
+def read_drafts(character: Character) -> list[Draft]:
+    """The ledger of one of them, its dates counted back from now."""
+    lines = (_FOLDER / f"{character.file}.jsonl").read_text(encoding="utf-8").splitlines()
+    return parse_lines(json.dumps(_dated(json.loads(line))) for line in lines)
+
+
+def _all_drafts() -> list[list[Draft]]:
+    return [read_drafts(character) for character in CHARACTERS]
+
+
+def _dated(line: dict[str, object]) -> dict[str, object]:
+    days = timedelta(days=int(str(line.pop("days_ago"))))
+    return line | {"created_at": (now() - days).isoformat()}
+
+
+def _existing(account: Account) -> Demo:
+    if not account.is_demo:
+        raise NameTaken
+    agents = db.session.scalars(select(Agent).where(Agent.account_id == account.id).order_by(Agent.id))
+    return Demo(account, tuple(agents), EMAIL)
+
+
+def _make_agents(account: Account, drafts: Sequence[list[Draft]], by: Actor) -> tuple[Agent, ...]:
+    return tuple(_make(account, each, ledger, by) for each, ledger in zip(CHARACTERS, drafts, strict=True))
+
+
+def _make(account: Account, character: Character, ledger: list[Draft], by: Actor) -> Agent:
+    there = db.session.scalar(select(Agent).where(Agent.account_id == account.id, Agent.name == character.name))
+    if there is not None:
+        return there
+    agent = Agent.create(
+        account.id,
+        name=character.name,
+        model_id=MODEL,
+        by=by,
+        system_prompt=character.system_prompt,
+        core_token_budget=character.budget,
+    )
+    write_memories(agent, ledger, keys=make_keys(agent), by=by)
+    return agent
