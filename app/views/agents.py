@@ -79,7 +79,7 @@ def refine(agent_id: int) -> ResponseReturnValue:
     agent = my_agent(agent_id)
     mode = Mode.DEDUP_ONLY if request.form.get("mode") == Mode.DEDUP_ONLY else Mode.FULL
     try:
-        refinement_id = _start(agent.id, viewer().actor, mode)
+        refinement_id = start_by_hand(agent.id, viewer().actor, mode)
     except AlreadyRunning as error:
         to = url_for("refinements.show", refinement_id=error.refinement_id)
         return done("Already running: this is the open one. Nothing else was started.", to=to, tone="info")
@@ -127,7 +127,8 @@ def refine_many() -> ResponseReturnValue:
     return done(words, to=_back(), tone="warning" if refused else "success")
 
 
-def _start(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
+def start_by_hand(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
+    """Start a refinement and put it on the queue; returns its id. Raises Refused."""
     from tasks import refinement as queue
 
     refinement = start(agent_id, trigger=Trigger.ADMIN, by=actor, mode=mode)
@@ -137,7 +138,7 @@ def _start(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
 
 def _start_or_say_why(agent_id: int, refused: list[str]) -> None:
     try:
-        _start(agent_id, viewer().actor)
+        start_by_hand(agent_id, viewer().actor)
     except Refused as error:
         refused.append(error.sentence)
 

@@ -11,6 +11,7 @@ from app.extensions import db
 from app.models import Agent
 from app.models.user import ADMIN
 from app.views.access import needs, pages, viewer
+from app.views.agents import start_by_hand
 from app.views.answers import done
 
 blueprint = pages("demo", __name__)
@@ -30,7 +31,7 @@ def create() -> ResponseReturnValue:
         raise NotEmpty
     from app.demo import make_demo_agents
 
-    make_demo_agents(user.account_id, user.actor)
-    return done(
-        "Two agents are being made; each is refined as soon as its memories are in.", to=url_for("overview.index")
-    )
+    actor = user.actor
+    for agent in make_demo_agents(user.account_id, actor):
+        start_by_hand(agent.id, actor)
+    return done("Two agents are made, and asked whether they want to refine.", to=url_for("overview.index"))

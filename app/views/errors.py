@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import cast
 
 import structlog
-from flask import Flask, Response, g, jsonify, make_response, render_template, request
+from flask import Flask, Response, g, jsonify, make_response, render_template, request, url_for
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import HTTPException
@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 
 SENTENCES = {
     400: "Something in the request was missing or malformed. Nothing was written.",
+    401: "Nobody is signed in, or not any more. Sign in again; nothing was written.",
     404: "There is no such page, or it belongs to another account.",
     405: "This address can't be used in that way. Nothing was written.",
     413: "What you sent is larger than what is taken here. Nothing was written.",
@@ -54,6 +55,8 @@ def _of_http(error: HTTPException) -> Response:
     response = answer(code, _name(code), SENTENCES.get(code, SENTENCES[400 if code < 500 else 500]))
     if code == 429:
         response.headers["Retry-After"] = "60"
+    if code == 401 and is_htmx():
+        response.headers["HX-Redirect"] = url_for("security.login")
     return response
 
 

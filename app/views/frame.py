@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
+import tomllib
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
 from typing import IO, Any
 
 from flask import Flask, Request, Response, g, request, url_for
 from flask_security import current_user
 from flask_wtf.csrf import CSRFProtect, generate_csrf
 
-from app.config import Settings
+from app.config import ROOT, Settings
 from app.extensions import db, now
 from app.models import Account
 from app.models.user import ROLES
@@ -135,8 +136,7 @@ def _close(response: Response) -> Response:
     return response
 
 
+@cache
 def _version() -> str:
-    try:
-        return version("whetstone")
-    except PackageNotFoundError:
-        return ""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return str(tomllib.load(file)["project"]["version"])

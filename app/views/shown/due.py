@@ -20,10 +20,6 @@ class Due:
     short: str
     words: str
 
-    @property
-    def says_both(self) -> bool:
-        return self.at is not None
-
 
 class Timetable:
     """The scheduled ticks of this installation, as seen at one moment."""
@@ -59,7 +55,7 @@ class Timetable:
         if rested is None or rested <= self.at:
             soon = self.at + timedelta(hours=1)
             return Due(soon, "within the hour", f"Due within the hour, because it is {over:,} tokens over its budget.")
-        words = f"because it is {over:,} tokens over its budget; the last attempt was less than 24 hours before."
+        words = f"24 hours after its last attempt, because it is {over:,} tokens over its budget."
         return Due(rested, self.day(rested), f"Due about {self.day(rested)}, {words}")
 
     def _scheduled(self, agent: Agent) -> Due:

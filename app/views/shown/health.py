@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from flask import current_app
-from redis import RedisError
 
-from app.errors import Unavailable
+from app.health import Kept, look_around
 
 KEPT_SECONDS = 15.0
-ECHO_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -34,22 +31,8 @@ NO_WORKER = Trouble(
 
 def troubles() -> list[Trouble]:
     """What is away just now, as of at most `KEPT_SECONDS` ago."""
-    kept = current_app.extensions.get("seen_troubles")
-    if kept is None or time.monotonic() - kept[0] > KEPT_SECONDS:
-        kept = current_app.extensions["seen_troubles"] = (time.monotonic(), _look())
-    found: list[Trouble] = kept[1]
-    return found
-
-
-def _look() -> list[Trouble]:
-    from app.events.broker import client
-
-    try:
-        broker = client()
-        if broker is None or not broker.ping():
-            return [NO_BROKER]
-    except (RedisError, OSError, Unavailable):
+    kept = current_app.extensions.setdefault("health_for_pages", Kept(look_around, KEPT_SECONDS))
+    found = kept.get()
+    if found["broker"] != "ok":
         return [NO_BROKER]
-    from tasks.echo import worker_answers
-
-    return [] if worker_answers(ECHO_SECONDS) else [NO_WORKER]
+    return [] if found["worker"] == "ok" else [NO_WORKER]

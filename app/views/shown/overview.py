@@ -41,7 +41,9 @@ class Figures:
     def due_words(self) -> str:
         if self.due > DUE_LIMIT:
             return f"more than {DUE_LIMIT:,} agents would be due"
-        return "1 agent would be due" if self.due == 1 else f"{self.due:,} agents would be due"
+        if self.due == 1:
+            return "1 agent would be due"
+        return f"{self.due:,} agents would be due" if self.due else "no agent would be due"
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,11 @@ class RefinementPage:
         return "YES" if self.consent.granted else "NO"
 
     @property
+    def headline(self) -> str:
+        """The end in two or three words; empty while it is open."""
+        return _HEADLINES.get(Status(self.refinement.status), "")
+
+    @property
     def outcome(self) -> str:
         """What the end means, in a sentence or two; empty while it is open."""
         return _outcome(self.refinement)
@@ -119,23 +124,40 @@ _ADVICE = {
 }
 
 
+_HEADLINES = {
+    Status.COMPLETED: "Completed.",
+    Status.DECLINED: "The agent said NO.",
+    Status.ROLLED_BACK: "Rolled back.",
+    Status.STOPPED: "Stopped.",
+    Status.UNFINISHED: "Ended unfinished.",
+    Status.INTERRUPTED: "Interrupted.",
+    Status.FAILED: "Failed.",
+}
+
+
 def _outcome(refinement: Refinement) -> str:
-    dedup = f" The {refinement.deduplicated:,} exact duplicates that were removed first stay removed."
-    kept = dedup if refinement.deduplicated else ""
+    kept = ""
+    if refinement.deduplicated:
+        kept = f" {_duplicates(refinement.deduplicated)} that went first stay removed."
     match refinement.status:
+        case Status.COMPLETED if refinement.mode == Mode.DEDUP_ONLY and refinement.deduplicated:
+            return f"{_duplicates(refinement.deduplicated)} removed; nothing else was touched."
         case Status.COMPLETED if refinement.mode == Mode.DEDUP_ONLY:
-            removed = f"{refinement.deduplicated:,} exact duplicates were removed" if refinement.deduplicated else ""
-            return f"{removed or 'There were no exact duplicates'}. Nothing else was touched."
+            return "There were no exact duplicates; nothing was touched."
         case Status.COMPLETED if not refinement.mutations and not refinement.protected:
             return f"The agent looked through its ledger and changed nothing: a valid and good outcome.{kept}"
         case Status.COMPLETED:
-            return "The agent finished, and every change passed the guards."
+            return f"The agent finished, and every change passed the guards.{kept}"
         case Status.DECLINED:
-            return f"The agent said NO. That is a normal outcome: no memory was changed by a model.{kept}"
+            return f"That is a normal outcome: no model changed a memory.{kept}"
         case Status.ROLLED_BACK:
             reason = refinement.reason or "A guard tripped."
-            return f"{reason} Every change was reversed; the ledger is as it was.{kept}"
+            return f"{reason} Every change was reversed; the ledger is as it was before them.{kept}"
         case _ if refinement.is_open:
             return ""
         case _:
-            return refinement.reason or "It ended; valid changes stay."
+            return refinement.reason or "Valid changes stay."
+
+
+def _duplicates(count: int) -> str:
+    return "1 exact duplicate" if count == 1 else f"{count:,} exact duplicates"
