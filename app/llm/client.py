@@ -5,6 +5,8 @@ Nothing here knows memories. Three voices implement it: LiteLLM, `whetstone/offl
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,6 +18,8 @@ from app.errors import WhetstoneError
 Message = Mapping[str, Any]
 """One chat message in OpenAI's form: role, content, and where they apply tool_calls or tool_call_id."""
 
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
 
 @dataclass(frozen=True)
 class ToolCall:
@@ -24,6 +28,16 @@ class ToolCall:
     id: str
     name: str
     arguments: str = field(repr=False)
+
+    @property
+    def sendable_name(self) -> str:
+        """The name in the letters that providers take back; they refuse the whole chat for another one."""
+        return _NO_NAME.sub("_", self.name)[:64] or "unnamed"
+
+    def as_sent(self) -> dict[str, Any]:
+        """The call as it goes back to the provider: what is no JSON object becomes an empty one."""
+        arguments = self.arguments if _is_object(self.arguments) else "{}"
+        return {"id": self.id, "type": "function", "function": {"name": self.sendable_name, "arguments": arguments}}
 
 
 @dataclass(frozen=True)
@@ -56,16 +70,20 @@ class Reply:
     finish_reason: str = "stop"
 
     def as_message(self) -> dict[str, Any]:
-        """The assistant message to append before the tool results."""
-        message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
-        if self.tool_calls:
-            message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in self.tool_calls
-            ]
-        else:
-            message["content"] = self.text
-        return message
+        """The assistant message to append before the tool results: always one that can be sent, whatever it was."""
+        text = self.text.encode("utf-8", "replace").decode()
+        if not self.tool_calls:
+            return {"role": "assistant", "content": text}
+        calls = [call.as_sent() for call in self.tool_calls]
+        return {"role": "assistant", "content": text or None, "tool_calls": calls}
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        arguments.encode()
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 class ModelErrorKind(StrEnum):

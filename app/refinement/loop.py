@@ -94,7 +94,7 @@ def _answers(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, 
         {
             "role": "tool",
             "tool_call_id": call.id,
-            "name": call.name,
+            "name": call.sendable_name,
             "content": json.dumps(tools.call(call.name, call.arguments), ensure_ascii=False),
         }
         for call in reply.tool_calls
