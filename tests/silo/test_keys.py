@@ -1,0 +1,215 @@
+"""Keys: files that only their owner reads, pairs that open only their own, and a start that refuses a wrong one."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from flask import Flask
+
+from app import Part, create_app
+from app.config import Settings
+from app.errors import Unavailable
+from app.extensions import db, writing
+from app.models import COMMAND_LINE, Agent, AgentToken, Memory, master_key, open_keys
+from app.models.key import AgentKey, share_with_tokens
+from app.setup import ensure_master_key, load_master_key, ready_app
+from app.silo import (
+    KeyFileError,
+    MasterKey,
+    SealBroken,
+    hash_token,
+    make_agent_keys,
+    new_token,
+    open_agent_keys,
+    open_intake,
+    parse_token,
+    seal_intake,
+)
+from tests.support.factories import make_agent, remember
+
+
+def test_the_key_file_is_its_owners_alone_and_never_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "master.key"
+    first = MasterKey.generate()
+    first.save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    with pytest.raises(FileExistsError):
+        MasterKey.generate().save(path)
+    assert MasterKey.load(path).fingerprint == first.fingerprint
+    assert path.read_text() not in (repr(first), str(first))
+
+
+def test_a_key_file_that_is_none_says_what_to_do(tmp_path: Path) -> None:
+    other = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    cases = {
+        "missing": None,
+        "is not a master key": b"",
+        "not a master key": b"-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n",
+        "another kind": other,
+        "can't be read": "folder",
+    }
+    for number, (words, body) in enumerate(cases.items()):
+        path = tmp_path / str(number)
+        if isinstance(body, bytes):
+            path.write_bytes(body)
+        elif body:
+            path.mkdir()
+        with pytest.raises(KeyFileError, match=words) as refusal:
+            MasterKey.load(path)
+        assert "WHETSTONE_MASTER_KEY_FILE" in refusal.value.sentence
+        assert "nothing was written" in refusal.value.sentence
+        assert "nonsense" not in refusal.value.sentence
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Flask]]:
+    """Every app that setup makes, with its connections closed afterwards."""
+    apps: list[Flask] = []
+
+    def remembered(*arguments: Any, **options: Any) -> Flask:
+        apps.append(create_app(*arguments, **options))
+        return apps[-1]
+
+    monkeypatch.setattr("app.setup.create_app", remembered)
+    yield apps
+    for one in apps:
+        with one.app_context():
+            db.engine.dispose()
+
+
+def test_a_start_without_the_right_key_refuses_and_writes_nothing(
+    app: Flask, settings: Settings, made: list[Flask]
+) -> None:
+    make_agent()
+    path = settings.master_key_path
+    right = path.read_bytes()
+    before = db.session.scalar(db.select(db.func.count(AgentKey.id)))
+    db.session.rollback()
+
+    path.unlink()
+    for refused in (load_master_key, ensure_master_key):
+        with pytest.raises(KeyFileError, match="missing"):
+            refused(settings)
+    assert not path.exists()
+    MasterKey.generate().save(path)
+    for refused in (load_master_key, ensure_master_key):
+        with pytest.raises(KeyFileError, match="but this database was sealed to"):
+            refused(settings)
+    for part in (Part.WORKER, Part.COMMAND_LINE):
+        with pytest.raises(KeyFileError):
+            ready_app(part, settings)
+    assert len(made) == 2
+    path.write_bytes(right)
+    assert load_master_key(settings).fingerprint == master_key().fingerprint
+    assert db.session.scalar(db.select(db.func.count(AgentKey.id))) == before
+
+
+def test_a_process_without_the_private_half_can_not_open_keys(app: Flask) -> None:
+    agent = make_agent()
+    held = app.extensions.pop("master_key")
+    with pytest.raises(Unavailable, match="only the worker and the command line do"):
+        open_keys(agent)
+    app.extensions["master_key"] = held
+
+
+def test_data_keys_open_only_for_their_agent_purpose_version_and_reader() -> None:
+    master, other = MasterKey.generate(), MasterKey.generate()
+    keys = make_agent_keys("agent-1")
+    wrapped = keys.wrap_for(master.public)
+    opened = open_agent_keys("agent-1", wrapped, master)
+    assert opened.reveal_memory(1, keys.seal_memory(1, "tea")) == "tea"
+    assert opened.content_hash("tea") == keys.content_hash("tea")
+    data, dedup = wrapped
+    for rows, uuid, opener in (
+        (wrapped, "agent-2", master),
+        (wrapped, "agent-1", other),
+        ([replace(row, reader=other.fingerprint) for row in wrapped], "agent-1", other),
+        ([replace(data, sealed=dedup.sealed), dedup], "agent-1", master),
+        ([replace(data, version=2), dedup], "agent-1", master),
+        ([replace(data, sealed=data.sealed[:-1]), dedup], "agent-1", master),
+        ([replace(data, sealed=b""), dedup], "agent-1", master),
+        ([replace(data, sealed=b"\x00" * 80), dedup], "agent-1", master),
+        ([data], "agent-1", master),
+        ([dedup], "agent-1", master),
+        ([], "agent-1", master),
+    ):
+        with pytest.raises(SealBroken):
+            open_agent_keys(uuid, rows, opener)
+
+
+def test_sealed_content_swapped_between_rows_or_agents_refuses_to_open(app: Flask) -> None:
+    ezra, eve = make_agent("ezra"), make_agent("eve")
+    (first, second), (hers,) = remember(ezra, "Ann likes tea.", "Bob likes rum."), remember(eve, "Eve likes gin.")
+    his_keys, her_keys = open_keys(ezra), open_keys(eve)
+    memory, swapped, foreign = (db.session.get_one(Memory, one) for one in (first, second, hers))
+    for keys, number, sealed in (
+        (his_keys, first, swapped.content),
+        (his_keys, first, foreign.content),
+        (his_keys, hers, foreign.content),
+        (her_keys, first, memory.content),
+        (her_keys, hers, memory.content),
+    ):
+        with pytest.raises(SealBroken):
+            keys.reveal_memory(number, sealed)
+
+
+def test_a_token_opens_its_own_agents_keys_and_no_others(app: Flask) -> None:
+    ezra, eve = make_agent("ezra"), make_agent("eve")
+    remember(ezra, "Ann likes tea.")
+    with writing():
+        locked = Agent.lock(ezra.id)
+        token = AgentToken.issue(locked, by=COMMAND_LINE)
+        db.session.flush()
+        assert share_with_tokens(locked, open_keys(locked)) == 2
+        assert share_with_tokens(locked, open_keys(locked)) == 0
+    row = db.session.scalars(db.select(AgentToken)).one()
+    assert row.token_hash == hash_token(token)
+    parsed = parse_token(token)
+    assert parsed is not None
+    public_id, key = parsed
+    assert (row.public_id, row.public_key) == (public_id, key.public.raw)
+    memory = db.session.scalars(Memory.active(ezra.id)).one()
+    assert open_keys(ezra, key).reveal_memory(memory.id, memory.content) == "Ann likes tea."
+    for agent, opener in ((eve, key), (ezra, parse_token(new_token())[1])):  # type: ignore[index]
+        with pytest.raises(SealBroken):
+            open_keys(agent, opener)
+    other_secret = token[:-1] + ("A" if token[-1] != "A" else "B")
+    forged = parse_token(other_secret)
+    assert forged is None or forged[1].fingerprint != key.fingerprint
+
+
+def test_only_what_looks_like_a_token_is_parsed() -> None:
+    good = new_token()
+    assert parse_token(good) is not None
+    for bad in (
+        "",
+        "whet_",
+        good[:-1],
+        good + "A",
+        good.upper(),
+        " " + good,
+        good + "\n",
+        good.replace("_", "-", 1),
+        "x" * 9999,
+    ):
+        assert parse_token(bad) is None
+    assert good.split("_", 2)[2] not in repr(parse_token(good))
+    assert len({new_token() for _ in range(100)}) == 100
+
+
+def test_what_comes_in_through_the_web_opens_for_the_master_and_that_row_only() -> None:
+    master = MasterKey.generate()
+    sealed = seal_intake("tea 😀", intake_id="i-1", agent_uuid="a-1", master=master.public)
+    assert b"tea" not in sealed
+    assert open_intake(sealed, intake_id="i-1", agent_uuid="a-1", master=master) == "tea 😀"
+    for number, uuid, key in (("i-2", "a-1", master), ("i-1", "a-2", master), ("i-1", "a-1", MasterKey.generate())):
+        with pytest.raises(SealBroken):
+            open_intake(sealed, intake_id=number, agent_uuid=uuid, master=key)

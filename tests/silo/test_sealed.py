@@ -1,0 +1,135 @@
+"""Sealed text: it opens only where it belongs, and shows only how much it holds."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+
+import pytest
+import structlog
+from flask import Flask, jsonify, render_template_string
+from jinja2 import Environment
+
+from app.silo import AgentKeys, SealBroken, Sealed, make_agent_keys
+
+SECRET = "Ann promised to tell the truth. " * 5
+
+
+@pytest.fixture
+def keys() -> AgentKeys:
+    return make_agent_keys("agent-1")
+
+
+def test_it_opens_with_the_same_keys_for_the_same_row_only(keys: AgentKeys) -> None:
+    sealed = keys.seal_memory(7, SECRET)
+    assert keys.reveal_memory(7, sealed) == SECRET
+    assert (sealed.tokens, sealed.key_version) == (40, 1)
+    for open_it in (
+        lambda: keys.reveal_memory(8, sealed),
+        lambda: keys.reveal(sealed, purpose="consent", subject=7),
+        lambda: make_agent_keys("agent-1").reveal_memory(7, sealed),
+        lambda: AgentKeys("agent-2", keys._data, keys._dedup).reveal_memory(7, sealed),
+    ):
+        with pytest.raises(SealBroken) as broken:
+            open_it()
+        assert "Ann" not in str(broken.value)
+
+
+def test_the_row_is_named_by_type_too_not_only_by_how_it_is_written(keys: AgentKeys) -> None:
+    sealed = keys.seal(SECRET, purpose="memory", subject="7|1")
+    with pytest.raises(SealBroken):
+        keys.reveal(sealed, purpose="memory", subject=7)
+
+
+def test_no_bit_of_it_can_be_changed(keys: AgentKeys) -> None:
+    blob = keys.seal_memory(7, SECRET).at_rest
+    for place in range(len(blob)):
+        bent = bytearray(blob)
+        bent[place] ^= 1
+        with pytest.raises(SealBroken):
+            keys.reveal_memory(7, Sealed(bytes(bent)))
+    for length in (0, 1, 8, 21, 36, len(blob) - 1):
+        with pytest.raises(SealBroken):
+            keys.reveal_memory(7, Sealed(blob[:length]))
+    with pytest.raises(SealBroken):
+        keys.reveal_memory(7, Sealed(blob + b"\x00"))
+
+
+def test_versions_open_with_their_own_key_and_the_newest_seals() -> None:
+    first = make_agent_keys("agent-1")
+    both = AgentKeys("agent-1", {1: first._data[1], 2: b"2" * 32}, first._dedup)
+    old, new = first.seal_memory(7, SECRET), both.seal_memory(7, SECRET)
+    assert (old.key_version, new.key_version) == (1, 2)
+    assert both.reveal_memory(7, old) == both.reveal_memory(7, new) == SECRET
+    with pytest.raises(SealBroken, match="version 2 is not there"):
+        first.reveal_memory(7, new)
+    relabelled = Sealed(new.at_rest[:1] + old.at_rest[1:5] + new.at_rest[5:])
+    with pytest.raises(SealBroken):
+        both.reveal_memory(7, relabelled)
+
+
+def test_the_same_text_is_sealed_differently_each_time(keys: AgentKeys) -> None:
+    assert len({keys.seal_memory(7, SECRET).at_rest for _ in range(50)}) == 50
+
+
+def test_every_text_comes_back_as_it_was(keys: AgentKeys) -> None:
+    for text in ("", "a", "😀" * 10_000, "e\u0301", "\x00", "a\r\n\u2028\u202e"):
+        assert keys.reveal_memory(1, keys.seal_memory(1, text)) == text
+
+
+def test_printed_logged_rendered_or_serialised_it_shows_only_its_weight(
+    keys: AgentKeys, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sealed = keys.seal_memory(7, SECRET)
+    shown = "sealed (40 tokens)"
+    app = Flask("test")
+    with app.test_request_context():
+        body = jsonify(sealed=sealed).get_data(as_text=True)
+        page = render_template_string("{{ sealed }}{{ sealed|e }}{{ sealed|tojson }}", sealed=sealed)
+    with caplog.at_level(logging.DEBUG):
+        logging.getLogger("test").warning("here: %s %r", sealed, sealed)
+    structlog.get_logger().info("here", sealed=sealed)
+    print(sealed)  # noqa: T201
+    for text in (
+        *(str(sealed), repr(sealed), f"{sealed}", f"{sealed!r}", f"{sealed:>30}", "%s" % sealed, "{}".format(sealed)),  # noqa: UP031, UP032
+        *(json.dumps(sealed, default=str), json.dumps([sealed], default=repr), body, page, caplog.text, repr([sealed])),
+        *(
+            Environment().from_string("{{ s }}").render(s=sealed),
+            Environment(autoescape=True).from_string("{{ s }}").render(s=sealed),
+        ),
+        *(capsys.readouterr().out, repr({"a": (sealed,)}), str(ValueError(sealed))),
+    ):
+        assert shown in text
+        assert "Ann" not in text
+    assert pickle.loads(pickle.dumps(sealed)) == copy.deepcopy(sealed) == shown
+    with pytest.raises(TypeError):
+        json.dumps(sealed)
+    with pytest.raises(TypeError):
+        bytes(sealed)  # type: ignore[call-overload]
+    assert not hasattr(sealed, "__dict__")
+
+
+def test_keys_show_no_key_either(keys: AgentKeys) -> None:
+    for text in (repr(keys), str(keys), f"{keys}", pickle.loads(pickle.dumps(keys))):
+        assert keys._data[1].hex() not in text
+        assert str(keys._data[1]) not in text
+        assert "agent-1" in text
+
+
+def test_sealed_texts_are_equal_when_their_bytes_are(keys: AgentKeys) -> None:
+    sealed = keys.seal_memory(7, SECRET)
+    assert sealed == Sealed(sealed.at_rest)
+    assert len({sealed, Sealed(sealed.at_rest)}) == 1
+    assert sealed != keys.seal_memory(7, SECRET)
+    assert sealed != SECRET
+
+
+def test_the_dedup_hash_ignores_case_composition_and_spaces_around_and_nothing_else(keys: AgentKeys) -> None:
+    same = ["Café au lait", " café AU lait \n", "cafe\u0301 au lait", "CAFE\u0301 AU LAIT\u3000"]
+    assert len({keys.content_hash(text) for text in same}) == 1
+    others = ["cafe au lait", "café  au lait", "café au lait.", "caféau lait", "café au lai", "ｃafé au lait"]
+    assert len({keys.content_hash(text) for text in [*same, *others]}) == 1 + len(others)
+    assert len(keys.content_hash("x")) == 32
+    assert make_agent_keys("agent-1").content_hash("x") != keys.content_hash("x")
