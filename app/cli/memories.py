@@ -64,7 +64,7 @@ def import_(file: BinaryIO, name: str, account: str | None, as_json: bool) -> No
         say(f"{agent.name} now holds {agent.core_token_usage:,} of {agent.core_token_budget:,} tokens.")
         named = quoted(agent.name) + account_argument(account)
         if copies:
-            hint(f"refine {named} --mode dedup_only --wait", f"{copies:,} are exact duplicates; remove only them")
+            hint(f"refine {named} --mode dedup_only --wait", f"Remove only the exact duplicates ({copies:,})")
         hint(f"refine {named} --wait", "Let the agent refine its ledger")
 
 
@@ -95,12 +95,19 @@ def _reading(file: BinaryIO, as_json: bool) -> Iterator[Iterator[bytes]]:
     """The file's lines, with a bar on the terminal while a large one is read."""
     from app.models.importing import read_lines
 
-    size = os.fstat(file.fileno()).st_size if file.seekable() else 0
+    size = _bytes_left(file) if file.seekable() else 0
     if as_json or size < BAR_FROM_BYTES or not sys.stderr.isatty():
         yield read_lines(file)
         return
     with click.progressbar(length=size, label="Reading", file=sys.stderr) as bar:
         yield _counted(read_lines(file), bar)
+
+
+def _bytes_left(file: BinaryIO) -> int:
+    begin = file.tell()
+    size = file.seek(0, os.SEEK_END) - begin
+    file.seek(begin)
+    return size
 
 
 def _counted(lines: Iterator[bytes], bar: Any) -> Iterator[bytes]:
