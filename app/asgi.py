@@ -41,17 +41,17 @@ def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises Misconfigured."""
     logs.init(settings.log_level)
     application = assemble(_flask(settings))
-    _Server(_configuration(application, settings), application.state.hub).run()
+    server_of(application, settings).run()
 
 
-def assemble(flask: Flask) -> Starlette:
+def assemble(flask: Flask, hub: Hub | None = None, stream: EventStream | None = None) -> Starlette:
     """Pages and stream over one Flask application."""
-    hub = Hub(flask)
+    hub = hub or Hub(flask)
     flask.extensions["stream_hub"] = hub
     user_logged_out.connect(_on_sign_out, flask)
     application = Starlette(
         routes=[
-            Route("/events", EventStream(hub)),
+            Route("/events", stream or EventStream(hub)),
             Mount("/", WSGIMiddleware(flask, workers=PAGE_THREADS)),
         ],
         middleware=[Middleware(Tidy)],
@@ -59,6 +59,11 @@ def assemble(flask: Flask) -> Starlette:
     )
     application.state.hub = hub
     return application
+
+
+def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
+    """A server that ends the open streams when it is told to stop."""
+    return _Server(_configuration(application, settings), application.state.hub)
 
 
 class Tidy:
@@ -86,8 +91,7 @@ class _Server(uvicorn.Server):
         self._hub = hub
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        with suppress(RuntimeError):  # no loop runs: there are no streams yet
-            asyncio.get_running_loop().call_soon_threadsafe(self._hub.close)
+        self._hub.close_soon()
         super().handle_exit(sig, frame)
 
 

@@ -136,8 +136,12 @@ class Hub:
         if all(other.visitor.viewer.account_id != account_id for other in self._listeners):
             self._cursors.pop(account_id, None)
 
-    def close(self) -> None:
-        """End all streams, so that the server can stop; their pages come back by themselves."""
+    def close_soon(self) -> None:
+        """From any thread: end all streams, so that the server can stop; their pages come back by themselves."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._close)
+
+    def _close(self) -> None:
         self._is_closing = True
         for listener in self._listeners:
             listener.dismiss(End.CLOSING)
