@@ -73,7 +73,8 @@ def _operation(data: Data) -> str:
 
 
 def _refused(data: Data) -> str:
-    return f"refused: {data.get('action', 'unknown')} ({str(data.get('code', 'error')).replace('_', ' ')})"
+    times = f"{data['count']:,} × " if data.get("count", 1) > 1 else ""
+    return f"refused: {times}{data.get('action', 'unknown')} ({str(data.get('code', 'error')).replace('_', ' ')})"
 
 
 def _stop_requested(data: Data) -> str:

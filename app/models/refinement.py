@@ -143,6 +143,13 @@ class Refinement(Model):
         return self.kept_mass * 10_000 < int(self.threshold * 10_000) * self.mass_before
 
     @property
+    def mass_at_start(self) -> int | None:
+        """Mass before anything was done: exact duplicates go before the snapshot, but for a run that does only that."""
+        if self.mass_before is None:
+            return None
+        return self.mass_before + (self.deduplicated_tokens if self.mode == Mode.FULL else 0)
+
+    @property
     def stats(self) -> dict[str, int]:
         return {
             "consolidated": self.consolidated,
@@ -186,7 +193,7 @@ class Refinement(Model):
         done = [f"{count} {name}" for name, count in self.stats.items() if count]
         line = ", ".join(done) or "no change"
         if self.mass_before is not None and self.mass_after is not None:
-            line += f", {self.mass_before + self.deduplicated_tokens:,} → {self.mass_after:,} tokens"
+            line += f", {self.mass_at_start:,} → {self.mass_after:,} tokens"
         return line
 
     def as_json(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A refusal is such a result too (`type: error`); it changes nothing and is not co
 from __future__ import annotations
 
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
@@ -14,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from app.errors import Invalid, NotFound, Refused, WhetstoneError
-from app.extensions import db, release, writing
+from app.extensions import db, release
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Status, record
 from app.models.text import clean_content, clean_text
 from app.refinement import arguments as accept
@@ -59,6 +60,7 @@ class RefinementTool:
     def __init__(self, claim: Claim, keys: AgentKeys) -> None:
         self.claim = claim
         self._keys = keys
+        self._untold: Counter[tuple[str, str]] = Counter()
         self.is_over = False
         self.was_rolled_back = False
 
@@ -206,6 +208,7 @@ class RefinementTool:
             data={"stats": refinement.stats, "line": refinement.machine_line, "journal": journal.id},
             memories=[journal],
         )
+        self.tell_refusals(refinement)
         refinement.end(agent, Status.COMPLETED)
 
     def _book(
@@ -231,6 +234,7 @@ class RefinementTool:
             memories=memories,
             kept=after,
         )
+        self.tell_refusals(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
         trip = latch(refinement, agent, self._keys)
         return self._rolled_back(trip) if trip else None
@@ -269,10 +273,14 @@ class RefinementTool:
         if unknown:
             result["allowed_actions"] = list(ACTIONS.values())
             result["allowed_functions"] = list(ACTIONS)
+        self._untold[action if action in ACTIONS.values() else "unknown", error.code] += 1
         release()
-        with writing():
-            refinement.announce("refused", action=action if action in ACTIONS.values() else "unknown", code=error.code)
         return result
+
+    def tell_refusals(self, refinement: Refinement) -> None:
+        """Announce what was refused since the last time, one event a kind, in the caller's transaction."""
+        for kind in list(self._untold):
+            refinement.announce("refused", action=kind[0], code=kind[1], count=self._untold.pop(kind))
 
 
 def _all_of(agent: Agent, ids: list[int]) -> list[Memory]:

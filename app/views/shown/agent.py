@@ -208,8 +208,8 @@ def _mass(agent: Agent) -> list[tuple[float, int]]:
         return []
     first = ended[0]
     points: list[tuple[float, int]] = []
-    if first.mass_before is not None:
-        points.append((first.requested_at.timestamp(), first.mass_before + first.deduplicated_tokens))
+    if first.mass_at_start is not None:
+        points.append((first.requested_at.timestamp(), first.mass_at_start))
     points += [(r.ended_at.timestamp(), r.mass_after) for r in ended if r.ended_at and r.mass_after is not None]
     return [*points, (now().timestamp(), agent.core_token_usage)]
 

@@ -53,8 +53,7 @@ class RefinementPage:
     @property
     def mass_start(self) -> int | None:
         """The mass before the exact duplicates went."""
-        before = self.refinement.mass_before
-        return None if before is None else before + self.refinement.deduplicated_tokens
+        return self.refinement.mass_at_start
 
     @property
     def mass_now(self) -> int:

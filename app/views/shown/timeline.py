@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -27,8 +27,9 @@ class Row:
     retention: Decimal | None = None
     count: int = 1
     reversed: bool = False
-    calls: int = field(default=0, repr=False)
-    model_tokens: int = field(default=0, repr=False)
+    turns: tuple[int, int] | None = None
+    calls: int = 0
+    model_tokens: int = 0
 
     def as_json(self) -> dict[str, Any]:
         said = {"kind": self.kind, "title": self.title, "at": self.at.isoformat(), "detail": self.detail or None}
@@ -101,21 +102,22 @@ def _running(rows: list[Row], event: Event, refinement: Refinement) -> None:
 
 
 def _turn(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    """Turns in which nothing was changed are one row; the others stand with their operations."""
     turn, calls, tokens = (int(event.data.get(name, 0)) for name in ("turn", "calls", "tokens"))
-    last = rows[-1] if rows and rows[-1].kind == "turn" else None
-    if last is not None:
-        rows.pop()
-        calls, tokens = calls + last.calls, tokens + last.model_tokens
-    first = last.ids[0] if last else turn
+    last = rows.pop() if rows and rows[-1].kind == "turn" else None
+    first = last.turns[0] if last and last.turns else turn
+    calls, tokens = calls + (last.calls if last else 0), tokens + (last.model_tokens if last else 0)
     title = f"Turn {turn}" if first == turn else f"Turns {first} to {turn}"
     detail = f"{_many(calls, 'call')}, {tokens:,} model tokens"
-    rows.append(Row("turn", "agent", title, event.at, "neutral", detail, (first,), calls=calls, model_tokens=tokens))
+    rows.append(
+        Row("turn", "agent", title, event.at, detail=detail, turns=(first, turn), calls=calls, model_tokens=tokens)
+    )
 
 
 _OPERATIONS = {
     Action.REFINEMENT_CONSOLIDATE: ("merge", "Consolidated", "info"),
     Action.REFINEMENT_UPDATE: ("pencil", "Tightened", "info"),
-    Action.REFINEMENT_DELETE: ("trash", "Removed", "warn"),
+    Action.REFINEMENT_DELETE: ("trash", "Deleted", "warn"),
     Action.REFINEMENT_PROTECT: ("shield", "Made constitutional", "ok"),
 }
 
@@ -125,6 +127,7 @@ def _operation(rows: list[Row], event: Event, refinement: Refinement) -> None:
     icon, title, tone = _OPERATIONS.get(Action(data["action"]), ("refine", str(data["action"]), "neutral"))
     sources = tuple(int(number) for number in data.get("sources", ()))
     before, after = (int(tokens) for tokens in data["tokens"])
+    turns = _turn_of(rows)
     rows.append(
         Row(
             "operation",
@@ -136,8 +139,19 @@ def _operation(rows: list[Row], event: Event, refinement: Refinement) -> None:
             result=int(data["id"]) if sources else None,
             tokens=(before, after),
             retention=Decimal(data["retention"]) if data.get("retention") else None,
+            turns=turns,
         )
     )
+
+
+def _turn_of(rows: list[Row]) -> tuple[int, int] | None:
+    """The turn that an operation belongs to; a row that says nothing but this turn gives way."""
+    last = rows[-1] if rows and rows[-1].kind in ("turn", "operation") else None
+    if last is None or last.turns is None:
+        return None
+    if last.kind == "turn" and last.turns[0] == last.turns[1]:
+        rows.pop()
+    return last.turns[1], last.turns[1]
 
 
 _CODES = {
@@ -152,14 +166,14 @@ _CODES = {
 
 def _refused(rows: list[Row], event: Event, refinement: Refinement) -> None:
     action, code = str(event.data.get("action", "unknown")), str(event.data.get("code", ""))
-    kind = f"refused:{action}:{code}"
+    kind, count = f"refused:{action}:{code}", int(event.data.get("count", 1))
     for place, row in enumerate(rows):
         if row.kind == kind:
-            rows[place] = replace(row, count=row.count + 1, at=event.at)
+            rows[place] = replace(row, count=row.count + count, at=event.at)
             return
     reason = _CODES.get(code, code.replace("_", " "))
     title = "Refused an unknown function" if action == "unknown" else f"Refused: {action}"
-    rows.append(Row(kind, "ban", title, event.at, detail=f"{reason}; nothing changed"))
+    rows.append(Row(kind, "ban", title, event.at, detail=f"{reason}; nothing changed", count=count))
 
 
 def _stop_requested(rows: list[Row], event: Event, refinement: Refinement) -> None:
@@ -180,6 +194,8 @@ _ENDS = {
 
 def _ended(rows: list[Row], event: Event, refinement: Refinement) -> None:
     icon, title, tone = _ENDS[Status(event.data["status"])]
+    if rows and rows[-1].kind == "turn" and rows[-1].calls == 1 and refinement.status == Status.COMPLETED:
+        rows.pop()
     rows.append(Row("ended", icon, title, event.at, tone))
 
 

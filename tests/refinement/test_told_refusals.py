@@ -1,0 +1,26 @@
+"""Refusals are told in the timeline, folded: a model that does not listen fills no table."""
+
+from __future__ import annotations
+
+from flask import Flask
+from sqlalchemy import select
+
+from app.extensions import db
+from app.llm.scripted import ScriptedVoices, call, calls, say
+from app.models import COMMAND_LINE, Event, Trigger
+from app.refinement.process import Means, refine
+from app.refinement.start import start
+from tests.support.factories import make_agent, remember
+
+
+def test_a_hundred_refusals_of_a_kind_are_one_event_with_their_count(app: Flask) -> None:
+    agent = make_agent()
+    remember(agent, "Ann likes tea.", "Bob moved to Oslo.")
+    nonsense = calls(*[("delete_memory", {"id": 999})] * 100)
+    voices = ScriptedVoices(say("YES"), nonsense, call("complete_refinement", summary="Nothing."))
+    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+
+    refine(refinement.id, Means(voices))
+
+    told = db.session.scalars(select(Event).where(Event.kind == "refinement.refused")).all()
+    assert [event.data for event in told] == [{"action": "delete", "code": "unknown_memory", "count": 100}]
