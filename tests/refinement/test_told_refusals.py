@@ -6,7 +6,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.extensions import db
-from app.llm.scripted import ScriptedVoices, call, calls, say
+from app.llm.scripted import ScriptedClient, ScriptedVoices, call, calls, say
 from app.models import COMMAND_LINE, Event, Trigger
 from app.refinement.process import Means, refine
 from app.refinement.start import start
@@ -17,7 +17,7 @@ def test_a_hundred_refusals_of_a_kind_are_one_event_with_their_count(app: Flask)
     agent = make_agent()
     remember(agent, "Ann likes tea.", "Bob moved to Oslo.")
     nonsense = calls(*[("delete_memory", {"id": 999})] * 100)
-    voices = ScriptedVoices(say("YES"), nonsense, call("complete_refinement", summary="Nothing."))
+    voices = ScriptedVoices(ScriptedClient(say("YES"), nonsense, call("complete_refinement", summary="Nothing.")))
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     refine(refinement.id, Means(voices))
