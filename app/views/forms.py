@@ -9,7 +9,7 @@ from typing import Any
 from flask import current_app
 
 from app.errors import Invalid, WhetstoneError
-from app.models.agent import DEFAULT_REFINEMENT_PROMPT, clean_setting
+from app.models.agent_settings import DEFAULT_REFINEMENT_PROMPT, clean_setting
 from app.models.text import clean_name
 
 NUMBERS = ("core_token_budget",)

@@ -34,6 +34,8 @@ HEADERS = {
 }
 
 MAX_FORM_BYTES = 1_000_000
+MAX_FILE_BYTES = 64_000_000
+TAKES_FILES = {"imports.receive"}
 
 _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 86_400, "d"))
 
@@ -64,11 +66,18 @@ def init_app(app: Flask) -> None:
         SESSION_COOKIE_SAMESITE="Lax",
         SESSION_COOKIE_SECURE=settings.secure_cookies,
     )
+    app.before_request(_allow_files)
     csrf.init_app(app)
     app.jinja_env.globals["csrf_token"] = _csrf_token
     app.jinja_env.filters.update(ago_words=ago_words, number=number)
     app.context_processor(_context)
     app.after_request(_close)
+
+
+def _allow_files() -> None:
+    """Before anything of the body is read, and only for those who may send files."""
+    if request.endpoint in TAKES_FILES and may_act():
+        request.max_content_length = MAX_FILE_BYTES
 
 
 def ago_words(at: datetime | None) -> str:

@@ -18,13 +18,6 @@ from app.views.shown.agent import ImportsPage
 
 blueprint = pages("imports", __name__)
 
-MAX_FILE_BYTES = 64_000_000
-
-
-@blueprint.before_request
-def _allow_files() -> None:
-    request.max_content_length = MAX_FILE_BYTES
-
 
 @page(blueprint, "/agents/<int:agent_id>/imports", "agents/imports.html")
 def show(agent_id: int) -> ImportsPage:

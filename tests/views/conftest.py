@@ -37,12 +37,16 @@ class Browser:
             if user is not None:
                 session.update(_user_id=user.fs_uniquifier, _fresh=True, fs_cc="set")
 
+    @property
+    def token(self) -> str:
+        made = URLSafeTimedSerializer(self._secret, salt="wtf-csrf-token").dumps("raw")
+        return made if isinstance(made, str) else made.decode()
+
     def get(self, path: str, **options: Any) -> TestResponse:
         return self.client.get(path, **options)
 
     def post(self, path: str, data: dict[str, Any] | None = None, **options: Any) -> TestResponse:
-        token = URLSafeTimedSerializer(self._secret, salt="wtf-csrf-token").dumps("raw")
-        return self.client.post(path, data={"csrf_token": token, **(data or {})}, **options)
+        return self.client.post(path, data={"csrf_token": self.token, **(data or {})}, **options)
 
     def press(self, path: str, data: dict[str, Any] | None = None) -> TestResponse:
         """The same as htmx sends it."""
@@ -101,9 +105,7 @@ def browser(web: Flask, *roles: str, account_id: int = HOME) -> Browser:
 def make_user(email: str, hashed: str, *roles: str, account_id: int = HOME) -> User:
     """A user with `PASSWORD`; its hash is made once for all tests."""
     with writing() as session:
-        user = User(
-            email=email, password=hashed, active=True, fs_uniquifier=f"unique-{email}", account_id=account_id
-        )
+        user = User(email=email, password=hashed, active=True, fs_uniquifier=f"unique-{email}", account_id=account_id)
         user.roles = [_role(name) for name in roles]
         session.add(user)
     return user

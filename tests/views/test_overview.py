@@ -2,13 +2,148 @@
 
 from __future__ import annotations
 
+from flask import Flask
+
+from app.extensions import writing
+from app.models import Agent, Refinement, Status
+from app.refinement.start import start
+from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.views.conftest import Browser
 
 
-def test_an_empty_account_is_shown_the_two_ways_to_begin(admin: Browser) -> None:
-    page = admin.get("/")
+def end(agent: Agent, status: Status) -> Refinement:
+    run = begin(agent)
+    with writing():
+        row = Refinement.lock(run.refinement.id)
+        row.end(Agent.lock(agent.id), status)
+    return row
 
-    assert page.status_code == 200
-    assert "Create an agent" in page.text
-    assert "Try the demo" in page.text
+
+def ready(name: str, *contents: str, **fields: object) -> Agent:
+    agent = make_agent(name, **fields)
+    remember(agent, *(contents or ("Ann likes tea.", "Bob likes rum.")))
+    return agent
+
+
+def test_an_empty_account_is_shown_the_two_ways_to_begin(admin: Browser) -> None:
+    page = admin.get("/").text
+
+    assert "Create an agent" in page
+    assert "Try the demo" in page
+
+
+def test_an_auditor_of_an_empty_account_is_told_whom_to_ask(auditor: Browser) -> None:
+    page = auditor.get("/").text
+
+    assert "An admin of this account can create them." in page
+    assert "Try the demo" not in page
+
+
+def test_it_names_what_went_wrong_until_the_next_good_run(admin: Browser, clock: FakeClock) -> None:
+    agent = ready("ezra")
+    failed = end(agent, Status.FAILED)
+    before = admin.get("/overview.json").json
+    clock.advance(hours=1)
+    end(agent, Status.COMPLETED)
+    after = admin.get("/overview.json").json
+
+    assert before and after
+    assert "Failed: 1 agent" in [each["title"] for each in before["attention"]]
+    assert before["attention"][1]["items"] == ["ezra"]
+    assert not any(each["title"].startswith("Failed") for each in after["attention"])
+    assert f"/refinements/{failed.id}" in admin.get("/").text
+
+
+def test_a_no_is_told_as_what_it_is(admin: Browser) -> None:
+    end(ready("ezra"), Status.DECLINED)
+
+    assert "Declined: 1 agent" in admin.get("/").text
+
+
+def test_it_names_the_agents_that_are_over_budget(admin: Browser) -> None:
+    ready("ezra", core_token_budget=3)
+    ready("mina", core_token_budget=500)
+
+    page = admin.get("/").text
+
+    assert "Over budget: 1 agent" in page
+    assert "5 tokens over" in page
+
+
+def test_it_says_when_the_broker_is_away(admin: Browser) -> None:
+    ready("ezra")
+
+    assert "The broker does not answer." in admin.get("/").text
+
+
+def test_it_names_agents_whose_keys_nobody_makes(admin: Browser, clock: FakeClock, app: Flask) -> None:
+    admin.post("/agents", {"name": "new", "model_id": "whetstone/offline", "core_token_budget": "5000"})
+    young = admin.get("/").text
+    clock.advance(minutes=2)
+
+    assert "Without keys" not in young
+    assert "Without keys: 1 agent" in admin.get("/").text
+
+
+def test_it_says_when_the_next_tick_is_and_how_many_would_be_due(admin: Browser, clock: FakeClock) -> None:
+    for name in ("ezra", "mina", "otto"):
+        ready(name)
+    clock.advance(hours=2)
+    with writing():
+        Agent.lock(2).paused = True
+        Agent.lock(3).last_refinement_at = clock.now()
+
+    page = admin.get("/overview.json").json
+
+    assert page is not None
+    assert page["next_tick"] == "2026-11-23T04:00:00Z"
+    assert page["due_at_next_tick"] == 2
+    assert "Monday 04:00 UTC: 2 agents would be due" in admin.get("/").text
+
+
+def test_open_refinements_and_recent_outcomes_stand_apart(admin: Browser) -> None:
+    done = end(ready("ezra"), Status.COMPLETED)
+    from app.models import COMMAND_LINE, Trigger
+
+    running = start(ready("mina").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    shown = admin.get("/overview.json").json
+
+    assert shown is not None
+    assert [each["id"] for each in shown["running"]] == [running.id]
+    assert [each["id"] for each in shown["recent"]] == [done.id]
+
+
+def test_the_demo_makes_two_agents_that_are_refined_at_once(admin: Browser) -> None:
+    answer = admin.post("/demo")
+    shown = admin.get("/overview.json").json
+
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+    assert shown is not None
+    assert shown["agents"] == 2
+    assert [each["status"] for each in shown["running"]] == ["queued", "queued"]
+
+
+def test_the_demo_never_comes_into_an_account_with_agents(admin: Browser) -> None:
+    ready("ezra")
+    answer = admin.post("/demo")
+
+    assert answer.status_code == 409
+    assert admin.get("/agents.json").json["total"] == 1  # type: ignore[index]
+
+
+def test_pages_count_no_memories(web: Flask, admin: Browser) -> None:
+    from sqlalchemy import event
+
+    from app.extensions import db
+
+    ready("ezra")
+    statements: list[str] = []
+    with web.app_context():
+        event.listen(db.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    for path in ("/", "/agents"):
+        assert admin.get(path).status_code == 200
+
+    counting = [s for s in statements if "count(" in s.lower() and "memories" in s.split("EXISTS")[0]]
+    assert statements
+    assert not counting

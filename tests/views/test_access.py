@@ -1,0 +1,133 @@
+"""Who may do what: every route is asked by every role, another account and a stranger."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+from werkzeug.routing import Rule
+
+from app.models import Agent
+from app.models.user import ADMIN, OWNER
+from app.views.access import NEEDED_ROLE
+from tests.support.factories import begin, make_agent, remember
+from tests.views.conftest import Browser
+
+OPEN = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics"}
+FLASK_SECURITYS = {"security.login", "security.logout", "security.verify"}
+OTHER = {"events.poll"}
+
+
+def routes(web: Flask, method: str) -> list[Rule]:
+    skipped = OPEN | FLASK_SECURITYS | OTHER
+    return [
+        rule
+        for rule in web.url_map.iter_rules()
+        if method in (rule.methods or ()) and rule.endpoint not in skipped and not rule.endpoint.startswith("api")
+    ]
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent()
+    remember(made, "Ann likes tea.", "Bob likes rum.")
+    return made
+
+
+@pytest.fixture
+def addresses(agent: Agent, web: Flask) -> dict[str, str]:
+    """Values for every placeholder, so that each route leads to something that exists."""
+    refinement_id = begin(agent).refinement.id
+    return {"agent_id": str(agent.id), "memory_id": "1", "refinement_id": refinement_id}
+
+
+def fill(rule: Rule, addresses: dict[str, str]) -> str:
+    path = rule.rule
+    for name in rule.arguments:
+        for converter in ("int:", "uuid:", ""):
+            path = path.replace(f"<{converter}{name}>", addresses[name])
+    assert "<" not in path, rule
+    return path
+
+
+def test_strangers_reach_nothing(web: Flask, stranger: Browser, addresses: dict[str, str]) -> None:
+    for rule in routes(web, "GET"):
+        path = fill(rule, addresses)
+        answer = stranger.get(path)
+        if path.endswith(".json"):
+            assert (answer.status_code, answer.json["code"]) == (401, "signed_out"), path  # type: ignore[index]
+        else:
+            assert answer.status_code == 302, path
+            assert answer.headers["Location"].startswith("/sign-in"), path
+    for rule in routes(web, "POST"):
+        answer = stranger.post(fill(rule, addresses))
+        assert answer.status_code == 303, rule
+        assert answer.headers["Location"] == "/sign-in", rule
+
+
+def test_an_expired_sign_in_sends_htmx_to_the_sign_in_page(stranger: Browser, addresses: dict[str, str]) -> None:
+    answer = stranger.press(f"/refinements/{addresses['refinement_id']}/stop")
+
+    assert answer.headers["HX-Redirect"] == "/sign-in"
+
+
+def test_auditors_read_every_page(web: Flask, auditor: Browser, addresses: dict[str, str]) -> None:
+    for rule in routes(web, "GET"):
+        expected = 403 if rule.endpoint == "agents.new" else 200
+        assert auditor.get(fill(rule, addresses)).status_code == expected, rule
+
+
+def test_auditors_change_nothing(web: Flask, auditor: Browser, addresses: dict[str, str]) -> None:
+    for rule in routes(web, "POST"):
+        answer = auditor.post(fill(rule, addresses), {"agent": addresses["agent_id"]})
+        assert answer.status_code == 403, rule
+        assert "This needs the role" in answer.text, rule
+
+
+def test_every_post_names_the_role_that_it_needs(web: Flask) -> None:
+    rules = routes(web, "POST")
+
+    assert len(rules) > 10
+    for rule in rules:
+        assert getattr(web.view_functions[rule.endpoint], NEEDED_ROLE, None) in (ADMIN, OWNER), rule
+
+
+def test_another_account_finds_nothing_and_learns_nothing(
+    web: Flask, neighbour: Browser, addresses: dict[str, str]
+) -> None:
+    nowhere = {"agent_id": "987654", "memory_id": "1", "refinement_id": "00000000-0000-4000-8000-000000000000"}
+    for method in ("GET", "POST"):
+        for rule in routes(web, method):
+            if not rule.arguments:
+                continue
+            ask = neighbour.get if method == "GET" else neighbour.post
+            theirs, missing = ask(fill(rule, addresses)), ask(fill(rule, nowhere))
+            assert (theirs.status_code, missing.status_code) == (404, 404), rule
+            if rule.endpoint.endswith("_json"):
+                assert theirs.json == missing.json, rule
+
+
+def test_bulk_acts_on_another_accounts_agent_do_nothing_at_all(neighbour: Browser, agent: Agent) -> None:
+    answer = neighbour.post("/agents/pause", {"agent": str(agent.id)})
+
+    assert answer.status_code == 404
+
+
+def test_an_operator_reads_no_accounts_pages(operator: Browser) -> None:
+    answer = operator.get("/agents")
+
+    assert answer.status_code == 403
+    assert "no role that may read" in answer.text
+
+
+def test_no_post_works_without_its_token(web: Flask, admin: Browser, addresses: dict[str, str]) -> None:
+    for rule in routes(web, "POST"):
+        answer = admin.client.post(fill(rule, addresses))
+        assert answer.status_code == 400, rule
+        assert "too old to act from" in answer.text, rule
+
+
+def test_nothing_changes_by_a_get(web: Flask, admin: Browser, addresses: dict[str, str]) -> None:
+    reading = {rule.rule for rule in routes(web, "GET")}
+    for rule in routes(web, "POST"):
+        if rule.rule not in reading:
+            assert admin.get(fill(rule, addresses)).status_code in (404, 405), rule

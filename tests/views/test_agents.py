@@ -1,0 +1,279 @@
+"""The list of agents, making one, and what can be done to one or many."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from app.extensions import db, writing
+from app.history.verify import verify
+from app.models import Account, Action, Agent, AgentToken, AuditLog, Mode, Refinement, Status
+from app.silo import parse_token
+from tests.support.factories import begin, make_agent, remember
+from tests.views.conftest import Browser
+
+NEW = {"name": "Ezra", "model_id": "whetstone/offline", "core_token_budget": "5000"}
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent()
+    remember(made, "Ann likes tea.", "Bob likes rum.")
+    return made
+
+
+def fresh(agent_id: int) -> Agent:
+    db.session.rollback()
+    return db.session.get_one(Agent, agent_id, populate_existing=True)
+
+
+def make_many(count: int) -> None:
+    from app.models import COMMAND_LINE
+
+    with writing():
+        Account.lock(1)
+        for number in range(count):
+            Agent.create(1, name=f"agent {number:03}", model_id="whetstone/offline", by=COMMAND_LINE)
+
+
+def test_creating_an_agent_shows_its_token_in_that_one_answer(admin: Browser) -> None:
+    answer = admin.post("/agents", {**NEW, "refinement_threshold": "0.8", "system_prompt": "You are Ezra."})
+
+    found = re.search(r'<code id="token">([^<]+)</code>', answer.text)
+    assert answer.status_code == 201
+    assert found is not None
+    parsed = parse_token(unescape(found[1]))
+    stored = db.session.scalars(select(AgentToken)).one()
+    agent = fresh(stored.agent_id)
+    assert parsed is not None
+    assert parsed[0] == stored.public_id
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert (agent.name, str(agent.refinement_threshold), agent.system_prompt) == ("Ezra", "0.8000", "You are Ezra.")
+    assert found[1] not in admin.get(f"/agents/{agent.id}/tokens").text
+    assert verify().ok
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("name", "  ", "The name must have 1 to 80 characters."),
+        ("name", "x" * 81, "The name must have 1 to 80 characters."),
+        ("model_id", "", "The model must be a LiteLLM name"),
+        ("core_token_budget", "0", "The budget must be a whole number"),
+        ("core_token_budget", "5k", "The budget must be a whole number"),
+        ("core_token_budget", "١٢", "The budget must be a whole number"),
+        ("refinement_threshold", "NaN", "The threshold is out of range"),
+        ("refinement_threshold", "1.5", "The threshold is out of range"),
+        ("refinement_threshold", "abc", "The threshold is not a number"),
+        ("api_base", "ftp://x", "The API base must be an address"),
+        ("api_key_env", "sk-123", "The API key is given as the NAME"),
+        ("system_prompt", "x" * 10_001, "10,001 characters"),
+        ("system_prompt", "a\x00b", "NUL character"),
+    ],
+)
+def test_it_refuses_what_can_not_be_an_agent_and_keeps_what_was_typed(
+    admin: Browser, field: str, value: str, sentence: str
+) -> None:
+    answer = admin.post("/agents", {**NEW, "api_key_env": "MY_KEY", field: value})
+
+    assert answer.status_code == 422
+    assert sentence in unescape(answer.text)
+    assert "Nothing was saved." in answer.text
+    assert "whetstone/offline" in answer.text or field == "model_id"
+    assert db.session.scalar(select(Agent.id)) is None
+
+
+def test_it_refuses_a_name_that_is_taken(admin: Browser, agent: Agent) -> None:
+    answer = admin.post("/agents", {**NEW, "name": "ezra"})
+
+    assert answer.status_code == 422
+    assert "exists already in this account" in unescape(answer.text)
+
+
+def test_the_list_goes_on_from_a_name_and_never_skips_one(admin: Browser) -> None:
+    make_many(120)
+
+    names, after, pages = [], "", 0
+    while True:
+        shown = admin.get(f"/agents.json?after={after}").json
+        assert shown is not None
+        names += [row["name"] for row in shown["agents"]]
+        pages, after = pages + 1, shown["next_after"]
+        if not after:
+            break
+
+    assert pages == 3
+    assert names == [f"agent {number:03}" for number in range(120)]
+    assert "Next 50" in admin.get("/agents").text
+
+
+def test_it_filters_by_name_and_state_literally(admin: Browser, agent: Agent) -> None:
+    make_agent("100%_sure", core_token_budget=1)
+    make_agent("mina")
+    with writing():
+        Agent.lock(agent.id).paused = True
+
+    def names(query: str) -> list[str]:
+        shown = admin.get(f"/agents.json?{query}").json
+        assert shown is not None
+        return [row["name"] for row in shown["agents"]]
+
+    assert names("query=EZ") == ["ezra"]
+    assert names("query=%25_") == ["100%_sure"]
+    assert names("state=paused") == ["ezra"]
+    assert names("state=nonsense") == ["100%_sure", "ezra", "mina"]
+    assert "No agent fits" in admin.get("/agents?query=zzz").text
+
+
+def test_pausing_can_be_undone_from_its_toast(admin: Browser, agent: Agent) -> None:
+    answer = admin.press(f"/agents/{agent.id}/pause")
+
+    assert answer.status_code == 200
+    assert fresh(agent.id).paused
+    assert f'action="/agents/{agent.id}/resume"' in answer.text
+    assert 'hx-target="#agent-state"' in answer.text
+    assert "Nothing starts by itself until it is resumed" in unescape(answer.text) or "Paused:" in answer.text
+    admin.press(f"/agents/{agent.id}/resume")
+    assert not fresh(agent.id).paused
+
+
+def test_without_scripts_pausing_leads_back_to_the_page_with_its_message(admin: Browser, agent: Agent) -> None:
+    answer = admin.post(f"/agents/{agent.id}/pause")
+    page = admin.get(answer.headers["Location"])
+
+    assert answer.status_code == 303
+    assert "ezra is paused" in page.text
+    assert "Undo" in page.text
+
+
+def test_refining_leads_to_the_refinement(admin: Browser, agent: Agent) -> None:
+    answer = admin.press(f"/agents/{agent.id}/refinements")
+
+    refinement = Refinement.open_of(agent.id)
+    assert refinement is not None
+    assert answer.headers["HX-Redirect"] == f"/refinements/{refinement.id}"
+    assert (refinement.mode, refinement.trigger, refinement.started_by) == (
+        Mode.FULL,
+        "admin",
+        "user:admin-1@example.org",
+    )
+
+
+def test_exact_duplicates_only_asks_nobody(admin: Browser, agent: Agent) -> None:
+    admin.post(f"/agents/{agent.id}/refinements", {"mode": "dedup_only"})
+
+    refinement = Refinement.open_of(agent.id)
+    assert refinement is not None
+    assert refinement.mode == Mode.DEDUP_ONLY
+
+
+def test_a_second_start_leads_to_the_open_one(admin: Browser, agent: Agent) -> None:
+    first = begin(agent).refinement
+    answer = admin.press(f"/agents/{agent.id}/refinements")
+    page = admin.get(answer.headers["HX-Redirect"])
+
+    assert answer.headers["HX-Redirect"] == f"/refinements/{first.id}"
+    assert "Already running: this is the open one." in page.text
+
+
+def test_an_empty_ledger_is_refused_in_a_sentence(admin: Browser) -> None:
+    empty = make_agent("blank")
+    pressed, posted = (send(f"/agents/{empty.id}/refinements") for send in (admin.press, admin.post))
+
+    assert (pressed.status_code, posted.status_code) == (409, 409)
+    assert "no core memories to refine" in pressed.text
+    assert 'hx-target="#toasts"' in pressed.text
+    assert "no core memories to refine" in posted.text
+    assert Refinement.open_of(empty.id) is None
+
+
+def test_a_no_is_respected_for_a_day(admin: Browser, agent: Agent) -> None:
+    from app.extensions import now
+    from app.models import Consent
+
+    run = begin(agent)
+    with writing() as session:
+        Refinement.lock(run.refinement.id).end(Agent.lock(agent.id), Status.DECLINED)
+        session.add(
+            Consent(
+                account_id=1,
+                agent_id=agent.id,
+                refinement_id=run.refinement.id,
+                granted=False,
+                asked_at=now(),
+                answered_at=now(),
+            )
+        )
+
+    assert admin.press(f"/agents/{agent.id}/refinements").status_code == 409
+    assert "not asked again before Tuesday 04:00 UTC" in admin.get(f"/refinements/{run.refinement.id}").text
+
+
+def test_many_are_paused_resumed_and_refined_at_once(admin: Browser, agent: Agent) -> None:
+    other = make_agent("mina")
+    chosen = {"agent": [str(agent.id), str(other.id)], "query": "a"}
+
+    paused = admin.post("/agents/pause", chosen)
+    assert paused.headers["Location"] == "/agents?query=a"
+    assert fresh(agent.id).paused and fresh(other.id).paused
+    admin.post("/agents/resume", chosen)
+    assert not fresh(agent.id).paused and not fresh(other.id).paused
+    page = admin.get(admin.post("/agents/refinements", chosen).headers["Location"]).text
+    db.session.rollback()
+    assert "1 agent put on the queue. 1 agent not: The agent has no core memories to refine." in page
+    assert Refinement.open_of(agent.id) is not None
+
+
+def test_acting_on_none_says_so(admin: Browser) -> None:
+    answer = admin.post("/agents/pause", {})
+
+    assert answer.status_code == 422
+    assert "Check some boxes first" in answer.text
+
+
+def test_every_act_is_audited_as_the_person_who_did_it(admin: Browser, agent: Agent) -> None:
+    admin.press(f"/agents/{agent.id}/pause")
+    admin.press(f"/agents/{agent.id}/resume")
+
+    db.session.rollback()
+    acts = db.session.execute(
+        select(AuditLog.action, AuditLog.actor).where(AuditLog.action.in_((Action.AGENT_PAUSE, Action.AGENT_RESUME)))
+    ).tuples()
+    assert list(acts) == [("agent_pause", "user:admin-1@example.org"), ("agent_resume", "user:admin-1@example.org")]
+    assert verify().ok
+
+
+def test_an_agents_twin_is_the_stable_form(admin: Browser, agent: Agent) -> None:
+    shown = admin.get(f"/agents/{agent.id}.json").json
+
+    assert shown is not None
+    stable = (
+        "id name model_id core_token_usage core_count journal_count core_token_budget refinement_threshold "
+        "effective_refinement_threshold needs_refinement active paused last_refinement_at open_refinement"
+    )
+    assert set(stable.split()) <= set(shown)
+    assert shown["needs_refinement"] is True
+    assert shown["ledger"][0] == {
+        "id": 1,
+        "type": "core",
+        "tokens": 4,
+        "constitutional": False,
+        "immutable": False,
+        "tags": [],
+        "origin_at": shown["ledger"][0]["origin_at"],
+        "discarded": False,
+        "version": 1,
+    }
+
+
+def test_tokens_are_listed_without_any_secret(admin: Browser) -> None:
+    admin.post("/agents", NEW)
+    stored = db.session.scalars(select(AgentToken)).one()
+    page = admin.get(f"/agents/{stored.agent_id}/tokens").text
+
+    assert stored.public_id in page
+    assert stored.token_hash.hex() not in page
