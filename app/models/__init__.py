@@ -2,7 +2,8 @@
 
 from app.models.account import Account
 from app.models.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
-from app.models.agent import DEFAULT_REFINEMENT_PROMPT, DEFAULT_REFINEMENT_THRESHOLD, Agent
+from app.models.agent import Agent
+from app.models.agent_settings import DEFAULT_REFINEMENT_PROMPT, DEFAULT_REFINEMENT_THRESHOLD
 from app.models.audit import Action, AuditLog, record
 from app.models.event import Event, announce
 from app.models.grant import AccessGrant, GrantCategory, GrantStatus

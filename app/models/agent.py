@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from flask import current_app
 from sqlalchemy import (
     ColumnElement,
     ForeignKey,
@@ -27,37 +26,29 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.config import Settings
-from app.errors import Invalid, NotFound, Refused
+from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.actor import Actor
+from app.models.agent_settings import (
+    CONFIGURATION,
+    DEFAULT_REFINEMENT_PROMPT,
+    as_json,
+    clean_settings,
+    settings,
+)
 from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Model, UtcDateTime, lock_row
 from app.models.event import announce
-from app.models.text import clean_name, clean_prompt
+from app.models.text import clean_name
 
 if TYPE_CHECKING:
     from app.models.memory import Memory
-
-DEFAULT_REFINEMENT_PROMPT = (
-    "De-duplicate only. A memory is redundant ONLY if another memory already carries the same specific moment, quote, "
-    "or insight. Tighten phrasing within individual memories if possible. When uncertain, do nothing. "
-    "Bias toward completing with zero operations."
-)
-DEFAULT_REFINEMENT_THRESHOLD = Decimal("0.75")
 
 ATTEMPT_PAUSE = timedelta(hours=24)
 """No automatic start within this time of an attempt; no second question within this time of a NO."""
 
 TICK_SLACK = timedelta(hours=12)
 """A refinement that ended late in the day of its tick is due again at the next tick all the same."""
-
-PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
-
-
-def settings() -> Settings:
-    found: Settings = current_app.extensions["settings"]
-    return found
 
 
 class Agent(Model):
@@ -120,7 +111,7 @@ class Agent(Model):
             journal_count=0,
             audit_sequence=0,
             audit_head=b"",
-            **_cleaned({"model_id": model_id, "core_token_budget": settings().default_budget, **fields}),
+            **clean_settings({"model_id": model_id, "core_token_budget": settings().default_budget, **fields}),
         )
         db.session.add(agent)
         db.session.flush()
@@ -170,19 +161,19 @@ class Agent(Model):
 
     def configuration(self) -> dict[str, Any]:
         """The settings that admins see, as plain JSON."""
-        return {field: _as_json(getattr(self, field)) for field in CONFIGURATION}
+        return {field: as_json(getattr(self, field)) for field in CONFIGURATION}
 
     def change(self, *, by: Actor, **fields: Any) -> list[str]:
         """Set settings and record what they were and are; returns the names of those that changed."""
         if "name" in fields and fields["name"] != self.name:
             fields["name"] = _free_name(self.account_id, fields["name"])
-        cleaned = _cleaned(fields)
+        cleaned = clean_settings(fields)
         changed = [field for field, value in cleaned.items() if getattr(self, field) != value]
-        before = {field: _as_json(getattr(self, field)) for field in changed}
+        before = {field: as_json(getattr(self, field)) for field in changed}
         for field in changed:
             setattr(self, field, cleaned[field])
         if changed:
-            after = {field: _as_json(getattr(self, field)) for field in changed}
+            after = {field: as_json(getattr(self, field)) for field in changed}
             data = {"before": before, "after": after}
             record(Action.AGENT_SETTINGS_UPDATE, actor=by, of=self, subject=self.subject, data=data)
             self.announce("changed")
@@ -252,35 +243,6 @@ class Agent(Model):
 
 _LOCK = lock_row(select(Agent).where(Agent.id == bindparam("agent_id")))
 
-CONFIGURATION = (
-    "name",
-    "model_id",
-    "api_base",
-    "api_key_env",
-    *PROMPTS,
-    "refinement_threshold",
-    "core_token_budget",
-    "active",
-)
-
-
-def parse_threshold(value: object) -> Decimal | None:
-    """An exact threshold within the operator's range, or None for the default. Raises Invalid with the range."""
-    if value is None or value == "":
-        return None
-    low = settings().min_threshold
-    allowed = f"it must be a number from {low:.2f} to 1.00 with at most four digits after the point"
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise Invalid(f"The threshold is not a number: {allowed}.")
-    written = str(value).strip()
-    try:
-        threshold = Decimal(written if written.isascii() and "_" not in written else "")
-    except InvalidOperation:
-        raise Invalid(f"The threshold is not a number: {allowed}.") from None
-    if not threshold.is_finite() or not low <= threshold <= 1 or threshold != round(threshold, 4):
-        raise Invalid(f"The threshold is out of range: {allowed}.")
-    return threshold.quantize(Decimal("0.0001"))
-
 
 def _interval() -> timedelta:
     return timedelta(days=settings().interval_days) - TICK_SLACK
@@ -311,61 +273,6 @@ def _free_name(account_id: int, name: object) -> str:
     if db.session.scalar(select(Agent.id).where(Agent.account_id == account_id, Agent.name == cleaned)):
         raise Refused(f"An agent named {cleaned!r} exists already in this account; choose another name.")
     return cleaned
-
-
-def _cleaned(fields: dict[str, Any]) -> dict[str, Any]:
-    unknown = set(fields) - set(CONFIGURATION)
-    if unknown:
-        raise Invalid(f"Unknown settings: {', '.join(sorted(unknown))}.")
-    return {field: clean_setting(field, value) for field, value in fields.items()}
-
-
-def clean_setting(field: str, value: Any) -> Any:
-    """One setting as it is stored; names are checked elsewhere. Raises Invalid."""
-    if field in PROMPTS:
-        return clean_prompt(value, what=field)
-    match field:
-        case "refinement_threshold":
-            return parse_threshold(value)
-        case "core_token_budget":
-            return _clean_budget(value)
-        case "api_base" | "api_key_env":
-            return _clean_endpoint(field, value)
-        case "active":
-            return bool(value)
-        case "model_id":
-            return _clean_model(value)
-        case _:
-            return value
-
-
-def _clean_budget(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000_000:
-        raise Invalid("The budget must be a whole number of tokens from 1 to 10,000,000.")
-    return value
-
-
-def _clean_model(value: object) -> str:
-    model = value.strip() if isinstance(value, str) else ""
-    if not model or len(model) > 200 or not model.isprintable() or " " in model:
-        raise Invalid("The model must be a LiteLLM name such as 'openai/gpt-5', or 'whetstone/offline'.")
-    return model
-
-
-def _clean_endpoint(field: str, value: object) -> str | None:
-    if value in (None, ""):
-        return None
-    if not isinstance(value, str) or not value.isprintable() or " " in value:
-        raise Invalid(f"The {field} must be text without spaces and control characters.")
-    if field == "api_base" and not (value.startswith(("http://", "https://")) and len(value) <= 500):
-        raise Invalid("The API base must be an address that starts with http:// or https://.")
-    if field == "api_key_env" and not (value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120):
-        raise Invalid("The API key is given as the NAME of an environment variable, never as the key itself.")
-    return value
-
-
-def _as_json(value: object) -> object:
-    return str(value) if isinstance(value, Decimal) else value
 
 
 def agents_of(account_id: int) -> Iterable[Agent]:

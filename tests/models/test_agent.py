@@ -11,7 +11,7 @@ from flask import Flask
 from app.errors import Invalid, Refused
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Action, Agent, AuditLog
-from app.models.agent import parse_threshold
+from app.models.agent_settings import parse_threshold
 from tests.support.factories import HOME, make_agent
 
 NO_THRESHOLDS: list[Any] = [

@@ -1,0 +1,113 @@
+"""An agent's settings: which there are, what they are unless set, and what may be written into them."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from flask import current_app
+
+from app.config import Settings
+from app.errors import Invalid
+from app.models.text import clean_prompt
+
+DEFAULT_REFINEMENT_PROMPT = (
+    "De-duplicate only. A memory is redundant ONLY if another memory already carries the same specific moment, quote, "
+    "or insight. Tighten phrasing within individual memories if possible. When uncertain, do nothing. "
+    "Bias toward completing with zero operations."
+)
+DEFAULT_REFINEMENT_THRESHOLD = Decimal("0.75")
+
+PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+
+CONFIGURATION = (
+    "name",
+    "model_id",
+    "api_base",
+    "api_key_env",
+    *PROMPTS,
+    "refinement_threshold",
+    "core_token_budget",
+    "active",
+)
+
+
+def settings() -> Settings:
+    """The operator's settings, of which some bound an agent's."""
+    found: Settings = current_app.extensions["settings"]
+    return found
+
+
+def clean_settings(fields: dict[str, Any]) -> dict[str, Any]:
+    """All of `fields` as they are stored. Raises Invalid, also for a name that is no setting."""
+    unknown = set(fields) - set(CONFIGURATION)
+    if unknown:
+        raise Invalid(f"Unknown settings: {', '.join(sorted(unknown))}.")
+    return {field: clean_setting(field, value) for field, value in fields.items()}
+
+
+def clean_setting(field: str, value: Any) -> Any:
+    """One setting as it is stored; names are checked elsewhere. Raises Invalid."""
+    if field in PROMPTS:
+        return clean_prompt(value, what=field)
+    match field:
+        case "refinement_threshold":
+            return parse_threshold(value)
+        case "core_token_budget":
+            return _clean_budget(value)
+        case "api_base" | "api_key_env":
+            return _clean_endpoint(field, value)
+        case "active":
+            return bool(value)
+        case "model_id":
+            return _clean_model(value)
+        case _:
+            return value
+
+
+def parse_threshold(value: object) -> Decimal | None:
+    """An exact threshold within the operator's range, or None for the default. Raises Invalid with the range."""
+    if value is None or value == "":
+        return None
+    low = settings().min_threshold
+    allowed = f"it must be a number from {low:.2f} to 1.00 with at most four digits after the point"
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise Invalid(f"The threshold is not a number: {allowed}.")
+    written = str(value).strip()
+    try:
+        threshold = Decimal(written if written.isascii() and "_" not in written else "")
+    except InvalidOperation:
+        raise Invalid(f"The threshold is not a number: {allowed}.") from None
+    if not threshold.is_finite() or not low <= threshold <= 1 or threshold != round(threshold, 4):
+        raise Invalid(f"The threshold is out of range: {allowed}.")
+    return threshold.quantize(Decimal("0.0001"))
+
+
+def as_json(value: object) -> object:
+    """A setting as the audit log and programs get it."""
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _clean_budget(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000_000:
+        raise Invalid("The budget must be a whole number of tokens from 1 to 10,000,000.")
+    return value
+
+
+def _clean_model(value: object) -> str:
+    model = value.strip() if isinstance(value, str) else ""
+    if not model or len(model) > 200 or not model.isprintable() or " " in model:
+        raise Invalid("The model must be a LiteLLM name such as 'openai/gpt-5', or 'whetstone/offline'.")
+    return model
+
+
+def _clean_endpoint(field: str, value: object) -> str | None:
+    if value in (None, ""):
+        return None
+    if not isinstance(value, str) or not value.isprintable() or " " in value:
+        raise Invalid(f"The {field} must be text without spaces and control characters.")
+    if field == "api_base" and not (value.startswith(("http://", "https://")) and len(value) <= 500):
+        raise Invalid("The API base must be an address that starts with http:// or https://.")
+    if field == "api_key_env" and not (value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120):
+        raise Invalid("The API key is given as the NAME of an environment variable, never as the key itself.")
+    return value
