@@ -137,7 +137,8 @@ _HEADLINES = {
 def _outcome(refinement: Refinement) -> str:
     kept = ""
     if refinement.deduplicated:
-        kept = f" {_duplicates(refinement.deduplicated)} that went first stay removed."
+        verb = "stays" if refinement.deduplicated == 1 else "stay"
+        kept = f" {_duplicates(refinement.deduplicated)} that went first {verb} removed."
     match refinement.status:
         case Status.COMPLETED if refinement.mode == Mode.DEDUP_ONLY and refinement.deduplicated:
             return f"{_duplicates(refinement.deduplicated)} removed; nothing else was touched."

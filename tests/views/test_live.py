@@ -1,0 +1,114 @@
+"""Live parts: what the stream sends is what the page shows, for everybody with the same role alike."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+from flask import Flask
+
+from app.errors import NotFound
+from app.models import Agent
+from tests.support.factories import HOME, begin, make_agent, remember
+from tests.views.conftest import Browser
+
+
+@dataclass(frozen=True)
+class Looker:
+    account_id: int = HOME
+    roles: frozenset[str] = frozenset({"auditor", "admin"})
+
+    def may(self, role: str) -> bool:
+        return role in self.roles
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent()
+    remember(made, "Ann likes tea.", "Bob likes rum and other things that are longer.")
+    return made
+
+
+def send(web: Flask, topic: str, looker: Looker) -> str:
+    with web.test_request_context("/events", base_url="http://127.0.0.1"):
+        return str(web.extensions["stream_partials"](topic, looker))
+
+
+def parts(markup: str) -> dict[str, str]:
+    found = re.findall(r'<hx-partial hx-target="#([\w-]+)" hx-swap="outerMorph">(.*?)</hx-partial>', markup, re.S)
+    return dict(found)
+
+
+def squeeze(markup: str) -> str:
+    """Without white space, tokens, and the words that the page's script keeps fresh."""
+    markup = re.sub(r'<input type="hidden" name="csrf_token"[^>]*>', "", markup)
+    return re.sub(r"\s+", " ", markup).strip()
+
+
+@pytest.mark.parametrize("topic", ["overview", "agents", "agent", "refinement"])
+def test_each_part_is_one_element_of_its_id_and_stands_so_on_the_page(
+    web: Flask, admin: Browser, agent: Agent, topic: str
+) -> None:
+    run = begin(agent)
+    run.tool.execute("delete", id=99)
+    topics = {"agent": f"agent:{agent.id}", "refinement": f"refinement:{run.refinement.id}"}
+    paths = {"overview": "/", "agents": "/agents", "agent": f"/agents/{agent.id}"}
+    page = squeeze(admin.get(paths.get(topic, f"/refinements/{run.refinement.id}")).text)
+
+    found = parts(send(web, topics.get(topic, topic), Looker()))
+
+    assert found
+    for element_id, markup in found.items():
+        assert re.match(rf'\s*<\w+ id="{element_id}"', markup), element_id
+        assert squeeze(markup) in page, element_id
+
+
+def test_what_is_sent_to_all_carries_nobodys_token(web: Flask, agent: Agent) -> None:
+    markup = send(web, f"agent:{agent.id}", Looker())
+
+    assert f'hx-post="/agents/{agent.id}/refinements"' in markup
+    assert "csrf_token" not in markup
+
+
+def test_auditors_are_sent_no_buttons(web: Flask, agent: Agent) -> None:
+    begin(agent)
+    auditor = Looker(roles=frozenset({"auditor"}))
+
+    for topic in ("overview", "agents", f"agent:{agent.id}"):
+        markup = send(web, topic, auditor)
+        assert "<button" not in markup, topic
+        assert 'type="checkbox"' not in markup, topic
+
+
+def test_another_account_is_sent_nothing(web: Flask, agent: Agent) -> None:
+    run = begin(agent)
+    other = Looker(account_id=77)
+
+    for topic in (f"agent:{agent.id}", f"refinement:{run.refinement.id}", "agent:x", "nonsense", "agent:" + "9" * 30):
+        with pytest.raises(NotFound):
+            send(web, topic, other)
+    assert parts(send(web, "agents", other)) == {}
+
+
+def test_a_page_opens_its_stream_from_what_it_already_shows(admin: Browser, agent: Agent) -> None:
+    from sqlalchemy import func, select
+
+    from app.extensions import db
+    from app.models import Event
+
+    run = begin(agent)
+    newest = db.session.scalar(select(func.max(Event.id)))
+    page = admin.get(f"/refinements/{run.refinement.id}").text
+
+    assert f'hx-sse:connect="/events?topic=refinement%3A{run.refinement.id}&amp;after={newest}"' in page
+
+
+def test_later_pages_of_the_ledger_are_left_alone_by_the_stream(web: Flask, admin: Browser, app: Flask) -> None:
+    agent = make_agent("long")
+    remember(agent, *(f"Memory {number}." for number in range(60)))
+    after = admin.get(f"/agents/{agent.id}.json").json["next_after"]  # type: ignore[index]
+    page = admin.get(f"/agents/{agent.id}", query_string={"after": after}).text
+
+    assert 'id="ledger-later"' in page
+    assert 'id="ledger"' not in page

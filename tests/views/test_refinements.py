@@ -1,0 +1,189 @@
+"""The page of a refinement: its timeline, its figures, its Stop, and what its end means."""
+
+from __future__ import annotations
+
+from html import unescape
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from app.extensions import db, now, writing
+from app.models import Agent, Consent, Refinement, Status
+from app.refinement.dedup import remove_exact_duplicates
+from app.refinement.start import start
+from tests.support.factories import Running, begin, make_agent, remember
+from tests.views.conftest import Browser
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent()
+    remember(made, *(f"Memory number {number}, of which there are some." for number in range(12)))
+    return made
+
+
+def twin(person: Browser, run: Running) -> dict[str, Any]:
+    shown = person.get(f"/refinements/{run.refinement.id}.json").json
+    assert shown is not None
+    return dict(shown)
+
+
+def page(person: Browser, run: Running) -> str:
+    return unescape(person.get(f"/refinements/{run.refinement.id}").text)
+
+
+def end(run: Running, status: Status, reason: str | None = None) -> None:
+    with writing():
+        Refinement.lock(run.refinement.id).end(Agent.lock(run.agent.id), status, reason=reason)
+
+
+def test_it_shows_one_row_an_operation_with_ids_and_tokens(auditor: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    run.tool.execute("consolidate", ids=[1, 2], content="Both of them.")
+    run.tool.execute("delete", id=3)
+    run.tool.execute("protect", id=4)
+
+    rows = [row for row in twin(auditor, run)["timeline"] if row["kind"] == "operation"]
+
+    assert [(row["title"], row["ids"], row.get("result"), row["tokens"]) for row in rows] == [
+        ("Consolidated", [1, 2], 13, [22, 4]),
+        ("Deleted", [3], None, [11, 0]),
+        ("Made constitutional", [4], None, [11, 11]),
+    ]
+    assert "memories 1, 2 → 13" in page(auditor, run)
+
+
+def test_refusals_of_one_kind_are_one_row(auditor: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    for number in (901, 902, 903):
+        run.tool.execute("delete", id=number)
+    run.tool.execute("burn")
+    with writing():
+        run.tool.tell_refusals(Refinement.lock(run.refinement.id))
+
+    rows = [row for row in twin(auditor, run)["timeline"] if row["kind"].startswith("refused")]
+
+    assert [(row["title"], row["count"]) for row in rows] == [
+        ("Refused: delete", 3),
+        ("Refused an unknown function", 1),
+    ]
+
+
+def test_a_rollback_strikes_its_operations_through_and_says_what_it_means(auditor: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    for number in (1, 2, 3, 4):
+        run.tool.execute("delete", id=number)
+
+    shown = twin(auditor, run)
+    text = page(auditor, run)
+
+    assert shown["status"] == "rolled_back"
+    assert all(row["reversed"] for row in shown["timeline"] if row["kind"] == "operation")
+    assert "below the threshold of 75.00%" in text
+    assert "Every change was reversed; the ledger is as it was before them." in text
+    assert "is-reversed" in text
+
+
+def test_duplicates_that_stay_removed_after_a_no_are_told(auditor: Browser, app: Flask) -> None:
+    agent = make_agent("mina")
+    remember(agent, "Ann likes tea.", "Ann likes tea.", "Bob likes rum.")
+    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    with writing() as session:
+        row, locked = Refinement.lock(refinement.id), Agent.lock(agent.id)
+        remove_exact_duplicates(row, locked)
+        session.add(
+            Consent(
+                account_id=1,
+                agent_id=agent.id,
+                refinement_id=row.id,
+                granted=False,
+                asked_at=now(),
+                answered_at=now(),
+                note_to_admins="Not today.",
+            )
+        )
+        row.note_to_admins = "Not today."
+        row.end(locked, Status.DECLINED)
+
+    text = unescape(auditor.get(f"/refinements/{refinement.id}").text)
+
+    assert "1 exact duplicate that went first stays removed." in text
+    assert "That is a normal outcome" in text
+    assert "mina is not asked again before Tuesday 04:00 UTC" in text
+    assert "Not today." in text
+
+
+def run_by() -> object:
+    from app.models import COMMAND_LINE
+
+    return COMMAND_LINE
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s not in ("queued", "asking", "running")])
+def test_every_end_says_what_happened_and_what_comes_next(auditor: Browser, agent: Agent, status: Status) -> None:
+    run = begin(agent)
+    end(run, status, "The model server refused the connection.")
+    text = page(auditor, run)
+
+    assert f'data-status="{status}"' in text
+    assert 'id="refinement-outcome" class="notices"><' in text.replace("\n", "").replace("  ", "")
+    assert "Due " in text
+    assert ">Stop<" not in text
+    assert "hx-sse:connect" not in text
+
+
+def test_stop_acts_before_the_next_change(admin: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    run.tool.execute("delete", id=1)
+    before = page(admin, run)
+    answer = admin.press(f"/refinements/{run.refinement.id}/stop")
+    late = run.tool.execute("delete", id=2)
+
+    assert "</svg> Stop</button>" in before
+    assert answer.status_code == 200
+    assert "Stopping: it ends before its next change." in answer.text
+    assert 'hx-target="#refinement-status"' in answer.text
+    assert "terminated" in late["error"]
+    assert run.reload().mutations == 1
+    assert "</svg> Stop</button>" not in page(admin, run)
+    assert "Stop pressed" in page(admin, run)
+
+
+def test_stop_ends_a_queued_one_at_once(admin: Browser, agent: Agent) -> None:
+    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    answer = admin.post(f"/refinements/{refinement.id}/stop")
+
+    db.session.rollback()
+    assert answer.status_code == 303
+    assert db.session.get_one(Refinement, refinement.id, populate_existing=True).status == Status.STOPPED
+
+
+def test_stop_of_an_ended_one_changes_nothing_and_says_so(admin: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    end(run, Status.COMPLETED)
+    answer = admin.press(f"/refinements/{run.refinement.id}/stop")
+
+    assert "It had ended already." in answer.text
+    assert run.reload().status == Status.COMPLETED
+
+
+def test_auditors_see_no_buttons(auditor: Browser, agent: Agent) -> None:
+    run = begin(agent)
+
+    assert "</svg> Stop</button>" not in page(auditor, run)
+    assert "Make constitutional" not in auditor.get(f"/agents/{agent.id}").text
+
+
+def test_the_gauge_never_shows_the_threshold_for_just_under_it(auditor: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    with writing():
+        row = Refinement.lock(run.refinement.id)
+        row.mass_before, row.kept_mass = 10_000, 7_499
+
+    assert "Retention 74.9 %" in page(auditor, run)
+
+
+@pytest.mark.parametrize("address", ["/refinements/1", "/refinements/not-a-uuid", "/refinements/x.json", "/agents/0x1"])
+def test_odd_addresses_are_not_found(auditor: Browser, address: str) -> None:
+    assert auditor.get(address).status_code == 404
