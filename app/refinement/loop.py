@@ -40,6 +40,9 @@ class Toolbox(Protocol):
 
     def call(self, name: str, raw_arguments: str) -> Mapping[str, Any]: ...
 
+    def settle(self) -> None:
+        """All calls of one reply are answered."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -90,7 +93,7 @@ def converse(
 
 def _answers(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, Any]]:
     """The results of its calls, one after another for as long as there is time."""
-    return [
+    results: list[Mapping[str, Any]] = [
         {
             "role": "tool",
             "tool_call_id": call.id,
@@ -100,6 +103,8 @@ def _answers(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, 
         for call in reply.tool_calls
         if limits.time_left() > 0
     ]
+    tools.settle()
+    return results
 
 
 def _limit(used: Usage, limits: Limits) -> Outcome | None:

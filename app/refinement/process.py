@@ -92,7 +92,6 @@ class _Process:
     def __init__(self, claim: Claim, means: Means) -> None:
         self._claim = claim
         self._means = means
-        self._tool: RefinementTool | None = None
         self._settings: Settings = current_app.extensions["settings"]
         self._deadline = means.monotonic() + self._settings.deadline_seconds
 
@@ -220,7 +219,7 @@ class _Process:
         limits = Limits(
             self._settings.max_turns, self._time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
         )
-        tool = self._tool = RefinementTool(self._claim, mind.keys)
+        tool = RefinementTool(self._claim, mind.keys)
         try:
             outcome = converse(
                 lambda messages, tools: self._ask(client, messages, tools), opening, tool, limits, self._account
@@ -229,18 +228,10 @@ class _Process:
             if self._time_left() > 0:
                 raise
             outcome = Outcome.TIME
-        if outcome is Outcome.CLOSED:
-            self._tell_late_calls(tool)
-        else:
-            self._end(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
-
-    def _tell_late_calls(self, tool: RefinementTool) -> None:
-        """What the model called after the end is in the timeline too. Raises _Stopped where Stop was the reason."""
-        with writing():
-            refinement = Refinement.lock(self._claim.refinement_id)
-            tool.tell_refusals(refinement)
-        if refinement.is_open and refinement.stop_requested_at is not None:
+        if outcome is Outcome.CLOSED and self._row().stop_requested_at is not None:
             raise _Stopped
+        if outcome is not Outcome.CLOSED:
+            self._end(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
 
     def _ask(
         self, client: ModelClient, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
@@ -269,15 +260,11 @@ class _Process:
             refinement = Refinement.lock(self._claim.refinement_id)
             refinement.turns = max(refinement.turns, turn)
             _book(refinement, reply.usage)
-            if self._tool is not None:
-                self._tool.tell_refusals(refinement)
             refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
 
     def _end(self, status: Status, reason: str) -> None:
         with writing():
             refinement = Refinement.lock(self._claim.refinement_id)
-            if self._tool is not None:
-                self._tool.tell_refusals(refinement)
             if refinement.worker == self._claim.worker:
                 refinement.end(Agent.lock(refinement.agent_id), status, reason=reason)
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from app.errors import Invalid, NotFound, Refused, WhetstoneError
-from app.extensions import db, release
+from app.extensions import db, release, writing
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Status, record
 from app.models.text import clean_content, clean_text
 from app.refinement import arguments as accept
@@ -208,7 +208,7 @@ class RefinementTool:
             data={"stats": refinement.stats, "line": refinement.machine_line, "journal": journal.id},
             memories=[journal],
         )
-        self.tell_refusals(refinement)
+        self._tell_refusals(refinement)
         refinement.end(agent, Status.COMPLETED)
 
     def _book(
@@ -234,7 +234,7 @@ class RefinementTool:
             memories=memories,
             kept=after,
         )
-        self.tell_refusals(refinement)
+        self._tell_refusals(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
         trip = latch(refinement, agent, self._keys)
         return self._rolled_back(trip) if trip else None
@@ -277,8 +277,14 @@ class RefinementTool:
         release()
         return result
 
-    def tell_refusals(self, refinement: Refinement) -> None:
-        """Announce what was refused since the last time, one event a kind, in the caller's transaction."""
+    def settle(self) -> None:
+        """After the calls of one reply: what was refused among them is told."""
+        if self._untold:
+            with writing():
+                self._tell_refusals(Refinement.lock(self.claim.refinement_id))
+
+    def _tell_refusals(self, refinement: Refinement) -> None:
+        """One event a kind, with its count, in the caller's transaction."""
         for kind in list(self._untold):
             refinement.announce("refused", action=kind[0], code=kind[1], count=self._untold.pop(kind))
 
