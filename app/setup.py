@@ -47,33 +47,27 @@ class Upgraded:
 
 def prepare(settings: Settings) -> Prepared:
     """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat."""
-    app = create_app(settings)
-    with app.app_context():
+    with _briefly(create_app(settings)):
         made = _prepare_database(settings)
         email, password = ensure_first_admin()
-        db.engine.dispose()
     return Prepared(email, password, settings.master_key_path if made else None)
 
 
 def bring_up_to_date(settings: Settings) -> Upgraded:
     """The same without the first admin, for those who run the parts apart and make their users themselves."""
-    app = create_app(settings)
-    with app.app_context():
+    with _briefly(create_app(settings)):
         check_data_dir(settings)
         before = _database_version()
         made = _prepare_database(settings)
         ensure_first_account()
-        db.engine.dispose()
     return Upgraded(before, _head(), settings.master_key_path if made else None)
 
 
 def make_if_new(settings: Settings) -> bool:
     """Bring an installation to life where the database is empty or not there yet; returns whether it was."""
-    app = create_app(settings)
-    with app.app_context():
+    with _briefly(create_app(settings)):
         check_data_dir(settings)
         is_new = _database_version() is None
-        db.engine.dispose()
     if is_new:
         bring_up_to_date(settings)
     return is_new
@@ -93,7 +87,7 @@ def ready_app(part: Part, settings: Settings | None = None) -> Flask:
     Raises Misconfigured, with what to do; writes nothing.
     """
     app = create_app(settings or load_settings(), part=part)
-    with app.app_context():
+    with _briefly(app):
         check_version()
         if part in (Part.WORKER, Part.COMMAND_LINE):
             app.extensions["master_key"] = load_master_key(app.extensions["settings"])
@@ -101,11 +95,14 @@ def ready_app(part: Part, settings: Settings | None = None) -> Flask:
 
 
 @contextmanager
-def command_line() -> Iterator[Flask]:
-    """The command line's app, within its context."""
-    app = ready_app(Part.COMMAND_LINE)
+def _briefly(app: Flask) -> Iterator[None]:
+    """Its context, for a look or a preparation; no connection stays open behind it, whatever happens."""
     with app.app_context():
-        yield app
+        try:
+            yield
+        finally:
+            db.session.remove()
+            db.engine.dispose()
 
 
 def check_data_dir(settings: Settings) -> None:

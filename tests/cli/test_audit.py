@@ -1,0 +1,101 @@
+"""`whetstone audit` and `verify`: the record as programs read it, and the alarm when it was altered."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+
+from app.extensions import writing
+from app.models import Account, Agent
+from tests.cli.conftest import Whetstone
+from tests.support.factories import make_agent, remember
+
+KEYS = {"id", "at", "actor", "action", "agent", "refinement", "subject", "data", "hash", "previous_hash"}
+CANARY = "the canary sang at dawn"
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent("ezra")
+    remember(made, CANARY, CANARY)
+    return made
+
+
+def test_entries_are_json_lines_oldest_first_and_chained(agent: Agent, whetstone: Whetstone) -> None:
+    whetstone("agents", "pause", "ezra")
+
+    entries = whetstone("audit", "--agent", "ezra", "--json").lines
+
+    assert [entry["action"] for entry in entries] == ["agent_create", "memory_create", "agent_pause"]
+    assert all(set(entry) == KEYS for entry in entries)
+    assert entries[0]["previous_hash"] == ""
+    assert [entry["previous_hash"] for entry in entries[1:]] == [entry["hash"] for entry in entries[:-1]]
+    assert entries[0]["at"].endswith("Z")
+    assert (entries[2]["actor"], entries[2]["agent"]) == ("system:command line", "ezra")
+
+
+def test_it_can_be_narrowed_to_an_agent_a_refinement_or_the_newest(agent: Agent, whetstone: Whetstone) -> None:
+    make_agent("void")
+    number = whetstone("refine", "ezra", "--mode", "dedup_only", "--wait", "--json").json["id"]
+
+    of_it = whetstone("audit", "--refinement", number, "--json").lines
+    assert {entry["refinement"] for entry in of_it} == {number}
+    assert "memory_dedup" in [entry["action"] for entry in of_it]
+    assert {entry["agent"] for entry in whetstone("audit", "--agent", "void", "--json").lines} == {"void"}
+    everything = whetstone("audit", "--json").lines
+    assert whetstone("audit", "--last", "3", "--json").lines == everything[-3:]
+    assert whetstone("audit", "--last", "999", "--json").lines == everything
+    assert whetstone("audit", "--agent", "void", "--refinement", number, "--json").out == ""
+
+
+def test_a_log_longer_than_a_page_comes_whole(
+    agent: Agent, whetstone: Whetstone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = whetstone("audit", "--json").lines
+
+    for page in (1, 2, len(everything) - 1, len(everything)):
+        monkeypatch.setattr("app.cli.audit.PAGE", page)
+        assert whetstone("audit", "--json").lines == everything
+    assert len(everything) == 4
+
+
+def test_one_account_does_not_show_the_other(agent: Agent, whetstone: Whetstone) -> None:
+    with writing():
+        other = Account.create("Other")
+    make_agent("elsewhere", account_id=other.id)
+
+    assert "elsewhere" not in whetstone("audit", "--json").out
+    assert {entry["agent"] for entry in whetstone("audit", "--account", "Other", "--json").lines} == {"elsewhere"}
+
+
+def test_people_get_a_line_an_entry_and_no_content(agent: Agent, whetstone: Whetstone) -> None:
+    said = whetstone("audit", "--agent", "ezra")
+
+    assert len(said.out.splitlines()) == 2 + 2
+    assert "memory_create" in said.out
+    assert CANARY not in said.out + whetstone("audit", "--json").out
+
+
+def test_verify_says_ok_with_the_number_of_entries(agent: Agent, whetstone: Whetstone) -> None:
+    whole, one = whetstone("verify", "--json"), whetstone("verify", "--agent", "ezra", "--json")
+
+    assert (whole.status, whole.json["ok"], whole.json["first_problem"]) == (0, True, None)
+    assert one.json == {"ok": True, "entries": 2, "first_problem": None}
+    assert whole.json["entries"] > 2
+    assert "All is well" in whetstone("verify").out
+
+
+def test_verify_exits_with_1_and_names_the_first_difference(agent: Agent, whetstone: Whetstone) -> None:
+    with writing() as session:
+        session.execute(text("UPDATE agents SET core_token_usage = core_token_usage + 1"))
+
+    said = whetstone("verify", "--agent", "ezra", "--json")
+
+    assert said.status == 1
+    assert said.json["ok"] is False
+    assert "token" in said.json["first_problem"]
+    people = whetstone("verify")
+    assert people.status == 1
+    assert said.json["first_problem"] in people.out
+    assert CANARY not in people.out

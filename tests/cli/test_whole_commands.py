@@ -1,0 +1,68 @@
+"""A few commands as a person starts them: processes of their own, one after another, beside nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from app.config import ROOT, Settings
+from tests.support.workers import environment_of
+
+
+def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments],
+        cwd=ROOT,
+        env=environment_of(settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_the_demo_is_made_refined_and_verified(settings: Settings) -> None:
+    assert json.loads(command(settings, "demo", "--json").stdout)["made"] is True
+
+    refined = command(settings, "refine", "Crumb", "--account", "Demo", "--wait", "--json")
+
+    assert refined.returncode == 0, refined.stderr
+    assert refined.stderr == ""
+    done = json.loads(refined.stdout)
+    assert (done["status"], done["stats"]["deduplicated"], done["stats"]["deleted"]) == ("completed", 3, 3)
+    assert command(settings, "verify").returncode == 0
+
+
+def test_a_reader_that_leaves_early_gets_no_complaint(settings: Settings) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "app", "audit", "--json"],
+        cwd=ROOT,
+        env=environment_of(settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as reading:
+        assert reading.stdout is not None
+        assert reading.stderr is not None
+        reading.stdout.close()
+        said = reading.stderr.read()
+
+    assert said == b""
+
+
+def test_output_in_a_plain_locale_is_whole(settings: Settings) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "doctor"],
+        cwd=ROOT,
+        env=environment_of(settings) | {"LC_ALL": "C", "PYTHONIOENCODING": ""},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "→" in done.stdout.decode()
