@@ -35,6 +35,9 @@ RECHECK_SECONDS = 5.0
 GATHER_SECONDS = 0.03
 """Events of one act come together; they are waited for, so that a page is rendered once for all of them."""
 
+SHARED_SECONDS = 1.0
+"""How long a rendered frame serves others who ask for the same."""
+
 THREADS = 4
 
 T = TypeVar("T")
@@ -81,7 +84,8 @@ class Listener:
     async def wait(self, seconds: float) -> Frame | None:
         """The next frame, or None when there was none for so long, or when `end` says why there will be none."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
         self._news.clear()
         frame, self._frame = self._frame, None
         if self.end is not None:
@@ -97,6 +101,7 @@ class Hub:
         self._cursors: dict[int, int] = {}
         self._woken = asyncio.Event()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stream")
+        self._frames: dict[tuple[Topic, Viewer, int], asyncio.Task[Frame]] = {}
         self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -147,8 +152,25 @@ class Hub:
             listener.dismiss(End.CLOSING)
 
     async def frame(self, topic: Topic, viewer: Viewer, event_id: int) -> Frame:
-        """Render the topic's parts as they are now. `event_id` was read before, so that the state includes it."""
-        return Frame(event_id, await self.in_thread(lambda: wire(event_id, render(self.flask, topic, viewer))))
+        """The topic's parts as they are now. `event_id` was read before, so that the state includes it.
+
+        Whoever asks for the same at the same time, such as all pages after a restart, shares one rendering.
+        """
+        key = (topic, viewer, event_id)
+        if key not in self._frames:
+            work = self.in_thread(lambda: Frame(event_id, wire(event_id, render(self.flask, topic, viewer))))
+            self._frames[key] = task = asyncio.create_task(work)
+            asyncio.get_running_loop().call_later(SHARED_SECONDS, self._forget, key, task)
+        task = self._frames[key]
+        try:
+            return await asyncio.shield(task)
+        except Exception:
+            self._forget(key, task)
+            raise
+
+    def _forget(self, key: tuple[Topic, Viewer, int], task: asyncio.Task[Frame]) -> None:
+        if self._frames.get(key) is task:
+            del self._frames[key]
 
     async def _deliver_news(self) -> None:
         while True:

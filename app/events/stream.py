@@ -129,7 +129,8 @@ class EventStream:
     async def _send(self, send: Send, body: bytes, *, last: bool = False) -> None:
         """Raises TimeoutError for a client that does not read."""
         message = {"type": "http.response.body", "body": body, "more_body": not last}
-        await asyncio.wait_for(send(message), self._patience)
+        async with asyncio.timeout(self._patience):
+            await send(message)
 
 
 async def _watch(receive: Receive, listener: Listener) -> None:
