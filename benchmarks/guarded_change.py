@@ -138,9 +138,9 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     data = json.dumps({"id": number, "tokens": [before, weight]})
     digest = sha256(f"{sequence}{data}{moment}".encode() + bytes(head) + sealed.at_rest).digest()
     run_sql(
-        "INSERT INTO audit_log (chain, sequence, account_id, agent_id, actor_kind, actor, action, subject, refinement_id,"
-        " data, at, previous_hash, hash) VALUES (?, ?, 1, ?, 'agent', 'agent:x', 'memory_refinement_update', ?, ?, ?, ?,"
-        " ?, ?) RETURNING id",
+        "INSERT INTO audit_log (chain, sequence, account_id, agent_id, actor_kind, actor, action, subject,"
+        " refinement_id, data, at, previous_hash, hash) VALUES (?, ?, 1, ?, 'agent', 'agent:x',"
+        " 'memory_refinement_update', ?, ?, ?, ?, ?, ?) RETURNING id",
         f"agent:{agent_uuid}",
         sequence + 1,
         run.agent.id,
@@ -153,8 +153,8 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     )
     (new_entry,) = cursor.fetchone()
     run_sql(
-        "UPDATE memories SET content = ?, token_estimate = ?, content_hash = ?, updated_at = ?, version = ?, entry_id = ?"
-        " WHERE id = ?",
+        "UPDATE memories SET content = ?, token_estimate = ?, content_hash = ?, updated_at = ?, version = ?,"
+        " entry_id = ? WHERE id = ?",
         sealed.at_rest,
         weight,
         content_hash,
@@ -194,7 +194,8 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     if kept_mass * 10_000 < threshold * mass_before:
         raise RuntimeError("the latch would trip")
     run_sql(
-        "INSERT INTO events (account_id, agent_id, refinement_id, kind, data, at) VALUES (1, ?, ?, 'refinement.operation', ?, ?)",
+        "INSERT INTO events (account_id, agent_id, refinement_id, kind, data, at)"
+        " VALUES (1, ?, ?, 'refinement.operation', ?, ?)",
         run.agent.id,
         run.refinement.id,
         data,

@@ -1,7 +1,8 @@
 """Many refinements in flight in one worker process, against a model server that takes 2 seconds a reply.
 
-Each refinement asks three times (consent, one change, complete), so the ideal wall time is 6 seconds however many run at
-once. Prints wall time over the ideal, and the peak memory of the worker. Usage: python -m benchmarks.in_flight [COUNT]
+Each refinement asks three times (consent, one change, complete), so the ideal wall time is 6 seconds however many run
+at once. Prints wall time over the ideal, and the peak memory of the worker.
+Usage: python -m benchmarks.in_flight [COUNT]
 """
 
 from __future__ import annotations
