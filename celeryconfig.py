@@ -1,7 +1,7 @@
 """Celery's settings: JSON with ids only, early acknowledgement, three queues, no results, and the beat timetable.
 
 The database is the truth: a message only says "look at this row", so one that is lost, late or doubled does no harm.
-Broker and namespace are set when a worker or beat starts (tasks/celery.py).
+The namespace, and the broker once more, are set when a worker or beat starts (tasks/celery.py).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ task_default_queue = "upkeep"
 task_routes = {"tasks.refinement.*": "refine", "tasks.echo.*": "interactive"}
 """What asks a model goes to `refine`, what somebody waits for to `interactive`."""
 
+broker_url = _settings.broker_url or None
 broker_transport_options = {"socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 25}
 broker_connection_retry = True
 broker_connection_retry_on_startup = True

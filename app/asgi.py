@@ -103,7 +103,7 @@ class WithoutQuery(logging.Filter):
             client, method, path, version, status = record.args
             path = str(path).partition("?")[0]
             record.args = (client, method, path, version, status)
-            return not (path in {"/healthz", "/readyz"} and status == 200)
+            return path not in {"/healthz", "/readyz"}
         return True
 
 

@@ -31,16 +31,17 @@ blueprint = Blueprint("health", __name__)
 
 
 class Kept(Generic[T]):
-    """An answer that is found out anew at most every so many seconds, by one thread at a time."""
+    """An answer for everybody who asks while it is found out, and, where it is `good`, for some seconds after."""
 
-    def __init__(self, find_out: Callable[[], T], seconds: float) -> None:
-        self._find_out, self._seconds = find_out, seconds
+    def __init__(self, find_out: Callable[[], T], seconds: float, good: Callable[[T], bool] = lambda _: True) -> None:
+        self._find_out, self._seconds, self._good = find_out, seconds, good
         self._lock = threading.Lock()
         self._held: tuple[float, T] | None = None
 
     def get(self) -> T:
+        asked = time.monotonic()
         with self._lock:
-            if self._held is None or time.monotonic() - self._held[0] >= self._seconds:
+            if self._held is None or self._held[0] < asked - (self._seconds if self._good(self._held[1]) else 0):
                 answer = self._find_out()
                 self._held = time.monotonic(), answer
             return self._held[1]
@@ -48,7 +49,7 @@ class Kept(Generic[T]):
 
 def init_app(app: Flask) -> None:
     app.register_blueprint(blueprint)
-    app.extensions["health_ready"] = Kept(look_around, READY_KEPT_SECONDS)
+    app.extensions["health_ready"] = Kept(look_around, READY_KEPT_SECONDS, lambda found: bool(found["ready"]))
     app.extensions["health_counts"] = Kept(count, METRICS_KEPT_SECONDS)
 
 

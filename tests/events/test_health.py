@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from flask import Flask
@@ -103,9 +105,30 @@ def test_many_askers_cost_one_answer() -> None:
         asked.append(1)
         return len(asked)
 
-    kept, eager = Kept(find_out, 60), Kept(find_out, 0)
+    kept, eager = Kept(find_out, 60), Kept(find_out, 60, good=lambda number: number > 3)
     assert [kept.get(), kept.get()] == [1, 1]
-    assert [eager.get(), eager.get()] == [2, 3]
+    assert [eager.get(), eager.get(), eager.get(), eager.get()] == [2, 3, 4, 4]
+
+
+def test_everybody_who_waited_gets_the_answer_that_was_found_meanwhile() -> None:
+    begun, go_on, asked = threading.Event(), threading.Event(), []
+
+    def find_out() -> int:
+        asked.append(1)
+        begun.set()
+        go_on.wait(10)
+        return len(asked)
+
+    kept = Kept(find_out, 0, good=lambda _: False)
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(kept.get)
+        begun.wait(10)
+        others = [pool.submit(kept.get) for _ in range(4)]
+        wait_for(lambda: pool._work_queue.empty())
+        go_on.set()
+        assert first.result() == 1
+        wait(others, 10)
+    assert len(asked) < 5
 
 
 def test_access_logs_name_no_query_and_no_health_checks() -> None:
@@ -116,4 +139,4 @@ def test_access_logs_name_no_query_and_no_health_checks() -> None:
 
     assert kept("/agents?search=secret", 200) == '127.0.0.1:1 - "GET /agents HTTP/1.1" 200'
     assert kept("/healthz?x=1", 200) is None
-    assert kept("/readyz", 503) == '127.0.0.1:1 - "GET /readyz HTTP/1.1" 503'
+    assert kept("/readyz", 503) is None
