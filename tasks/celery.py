@@ -10,6 +10,7 @@ and their agents are free. Then the process leaves, without waiting for models t
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -85,9 +86,16 @@ def _prepare_beat(sender: Any, **_: Any) -> None:
     try:
         made = ready_app(Part.BEAT)
         logs.init(made.extensions["settings"].log_level)
+        logging.getLogger("celery.beat").addFilter(_is_news)
         _bind(sender.app.conf, made)
     except WhetstoneError as error:
         raise SystemExit(f"Error: {error.sentence}") from None
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """What is sent every minute is not worth a line each time."""
+    said = record.getMessage()
+    return "Sending due task" not in said or any(task in said for task in ("sweep.weekly", "sweep.over_budget"))
 
 
 def _bind(conf: Any, made: Flask) -> None:

@@ -31,18 +31,19 @@ def broker_of(settings: Settings) -> Iterator[EmbeddedBroker]:
 
 @dataclass
 class Worker:
-    """A worker process over its command line, as `up` starts it. Its log is read, never guessed."""
+    """A worker process (or another part) over its command line, as `up` starts it. Its log is read, never guessed."""
 
     settings: Settings
     options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     name: str = "worker"
+    part: str = "worker"
 
     def __post_init__(self) -> None:
         self.log = self.settings.data / f"{self.name}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "app", "worker", *self.options],
+                [sys.executable, "-m", "app", self.part, *self.options],
                 cwd=ROOT,
                 env=environment_of(self.settings) | self.environment,
                 stdin=subprocess.DEVNULL,

@@ -199,6 +199,24 @@ def test_a_worker_told_to_end_leaves_in_time_and_says_what_it_interrupted(
     assert state_of(waiting).status == Status.QUEUED
 
 
+@pytest.mark.slow
+def test_beat_starts_what_is_due_at_its_minute(
+    agent: Agent, worker: Worker, model: ModelServer, settings: Settings
+) -> None:
+    model.script(text("YES"), tool_call("complete_refinement", summary="Nothing to do."))
+    every_minute = {"WHETSTONE_SCHEDULE": "* * * * *"}
+    with Worker(settings, environment=every_minute, name="beat", part="beat") as beat:
+        row = wait_for(lambda: Refinement.open_of(agent.id) or db.session.rollback(), seconds=90)
+        beat.stop()
+        beat.process.wait(20)
+
+    assert row.trigger == Trigger.WEEKLY
+    assert row.started_by == "system:beat"
+    assert when_ended(row).status == Status.COMPLETED
+    assert "Sending due task weekly sweep" in beat.said()
+    assert "lost" not in beat.said()
+
+
 def test_without_the_master_key_a_worker_refuses_to_start(
     app: Flask, broker: EmbeddedBroker, settings: Settings
 ) -> None:
