@@ -75,7 +75,7 @@ class RefinementTool:
             return self._refuse(action, error)
         return self._run(action, found)
 
-    def execute(self, action: str, **arguments: Any) -> Result:
+    def execute(self, action: str, /, **arguments: Any) -> Result:
         """The same for code: actions search, consolidate, update, delete, protect and complete."""
         if action not in ACTIONS.values():
             return self._refuse(str(action)[:60], Invalid("There is no such action."), unknown=True)

@@ -77,6 +77,7 @@ def test_unknown_and_missing_parameters_are_named(run: Running) -> None:
     with nothing_changes(run):
         assert "Missing: content" in refused(run, "update", id=first[0])
         assert "Unknown: 'force'" in refused(run, "delete", id=first[0], force=True)
+        assert "Unknown: 'action'" in refused(run, "delete", id=first[0], action="search")
         assert "Unknown: 'ids'" in refused(run, "delete", id=first[0], ids=[1, 2])
         assert "Missing: query" in refused(run, "search", since="2026-01-01")
 

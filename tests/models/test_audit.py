@@ -1,0 +1,76 @@
+"""The recording place: an entry hashes to the same from what was said and from what was stored."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from flask import Flask
+
+from app.extensions import db, writing
+from app.models import COMMAND_LINE, Action, Actor, ActorKind, Agent, AuditLog, Memory, MemoryState, open_keys, record
+from tests.refinement.soundness import assert_sound
+from tests.support.factories import make_agent
+
+
+def test_an_origin_in_another_time_zone_hashes_as_it_is_stored(app: Flask) -> None:
+    agent = make_agent()
+    with writing():
+        locked = Agent.lock(agent.id)
+        memory = Memory.write(
+            locked,
+            "Ann likes tea.",
+            keys=open_keys(locked),
+            origin_at=datetime(2026, 3, 23, 12, 30, 1, 5, timezone(timedelta(hours=5, minutes=30))),
+        )
+        record(Action.IMPORT, actor=COMMAND_LINE, of=locked, memories=[memory])
+    db.session.expire_all()
+    assert_sound(app)
+
+
+def test_odd_data_hashes_as_it_is_stored(app: Flask) -> None:
+    agent = make_agent()
+    with writing():
+        locked = Agent.lock(agent.id)
+        data = {"z": 1, "a": ["é", "\u2028", "😀", None, True, 10**15, 0.1], "n": {"b": {}, "a": []}, "": ""}
+        record(Action.CREATE, actor=Actor(ActorKind.SYSTEM, "né"), of=locked, subject="x", data=data)
+    assert_sound(app)
+
+
+@pytest.mark.parametrize(
+    "column", ["actor", "actor_kind", "user_id", "action", "subject", "refinement_id", "data", "at"]
+)
+def test_the_hash_covers_everything_that_an_entry_says(app: Flask, column: str) -> None:
+    make_agent()
+    entry = db.session.scalars(db.select(AuditLog).where(AuditLog.agent_id.is_not(None))).one()
+    assert entry.digest([]) == entry.hash
+    other = {"user_id": 1, "data": {"x": 1}, "at": entry.at + timedelta(microseconds=1)}.get(column, "other")
+    db.session.expunge(entry)
+    setattr(entry, column, other)
+    assert entry.digest([]) != entry.hash
+
+
+def test_the_hash_covers_the_states_and_their_order(app: Flask) -> None:
+    from tests.support.factories import remember
+
+    agent = make_agent()
+    remember(agent, "Ann likes tea.", "Bob likes rum.")
+    entry = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.CREATE)).one()
+    states = list(db.session.scalars(db.select(MemoryState).order_by(MemoryState.memory_id)))
+    assert entry.digest(states) == entry.hash
+    assert entry.digest(states[::-1]) != entry.hash
+    assert entry.digest(states[:1]) != entry.hash
+    db.session.expunge_all()
+    states[0].kept = 1
+    assert entry.digest(states) != entry.hash
+
+
+def test_a_change_whose_entry_can_not_be_written_does_not_happen(app: Flask) -> None:
+    agent = make_agent()
+    with pytest.raises(RuntimeError, match="no entry"), writing():
+        locked = Agent.lock(agent.id)
+        Memory.write(locked, "Ann likes tea.", keys=open_keys(locked))
+        db.session.flush()
+        raise RuntimeError("no entry")
+    assert db.session.scalar(db.select(db.func.count(Memory.id))) == 0
+    assert_sound(app)
