@@ -1,0 +1,62 @@
+"""Exact duplicates go by their hash, before anything else, and never the wrong copy."""
+
+from __future__ import annotations
+
+from app.extensions import db
+from app.models import Action, Agent, AuditLog, Memory, MemoryType, Mode
+from tests.refinement.driving import carry
+from tests.support.factories import ledger, make_agent, remember
+
+
+def removed(agent: Agent) -> list[AuditLog]:
+    carry(agent, mode=Mode.DEDUP_ONLY)
+    query = db.select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action == Action.DEDUP)
+    return list(db.session.scalars(query.order_by(AuditLog.id)))
+
+
+def left(agent: Agent) -> dict[int, tuple[bool, tuple[str, ...]]]:
+    return {row[0]: (row[4], row[5]) for row in ledger(agent)}
+
+
+def test_the_earliest_stays_with_the_tags_of_all(agent: Agent) -> None:
+    (late,) = remember(agent, "Café at noon.", tags=["b"])
+    early, unicode_, upper = remember(agent, "x", "cafe\u0301 AT NOON. ", "CAFÉ AT NOON.\n", tags=["a", "c"])
+    (entry,) = removed(agent)
+    assert left(agent) == {late: (False, ("a", "b", "c")), early: (False, ("a", "c"))}
+    assert entry.data == {"kept": late, "removed": [unicode_, upper], "tokens": 8}
+    assert entry.subject == f"memory:{late}"
+
+
+def test_every_constitutional_copy_stays_and_only_the_first_takes_the_tags(agent: Agent) -> None:
+    (plain,) = remember(agent, "We never lie.", tags=["plain"])
+    kept = remember(agent, "we never lie.", "WE NEVER LIE.", constitutional=True)
+    removed(agent)
+    assert left(agent) == {kept[0]: (True, ("plain",)), kept[1]: (True, ())}
+    assert not db.session.get_one(Memory, plain).is_active
+    assert len(removed(agent)) == 1
+
+
+def test_an_immutable_tag_is_no_obstacle_and_goes_on_protecting(agent: Agent) -> None:
+    (plain,) = remember(agent, "A song.")
+    remember(agent, "A SONG.", tags=["voice"])
+    removed(agent)
+    assert left(agent) == {plain: (False, ("voice",))}
+    assert db.session.get_one(Memory, plain).immutable
+
+
+def test_near_duplicates_journals_discarded_ones_and_other_agents_are_left_alone(agent: Agent) -> None:
+    eve = make_agent("eve")
+    mine = remember(agent, "Ann likes tea.", "Ann  likes tea.", "Ann likes tea", "Ann likes tea!")
+    remember(agent, "Ann likes tea.", "Ann likes tea.", type_=MemoryType.JOURNAL)
+    hers = remember(eve, "Ann likes tea.")
+    assert removed(agent) == []
+    assert (list(left(agent)), list(left(eve))) == (mine, hers)
+    assert db.session.get_one(Agent, agent.id, populate_existing=True).journal_count == 2
+
+
+def test_two_hundred_copies_in_one_go_leave_one_each(agent: Agent) -> None:
+    ids = remember(agent, *(f"Memory {n % 40}." for n in range(200)))
+    entries = removed(agent)
+    assert list(left(agent)) == ids[:40]
+    assert len(entries) == 40
+    assert sum(len(entry.data["removed"]) for entry in entries) == 160
