@@ -55,7 +55,7 @@ def done(
     Otherwise the browser goes `to` a page, where the toast is waiting. `undo` is an address to POST to.
     """
     if is_htmx() and parts is not None:
-        return parts() + render_template("_toast.html", text=text, tone=_TONES[tone], undo=undo)
+        return str(parts()) + render_template("_toast.html", text=text, tone=_TONES[tone], undo=undo)
     flash({"text": text, "undo": undo} if undo else text, tone)  # type: ignore[arg-type]
     return go(to)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -94,6 +95,13 @@ def neighbour(web: Flask) -> Browser:
     with writing():
         account = Account.create("Next door")
     return browser(web, OWNER, account_id=account.id)
+
+
+def toast_of(answer: TestResponse) -> str:
+    """The one toast that comes beside the fresh parts of a page."""
+    found = re.findall(r'<hx-partial hx-target="#toasts" hx-swap="beforeend">(.*?)</hx-partial>', answer.text, re.S)
+    assert len(found) == 1
+    return str(found[0])
 
 
 def browser(web: Flask, *roles: str, account_id: int = HOME) -> Browser:

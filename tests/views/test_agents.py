@@ -14,7 +14,7 @@ from app.history.verify import verify
 from app.models import Account, Action, Agent, AgentToken, AuditLog, Mode, Refinement, Status
 from app.silo import parse_token
 from tests.support.factories import begin, make_agent, remember
-from tests.views.conftest import Browser
+from tests.views.conftest import Browser, toast_of
 
 NEW = {"name": "Ezra", "model_id": "whetstone/offline", "core_token_budget": "5000"}
 
@@ -134,7 +134,8 @@ def test_pausing_can_be_undone_from_its_toast(admin: Browser, agent: Agent) -> N
 
     assert answer.status_code == 200
     assert fresh(agent.id).paused
-    assert f'action="/agents/{agent.id}/resume"' in answer.text
+    assert "ezra is paused: no refinement starts by itself." in toast_of(answer)
+    assert f'action="/agents/{agent.id}/resume"' in toast_of(answer)
     assert 'hx-target="#agent-state"' in answer.text
     assert "Nothing starts by itself until it is resumed" in unescape(answer.text) or "Paused:" in answer.text
     admin.press(f"/agents/{agent.id}/resume")

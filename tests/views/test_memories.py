@@ -9,7 +9,7 @@ from app.extensions import db
 from app.history.verify import verify
 from app.models import Agent, Memory
 from tests.support.factories import begin, make_agent, remember
-from tests.views.conftest import Browser
+from tests.views.conftest import Browser, toast_of
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_an_admin_makes_a_memory_constitutional_and_takes_it_back(admin: Browser
     assert answer.status_code == 200
     assert is_constitutional(1)
     assert 'hx-target="#memory-1"' in answer.text
-    assert f'action="/agents/{agent.id}/memories/1/constitutional/release"' in answer.text
+    assert f'action="/agents/{agent.id}/memories/1/constitutional/release"' in toast_of(answer)
     admin.press(f"/agents/{agent.id}/memories/1/constitutional/release")
     assert not is_constitutional(1)
     assert verify().ok

@@ -13,7 +13,7 @@ from app.models import Agent, Consent, Refinement, Status
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.start import start
 from tests.support.factories import Running, begin, make_agent, remember
-from tests.views.conftest import Browser
+from tests.views.conftest import Browser, toast_of
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_stop_acts_before_the_next_change(admin: Browser, agent: Agent) -> None:
 
     assert "</svg> Stop</button>" in before
     assert answer.status_code == 200
-    assert "Stopping: it ends before its next change." in answer.text
+    assert "Stopping: it ends before its next change." in toast_of(answer)
     assert 'hx-target="#refinement-status"' in answer.text
     assert "terminated" in late["error"]
     assert run.reload().mutations == 1
@@ -164,7 +164,7 @@ def test_stop_of_an_ended_one_changes_nothing_and_says_so(admin: Browser, agent:
     end(run, Status.COMPLETED)
     answer = admin.press(f"/refinements/{run.refinement.id}/stop")
 
-    assert "It had ended already." in answer.text
+    assert "It had ended already." in toast_of(answer)
     assert run.reload().status == Status.COMPLETED
 
 

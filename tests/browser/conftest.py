@@ -1,0 +1,163 @@
+"""A whole installation in its own processes, started by `up`, and a real Chromium in front of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from app.config import ROOT
+
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+START_SECONDS = 60
+UP = (sys.executable, "-m", "app", "up", "--no-browser")
+EMAIL = "admin@whetstone.local"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = pytest.mark.skip(reason=f"no browser: {CHROMIUM} is not there; install Chromium or set CHROMIUM")
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.timeout(180))
+            if not Path(CHROMIUM).exists():
+                item.add_marker(missing)
+
+
+@dataclass(frozen=True)
+class House:
+    """A running installation."""
+
+    address: str
+    password: str
+    process: subprocess.Popen[str]
+
+    def kill_web(self) -> None:
+        """As a crash would: the supervisor starts it again."""
+        os.kill(self._child("web"), signal.SIGKILL)
+
+    def _child(self, name: str) -> int:
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue  # it ended meanwhile
+            if parent == self.process.pid and words[1:4] == [b"-m", b"app", name.encode()]:
+                return int(entry.name)
+        raise AssertionError(f"{name} does not run")
+
+
+@dataclass
+class Seen:
+    """What the browser complained of while a test ran."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def watch(self, context: BrowserContext) -> None:
+        context.on("console", lambda message: self._note(message.type, message.text))
+        context.on("weberror", lambda error: self._note("exception", str(error.error)))
+
+    def _note(self, kind: str, text: str) -> None:
+        if kind == "exception" or "Content Security Policy" in text or "Content-Security-Policy" in text:
+            self.problems.append(f"{kind}: {text}")
+
+
+@pytest.fixture(scope="package")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("house")
+    environment = {**os.environ, "WHETSTONE_RETRY_BASE_SECONDS": "0.1", "A_KEY": "not-a-real-key"}
+    for name in ("PYTHONDONTWRITEBYTECODE", "DATABASE_URL", "REDIS_URL"):
+        environment.pop(name, None)
+    port = _free_port()
+    with (folder / "errors.txt").open("w") as errors:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "app",
+                "up",
+                "--no-browser",
+                "--port",
+                str(port),
+                "--data-dir",
+                str(folder / "data"),
+            ],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    assert process.stdout is not None
+    said = _read_until_ready(process.stdout)
+    password = re.search(r"Password:\s+(\S+)", said)
+    assert password, said + (folder / "errors.txt").read_text()
+    yield House(f"http://127.0.0.1:{port}", password[1], process)
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
+@pytest.fixture(scope="package")
+def signed_in(house: House, chromium: Browser) -> dict[str, object]:
+    """The cookies of the first admin, from one real sign-in."""
+    context = chromium.new_context(base_url=house.address)
+    page = context.new_page()
+    sign_in(page, house)
+    state = context.storage_state()
+    context.close()
+    return dict(state)
+
+
+@pytest.fixture
+def page(house: House, chromium: Browser, signed_in: dict[str, object]) -> Iterator[Page]:
+    """A signed-in page. The test fails for any violation of the content policy and any uncaught exception."""
+    context = chromium.new_context(base_url=house.address, storage_state=signed_in)  # type: ignore[arg-type]
+    seen = Seen()
+    seen.watch(context)
+    yield context.new_page()
+    context.close()
+    assert seen.problems == []
+
+
+def sign_in(page: Page, house: House) -> None:
+    page.goto("/sign-in")
+    page.get_by_label("E-mail").fill(EMAIL)
+    page.get_by_label("Password").fill(house.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{house.address}/")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _read_until_ready(stdout: IO[str]) -> str:
+    said, deadline = "", time.monotonic() + START_SECONDS
+    while "Whetstone is ready" not in said:
+        readable, _, _ = select.select([stdout], [], [], max(deadline - time.monotonic(), 0))
+        line = stdout.readline() if readable else ""
+        if not line:
+            break
+        said += line
+    return said

@@ -1,0 +1,133 @@
+"""A refinement watched live, step by step: a scripted model over HTTP waits for the test before each answer."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import House
+from tests.support.model_server import ModelServer, ServerReply, text, tool_call
+
+MEMORIES = 8
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+def held(reply: ServerReply) -> tuple[ServerReply, threading.Event]:
+    go = threading.Event()
+    return replace(reply, hold=go), go
+
+
+@pytest.fixture
+def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, request: pytest.FixtureRequest) -> Page:
+    """A new agent that speaks through the scripted model, with a small ledger, made in the browser."""
+    name = str(request.node.name)[5:60]
+    page.goto("/agents/new")
+    page.get_by_label("Name", exact=False).first.fill(name)
+    page.get_by_label("Model").fill("openai/scripted")
+    page.get_by_label("API base").fill(model.base_url)
+    page.get_by_label("API key variable").fill("A_KEY")
+    page.get_by_role("button", name="Create the agent").click()
+    expect(page.locator("#token")).to_be_visible()
+    file = tmp_path / "memories.jsonl"
+    file.write_text(
+        "".join(f'{{"content": "Memory {n} of this agent, as long as others."}}\n' for n in range(MEMORIES))
+    )
+    page.get_by_role("link", name="Import memories").click()
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Check and import").click()
+    expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} taken in", timeout=30_000)
+    page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Ledger").click()
+    return page
+
+
+def ids_of(page: Page) -> list[int]:
+    page.locator("#ledger tbody tr").nth(MEMORIES - 1).wait_for()
+    return [int(number) for number in re.findall(r'id="memory-(\d+)"', page.content())]
+
+
+def refine(page: Page) -> None:
+    page.locator("#agent-state").get_by_role("button", name="Refine").click()
+    page.wait_for_url(re.compile("/refinements/"))
+    page.evaluate("window.notReloaded = true")
+
+
+def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
+    agent_page: Page, house: House, model: ModelServer
+) -> None:
+    page, ids = agent_page, ids_of(agent_page)
+    yes, consent = held(text("YES. To admins: hello there"))
+    first, delete = held(tool_call("delete_memory", id=ids[0]))
+    second, protect = held(tool_call("protect_memory", id=ids[1]))
+    third, complete = held(tool_call("complete_refinement", summary="Done.", note_to_admins="All is well."))
+    model.script(yes, first, second, third)
+
+    refine(page)
+    timeline = page.locator("#refinement-timeline")
+    expect(timeline).to_contain_text("The agent is asked for its consent", timeout=30_000)
+    consent.set()
+    expect(timeline).to_contain_text("The agent said YES")
+    expect(page.locator("#refinement-status")).to_contain_text("running")
+    delete.set()
+    expect(timeline).to_contain_text(f"Deleted memory {ids[0]}")
+    expect(page.locator("#refinement-figures")).to_contain_text("1 of at most 10")
+
+    house.kill_web()
+    expect(page.locator("#stream-state")).to_have_attribute(
+        "data-state", re.compile("reconnecting|offline"), timeout=15_000
+    )
+    protect.set()
+    expect(timeline).to_contain_text(f"Made constitutional memory {ids[1]}", timeout=45_000)
+    expect(page.locator("#stream-state")).to_have_attribute("data-state", "live", timeout=30_000)
+
+    complete.set()
+    expect(page.locator("#refinement-outcome")).to_contain_text("Completed.", timeout=30_000)
+    expect(page.locator("#refinement-outcome")).to_contain_text("All is well.")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    assert page.evaluate("window.notReloaded") is True
+    assert timeline.locator("li").filter(has_text="Deleted").count() == 1
+
+
+def test_stop_ends_it_before_the_next_change(agent_page: Page, model: ModelServer) -> None:
+    page, ids = agent_page, ids_of(agent_page)
+    late, answer = held(tool_call("delete_memory", id=ids[0]))
+    model.script(text("YES"), late)
+
+    refine(page)
+    expect(page.locator("#refinement-status")).to_contain_text("running", timeout=30_000)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#toasts")).to_contain_text("Stopping: it ends before its next change.")
+    expect(page.locator("#refinement-status")).to_contain_text("stopping")
+    answer.set()
+    expect(page.locator("#refinement-outcome")).to_contain_text("Stopped.", timeout=30_000)
+    expect(page.locator("#refinement-figures")).to_contain_text("0 of at most 10")
+
+
+def test_a_second_start_leads_to_the_open_one(agent_page: Page, model: ModelServer) -> None:
+    page = agent_page
+    agent_address = page.url
+    no, answer = held(text("NO, thank you."))
+    model.script(no)
+
+    other = page.context.new_page()
+    other.goto(agent_address)
+    refine(page)
+    other.locator("#agent-state").get_by_role("link", name="Watch it").wait_for()
+    other.locator("#agent-state").get_by_role("link", name="Watch it").click()
+    expect(other).to_have_url(page.url)
+    answer.set()
+    expect(page.locator("#refinement-outcome")).to_contain_text("The agent said NO.", timeout=30_000)
+    page.goto(agent_address)
+    page.locator("#agent-state").get_by_role("button", name="Refine").click()
+    expect(page.locator("#toasts")).to_contain_text("it may be asked again from")
+    assert page.url == agent_address
