@@ -15,6 +15,7 @@ from app.tokens import estimate_tokens
 _FORMAT = 1
 _HEADER = struct.Struct(">BII")
 _NONCE = 12
+_TAG = 16
 
 
 class SealBroken(WhetstoneError):
@@ -33,8 +34,6 @@ class Sealed:
     __slots__ = ("_at_rest",)
 
     def __init__(self, at_rest: bytes) -> None:
-        if len(at_rest) < _HEADER.size + _NONCE + 16 or at_rest[0] != _FORMAT:
-            raise SealBroken("These bytes are not sealed text of a format that this version knows.")
         self._at_rest = bytes(at_rest)
 
     @property
@@ -43,12 +42,20 @@ class Sealed:
         return self._at_rest
 
     @property
+    def is_readable(self) -> bool:
+        """Whether these bytes have the form of sealed text at all."""
+        return len(self._at_rest) >= _HEADER.size + _NONCE + _TAG and self._at_rest[0] == _FORMAT
+
+    @property
     def key_version(self) -> int:
+        """Raises SealBroken."""
+        if not self.is_readable:
+            raise SealBroken("These bytes are not sealed text of a format that this version knows.")
         return int(_HEADER.unpack_from(self._at_rest)[1])
 
     @property
     def tokens(self) -> int:
-        return int(_HEADER.unpack_from(self._at_rest)[2])
+        return int(_HEADER.unpack_from(self._at_rest)[2]) if self.is_readable else 0
 
     def __str__(self) -> str:
         return f"sealed ({self.tokens} tokens)"

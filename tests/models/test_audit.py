@@ -8,9 +8,10 @@ import pytest
 from flask import Flask
 
 from app.extensions import db, writing
+from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Actor, ActorKind, Agent, AuditLog, Memory, MemoryState, open_keys, record
 from tests.refinement.soundness import assert_sound
-from tests.support.factories import make_agent
+from tests.support.factories import make_agent, remember
 
 
 def test_an_origin_in_another_time_zone_hashes_as_it_is_stored(app: Flask) -> None:
@@ -51,8 +52,6 @@ def test_the_hash_covers_everything_that_an_entry_says(app: Flask, column: str) 
 
 
 def test_the_hash_covers_the_states_and_their_order(app: Flask) -> None:
-    from tests.support.factories import remember
-
     agent = make_agent()
     remember(agent, "Ann likes tea.", "Bob likes rum.")
     entry = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.CREATE)).one()
@@ -63,6 +62,17 @@ def test_the_hash_covers_the_states_and_their_order(app: Flask) -> None:
     db.session.expunge_all()
     states[0].kept = 1
     assert entry.digest(states) != entry.hash
+
+
+def test_a_damaged_memory_hides_no_other_one_and_is_named_by_verify(app: Flask) -> None:
+    agent = make_agent()
+    first, second = remember(agent, "Ann likes tea.", "Bob likes rum.")
+    db.session.rollback()
+    with db.engine.begin() as connection:
+        connection.execute(db.text("UPDATE memories SET content = :none WHERE id = :id"), {"none": b"", "id": second})
+    db.session.expire_all()
+    assert [memory.id for memory in db.session.scalars(Memory.active(agent.id))] == [first, second]
+    assert f"content of memory {second}" in str(verify().first_problem)
 
 
 def test_a_change_whose_entry_can_not_be_written_does_not_happen(app: Flask) -> None:

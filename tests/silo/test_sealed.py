@@ -57,6 +57,14 @@ def test_no_bit_of_it_can_be_changed(keys: AgentKeys) -> None:
         keys.reveal_memory(7, Sealed(blob + b"\x00"))
 
 
+def test_damaged_bytes_can_be_loaded_and_shown_but_not_opened(keys: AgentKeys) -> None:
+    for damaged in (b"", b"\x01", b"\x00" * 80, b"\x02" + b"\x00" * 80):
+        sealed = Sealed(damaged)
+        assert (str(sealed), sealed.at_rest, sealed.is_readable) == ("sealed (0 tokens)", damaged, False)
+        with pytest.raises(SealBroken, match="not sealed text"):
+            keys.reveal_memory(7, sealed)
+
+
 def test_versions_open_with_their_own_key_and_the_newest_seals() -> None:
     first = make_agent_keys("agent-1")
     both = AgentKeys("agent-1", {1: first._data[1], 2: b"2" * 32}, first._dedup)
