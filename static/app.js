@@ -132,7 +132,10 @@ function watchStream() {
     stream.heard = Date.now();
     setStream("live");
   });
-  onStream("htmx:sse:before:message", () => { stream.heard = Date.now(); });
+  onStream("htmx:sse:before:message", () => {
+    stream.heard = Date.now();
+    if (stream.state !== "live") setStream("live"); // a browser that was offline may keep its connection
+  });
   onStream("htmx:sse:error", ({ connection }) => {
     setStream(navigator.onLine === false || connection?.attempt >= 3 ? "offline" : "reconnecting");
   });

@@ -69,25 +69,32 @@ def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
     yes, consent = held(text("YES. To admins: hello there"))
     first, delete = held(tool_call("delete_memory", id=ids[0]))
     second, protect = held(tool_call("protect_memory", id=ids[1]))
-    third, complete = held(tool_call("complete_refinement", summary="Done.", note_to_admins="All is well."))
-    model.script(yes, first, second, third)
+    third, change = held(tool_call("delete_memory", id=ids[2]))
+    fourth, complete = held(tool_call("complete_refinement", summary="Done.", note_to_admins="All is well."))
+    model.script(yes, first, second, third, fourth)
 
     refine(page)
     timeline = page.locator("#refinement-timeline")
     expect(timeline).to_contain_text("The agent is asked for its consent", timeout=30_000)
     consent.set()
-    expect(timeline).to_contain_text("The agent said YES")
+    expect(timeline).to_contain_text("The agent said YES", timeout=30_000)
     expect(page.locator("#refinement-status")).to_contain_text("running")
     delete.set()
     expect(timeline).to_contain_text(f"Deleted memory {ids[0]}")
     expect(page.locator("#refinement-figures")).to_contain_text("1 of at most 10")
 
+    resumed: list[str] = []
+    page.on("request", lambda request: resumed.append(request.headers.get("last-event-id", "")))
     house.kill_web()
-    expect(page.locator("#stream-state")).to_have_attribute(
-        "data-state", re.compile("reconnecting|offline"), timeout=15_000
-    )
     protect.set()
     expect(timeline).to_contain_text(f"Made constitutional memory {ids[1]}", timeout=45_000)
+    assert [number for number in resumed if number], "the stream was never lost"
+
+    page.context.set_offline(True)
+    expect(page.locator("#stream-state")).to_have_attribute("data-state", "offline", timeout=30_000)
+    change.set()
+    page.context.set_offline(False)
+    expect(timeline).to_contain_text(f"Deleted memory {ids[2]}", timeout=45_000)
     expect(page.locator("#stream-state")).to_have_attribute("data-state", "live", timeout=30_000)
 
     complete.set()
@@ -95,7 +102,7 @@ def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
     expect(page.locator("#refinement-outcome")).to_contain_text("All is well.")
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     assert page.evaluate("window.notReloaded") is True
-    assert timeline.locator("li").filter(has_text="Deleted").count() == 1
+    assert timeline.locator("li").filter(has_text="Deleted").count() == 2
 
 
 def test_stop_ends_it_before_the_next_change(agent_page: Page, model: ModelServer) -> None:

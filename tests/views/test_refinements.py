@@ -59,8 +59,7 @@ def test_refusals_of_one_kind_are_one_row(auditor: Browser, agent: Agent) -> Non
     for number in (901, 902, 903):
         run.tool.execute("delete", id=number)
     run.tool.execute("burn")
-    with writing():
-        run.tool.tell_refusals(Refinement.lock(run.refinement.id))
+    run.tool.settle()
 
     rows = [row for row in twin(auditor, run)["timeline"] if row["kind"].startswith("refused")]
 
