@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from sqlalchemy import String, Text, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import db, now
-from app.models.base import Model, UtcDateTime, lock_row
+from app.extensions import db, is_sqlite, now
+from app.models.base import Model, UtcDateTime
 
 
 class Mark(Model):
@@ -26,8 +27,8 @@ class Mark(Model):
 
     @classmethod
     def write(cls, name: str, value: str) -> None:
-        mark = db.session.scalar(lock_row(select(cls).where(cls.name == name)))
-        if mark is None:
-            db.session.add(cls(name=name, value=value, at=now()))
-        else:
-            mark.value, mark.at = value, now()
+        """Set it, whoever else sets it at the same moment."""
+        insert = sqlite.insert if is_sqlite(db.session()) else postgresql.insert
+        said = {"value": value, "at": now()}
+        statement = insert(cls).values(name=name, **said)
+        db.session.execute(statement.on_conflict_do_update(index_elements=[cls.name], set_=said))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -344,19 +345,22 @@ def test_two_sweeps_at_once_start_each_agent_once(app: Flask, clock: FakeClock) 
         "WHETSTONE_DATA_DIR": str(settings.data),
         "DATABASE_URL": settings.database_url.replace("postgresql+psycopg", "postgresql"),
     }
-    sweepers = [
-        subprocess.Popen(
-            [sys.executable, "-c", script], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    for each in sweepers:
-        assert each.stdin is not None
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    counts = [int(each.communicate(timeout=60)[0].splitlines()[-1]) for each in sweepers]
+    pipe = subprocess.PIPE
+    with ExitStack() as started:
+        sweepers = [
+            started.enter_context(
+                subprocess.Popen([sys.executable, "-c", script], env=environment, stdin=pipe, stdout=pipe, text=True)
+            )
+            for _ in range(2)
+        ]
+        for each in sweepers:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        said = [each.communicate(timeout=60)[0] for each in sweepers]
 
-    assert sum(counts) == 20
+    assert [each.returncode for each in sweepers] == [0, 0]
+    assert sum(int(each.splitlines()[-1]) for each in said) == 20
     assert db.session.scalar(select(func.count()).select_from(Refinement)) == 20
 
 
