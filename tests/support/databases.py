@@ -44,7 +44,7 @@ class Template:
             yield load_settings(data_dir=folder, database_url="", **settings)
             return
         name = f"wt_{uuid.uuid4().hex[:16]}"
-        _admin(f'CREATE DATABASE "{name}" TEMPLATE "{self._name}" STRATEGY FILE_COPY')
+        _admin(f'CREATE DATABASE "{name}" TEMPLATE "{self._name}" STRATEGY WAL_LOG')
         try:
             yield load_settings(data_dir=folder, database_url=_url(name), **settings)
         finally:
