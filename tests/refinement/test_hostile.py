@@ -122,7 +122,13 @@ def test_no_call_whatever_it_holds_raises(app: Flask) -> None:
     held: list[Running] = [begin(agent)]
     made = [0, 0]
 
-    @settings(max_examples=BATCH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=BATCH,
+        deadline=None,
+        database=None,
+        derandomize=not LONG_RUN,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(hostile_calls(), st.booleans())
     def call(wanted: tuple[str, dict[str, Any], str], by_action: bool) -> None:
         name, arguments, raw = wanted
