@@ -63,6 +63,7 @@ class Refinement(Model):
         Index("ix_refinements_open", "heartbeat_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
         Index("ix_refinements_agent", "agent_id", "requested_at"),
         Index("ix_refinements_account", "account_id", "requested_at"),
+        Index("ix_refinements_status", "account_id", "status", "requested_at"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)

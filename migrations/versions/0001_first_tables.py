@@ -325,6 +325,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("refinements", schema=None) as batch_op:
         batch_op.create_index("ix_refinements_account", ["account_id", "requested_at"], unique=False)
+        batch_op.create_index("ix_refinements_status", ["account_id", "status", "requested_at"], unique=False)
         batch_op.create_index("ix_refinements_agent", ["agent_id", "requested_at"], unique=False)
         batch_op.create_index(
             "ix_refinements_open",

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from flask import current_app, url_for
-from sqlalchemy import and_, exists, func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
@@ -17,8 +17,12 @@ from app.views.shown.agents import iso, last_event
 from app.views.shown.due import Timetable
 from app.views.shown.health import Trouble, troubles
 
+Pair = tuple[Refinement, Agent]
+
 ATTENTION_FOR = timedelta(days=7)
 SHOWN = 8
+LOOKED_AT = 100
+"""Bad ends that are counted; a day on which everything fails needs no exact number."""
 DUE_LIMIT = 1000
 KEYS_SOON = timedelta(minutes=1)
 NEWEST = 500
@@ -65,8 +69,8 @@ class Attention:
 class Overview:
     figures: Figures
     attention: Sequence[Attention]
-    running: Sequence[tuple[Refinement, Agent]]
-    recent: Sequence[tuple[Refinement, Agent]]
+    running: Sequence[Pair]
+    recent: Sequence[Pair]
     last_event: int
 
     @classmethod
@@ -75,9 +79,8 @@ class Overview:
         figures = _figures(account_id)
         attention = [*map(_of_trouble, troubles()), *_outcomes(account_id), *_over_budget(account_id, figures)]
         attention += _without_keys(account_id)
-        running = _pairs(account_id, Refinement.status.in_(OPEN_STATES))
         recent = _pairs(account_id, Refinement.ended_at.is_not(None))
-        return cls(figures, attention, running, recent, seen)
+        return cls(figures, attention, _running(account_id), recent, seen)
 
     @property
     def is_empty(self) -> bool:
@@ -116,10 +119,20 @@ def _figures(account_id: int) -> Figures:
     return Figures(agents, over, paused, running or 0, int(tokens), tick, count or 0)
 
 
-def _pairs(account_id: int, condition: Any, limit: int = SHOWN) -> list[tuple[Refinement, Agent]]:
+def _pairs(account_id: int, *conditions: Any, order: Any = None, limit: int = SHOWN) -> list[Pair]:
+    """Refinements with their agents, the newest first unless `order` says otherwise."""
     query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id)
-    query = query.where(Refinement.account_id == account_id, condition)
-    return [(r, a) for r, a in db.session.execute(query.order_by(Refinement.requested_at.desc()).limit(limit)).tuples()]
+    query = query.where(Refinement.account_id == account_id, *conditions)
+    order = (Refinement.requested_at.desc(),) if order is None else order
+    return [
+        (refinement, agent) for refinement, agent in db.session.execute(query.order_by(*order).limit(limit)).tuples()
+    ]
+
+
+def _running(account_id: int) -> list[Pair]:
+    """Those that began last come first, those that wait come last."""
+    order = (Refinement.started_at.is_(None), Refinement.started_at.desc(), Refinement.id)
+    return _pairs(account_id, Refinement.status.in_(OPEN_STATES), order=order)
 
 
 _OUTCOMES = {
@@ -139,13 +152,18 @@ def _outcomes(account_id: int) -> list[Attention]:
     """Agents whose newest refinement in a week ended so; the next good one takes them off the list."""
     later = aliased(Refinement)
     newest = ~exists().where(later.agent_id == Refinement.agent_id, later.requested_at > Refinement.requested_at)
-    recent = and_(Refinement.requested_at >= now() - ATTENTION_FOR, newest)
+    recent = Refinement.requested_at >= now() - ATTENTION_FOR
+    pairs = _pairs(account_id, Refinement.status.in_(_OUTCOMES), recent, newest, limit=LOOKED_AT)
     found = []
     for status, (tone, icon, title, text) in _OUTCOMES.items():
-        pairs = _pairs(account_id, and_(Refinement.status == status, recent), limit=SHOWN)
-        if pairs:
-            items = [(agent.name, url_for("refinements.show", refinement_id=r.id), _remark(r)) for r, agent in pairs]
-            found.append(Attention(tone, icon, f"{title}: {_many(len(items), 'agent', SHOWN)}", text, items))
+        items = [
+            (agent.name, url_for("refinements.show", refinement_id=refinement.id), _remark(refinement))
+            for refinement, agent in pairs
+            if refinement.status == status
+        ]
+        if items:
+            words = f"{title}: {_many(len(items), 'agent', LOOKED_AT)}"
+            found.append(Attention(tone, icon, words, text, items[:SHOWN]))
     return found
 
 
@@ -158,7 +176,10 @@ def _over_budget(account_id: int, figures: Figures) -> list[Attention]:
         return []
     over = Agent.core_token_usage - Agent.core_token_budget
     agents = db.session.scalars(
-        select(Agent).where(Agent.account_id == account_id, over > 0).order_by(over.desc(), Agent.id).limit(SHOWN)
+        select(Agent)
+        .where(Agent.account_id == account_id, Agent.core_token_usage > Agent.core_token_budget)
+        .order_by(over.desc(), Agent.id)
+        .limit(SHOWN)
     )
     items = [(a.name, url_for("agents.show", agent_id=a.id), _tokens_over(a)) for a in agents]
     text = "Active ones are refined within the hour; paused ones wait for you."
