@@ -155,8 +155,10 @@ def test_ctrl_c_stops_the_refinement_and_keeps_its_valid_changes(
         raise AssertionError("it went on")
 
     model(say("YES"), call("delete_memory", id=first), press)
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores Ctrl-C
 
     said = whetstone("refine", "ezra", "--wait", "--json")
+    signal.signal(signal.SIGINT, inherited)
 
     assert (said.json["status"], said.json["mutations"], said.status) == ("stopped", 1, 1)
     assert first not in ids_of(agent)
