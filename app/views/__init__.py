@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flask import Flask
+from werkzeug.routing import IntegerConverter, Map
 
 from app.views import (
     agents,
@@ -19,8 +20,16 @@ from app.views import (
 )
 
 
+class RowNumber(IntegerConverter):
+    """A number that a row can have; any larger one is in no address of ours."""
+
+    def __init__(self, map: Map) -> None:
+        super().__init__(map, max=2**63 - 1)
+
+
 def init_app(app: Flask) -> None:
     """Sign-in, the frame of every page, the pages themselves, and what the event stream sends."""
+    app.url_map.converters["int"] = RowNumber
     auth.init_app(app)
     frame.init_app(app)
     errors.init_app(app)

@@ -131,3 +131,9 @@ def test_nothing_changes_by_a_get(web: Flask, admin: Browser, addresses: dict[st
     for rule in routes(web, "POST"):
         if rule.rule not in reading:
             assert admin.get(fill(rule, addresses)).status_code in (404, 405), rule
+
+
+def test_a_number_that_no_row_can_have_is_not_found(admin: Browser) -> None:
+    for path in (f"/agents/{10**30}", f"/agents/{2**63}/refinements"):
+        assert admin.get(path).status_code == 404, path
+    assert admin.press(f"/agents/{10**30}/pause").status_code == 404
