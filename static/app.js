@@ -232,6 +232,7 @@ function start() {
   watchToasts();
   freshenTimes();
   unhideCopyButtons();
+  document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   setInterval(freshenTimes, 5000);
   const region = document.getElementById("toasts");
   if (region) new MutationObserver(watchToasts).observe(region, { childList: true });
