@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from app.cli.common import Cell, day_and_time, facts, iso, say
+from app.cli.common import Cell, day_and_time, facts, say
+from app.models.base import iso
 
 if TYPE_CHECKING:
     from app.models import Agent
@@ -80,19 +80,7 @@ def brief(field: str, before: object, after: object) -> str:
 
 
 def _settings(agent: Agent) -> dict[str, Any]:
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "model_id": agent.model_id,
-        "core_token_usage": agent.core_token_usage,
-        "core_count": agent.core_count,
-        "journal_count": agent.journal_count,
-        "core_token_budget": agent.core_token_budget,
-        "refinement_threshold": _number(agent.refinement_threshold),
-        "effective_refinement_threshold": _number(agent.effective_refinement_threshold),
-        "active": agent.active,
-        "paused": agent.paused,
-        "last_refinement_at": iso(agent.last_refinement_at),
+    return agent.as_json() | {
         "last_attempt_at": iso(agent.last_attempt_at),
         "api_base": agent.api_base,
         "api_key_env": agent.api_key_env,
@@ -109,10 +97,6 @@ def _state(agent: Agent, described: dict[str, Any]) -> str:
         "due" if described["needs_refinement"] else "",
     ]
     return ", ".join(filter(None, words)) or "ok"
-
-
-def _number(value: Decimal | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _length(text: object) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from app.cli import json_option
-from app.cli.common import account_argument, account_option, emit, find_account, find_agent, iso, opened, quoted, say
+from app.cli.common import account_argument, account_option, emit, find_account, find_agent, opened, quoted, say
 from app.cli.found import find_refinement
+from app.models.base import iso
 
 PAGE = 500
 LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"

@@ -166,11 +166,6 @@ def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
         click.echo(f"  {name.ljust(width)}  {value}")
 
 
-def iso(moment: datetime | None) -> str | None:
-    """ISO 8601, UTC, with Z: the form that programs rely on."""
-    return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def day_and_time(moment: datetime | None, otherwise: str = "never") -> str:
     """For people: UTC, to the minute."""
     return otherwise if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -17,12 +17,12 @@ from app.cli.common import (
     emit,
     find_agent,
     hint,
-    iso,
     opened,
     quoted,
     say,
     table,
 )
+from app.models.base import iso
 
 BAR_FROM_BYTES = 500_000
 """Smaller files are read before a bar could be seen."""

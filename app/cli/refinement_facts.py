@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from app.cli.common import Cell, day_and_time, facts, hint, iso, say
+from app.cli.common import Cell, day_and_time, facts, hint, say
 from app.cli.steps import line, percent
+from app.models.base import iso
 
 if TYPE_CHECKING:
     from app.models import Agent, Event, Refinement

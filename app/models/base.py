@@ -91,6 +91,11 @@ class SealedText(TypeDecorator[Sealed]):
         return None if value is None else Sealed(bytes(value))
 
 
+def iso(moment: datetime | None) -> str | None:
+    """ISO 8601, UTC, with Z: the form that programs rely on."""
+    return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def lock_row(query: Select[tuple[T]]) -> Select[tuple[T]]:
     """Read a row for change: locked against other writers (not against foreign keys), and never from memory."""
     return query.with_for_update(key_share=True).execution_options(populate_existing=True)

@@ -15,7 +15,7 @@ from app.extensions import db, now
 from app.models.actor import WORKER, Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, lock_row
+from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, iso, lock_row
 from app.models.event import announce
 from app.silo import Sealed
 
@@ -213,9 +213,9 @@ class Refinement(Model):
             "retention": None if self.retention is None else float(self.retention),
             "reason": self.reason,
             "note_to_admins": self.note_to_admins,
-            "requested_at": _iso(self.requested_at),
-            "started_at": _iso(self.started_at),
-            "ended_at": _iso(self.ended_at),
+            "requested_at": iso(self.requested_at),
+            "started_at": iso(self.started_at),
+            "ended_at": iso(self.ended_at),
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "cost_usd": float(self.cost_usd),
@@ -237,7 +237,3 @@ class Consent(Model):
     note_to_admins: Mapped[str | None] = mapped_column(String(280))
     asked_at: Mapped[datetime] = mapped_column(UtcDateTime)
     answered_at: Mapped[datetime] = mapped_column(UtcDateTime)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")

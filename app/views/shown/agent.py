@@ -12,10 +12,10 @@ from sqlalchemy import literal, select, tuple_
 
 from app.extensions import db, now
 from app.models import Action, Agent, AgentToken, AuditLog, Intake, Refinement
-from app.models.base import UtcDateTime
+from app.models.base import UtcDateTime, iso
 from app.models.key import has_keys
 from app.views.forms import Form
-from app.views.shown.agents import agent_json, iso, last_event
+from app.views.shown.agents import agent_json, last_event
 from app.views.shown.due import Due, Timetable
 from app.views.shown.ledger import Ledger
 

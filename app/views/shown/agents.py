@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from flask import current_app
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, exists, func, select
 
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Refinement
+from app.models.base import iso
 from app.views.shown.due import Due, Timetable
 
 ROWS = 50
@@ -113,25 +114,7 @@ def recently_moved(account_id: int) -> list[AgentRow]:
 
 def agent_json(agent: Agent, *, running: Refinement | None) -> dict[str, Any]:
     """The stable form of an agent, less what needs a look at its memories."""
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "model_id": agent.model_id,
-        "core_token_usage": agent.core_token_usage,
-        "core_count": agent.core_count,
-        "journal_count": agent.journal_count,
-        "core_token_budget": agent.core_token_budget,
-        "refinement_threshold": _number(agent.refinement_threshold),
-        "effective_refinement_threshold": _number(agent.effective_refinement_threshold),
-        "active": agent.active,
-        "paused": agent.paused,
-        "last_refinement_at": iso(agent.last_refinement_at),
-        "open_refinement": running.id if running else None,
-    }
-
-
-def iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+    return agent.as_json() | {"open_refinement": running.id if running else None}
 
 
 def last_event(account_id: int) -> int:
@@ -139,10 +122,6 @@ def last_event(account_id: int) -> int:
     from app.models import Event
 
     return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _filters(query: str, state: str) -> list[ColumnElement[bool]]:

@@ -11,8 +11,7 @@ from sqlalchemy import literal, select, tuple_
 
 from app.extensions import db
 from app.models import Agent, Memory, MemoryType
-from app.models.base import UtcDateTime
-from app.views.shown.agents import iso
+from app.models.base import UtcDateTime, iso
 
 ROWS = 50
 

@@ -13,7 +13,8 @@ from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Refinement, Status
-from app.views.shown.agents import iso, last_event
+from app.models.base import iso
+from app.views.shown.agents import last_event
 from app.views.shown.due import Timetable
 from app.views.shown.health import Trouble, troubles
 

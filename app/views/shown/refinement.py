@@ -12,7 +12,8 @@ from sqlalchemy import select
 from app.extensions import db, now
 from app.models import Agent, Consent, Event, Mode, Refinement, Status
 from app.models.agent import ATTEMPT_PAUSE
-from app.views.shown.agents import iso, last_event
+from app.models.base import iso
+from app.views.shown.agents import last_event
 from app.views.shown.due import Due, Timetable
 from app.views.shown.timeline import Row, read
 
