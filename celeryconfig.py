@@ -15,7 +15,18 @@ from tasks.timetable import Crontab
 
 _settings = load_settings()
 
-imports = ("tasks.lane", "tasks.refinement", "tasks.sweep", "tasks.intake", "tasks.keys", "tasks.upkeep")
+imports = (
+    "tasks.lane",
+    "tasks.refinement",
+    "tasks.sweep",
+    "tasks.intake",
+    "tasks.keys",
+    "tasks.grants",
+    "tasks.authoring",
+    "tasks.proof",
+    "tasks.reflection",
+    "tasks.upkeep",
+)
 
 task_serializer = "json"
 result_serializer = "json"
@@ -26,7 +37,15 @@ task_acks_late = False
 _exchange = Exchange("whetstone")
 task_queues = tuple(Queue(name, _exchange, routing_key=name) for name in ("refine", "upkeep", "interactive"))
 task_default_queue = "upkeep"
-task_routes = {"tasks.refinement.*": "refine", "tasks.echo.*": "interactive"}
+task_routes = {
+    "tasks.refinement.*": "refine",
+    "tasks.grants.ask": "refine",
+    "tasks.authoring.read": "refine",
+    "tasks.reflection.hear": "refine",
+    "tasks.reflection.promote": "refine",
+    "tasks.grants.answer": "interactive",
+    "tasks.echo.*": "interactive",
+}
 """What asks a model goes to `refine`, what somebody waits for to `interactive`."""
 
 broker_url = _settings.broker_url or None
@@ -55,10 +74,20 @@ _HOURLY = {"schedule": timedelta(hours=1), "options": {"expires": 3500}}
 beat_schedule = {
     "weekly sweep": {"task": "tasks.sweep.weekly", "schedule": Crontab(_settings.schedule)},
     "over-budget sweep": {"task": "tasks.sweep.over_budget", **_HOURLY},
+    "nightly proof": {"task": "tasks.proof.prove", "schedule": Crontab("17 * * * *"), "options": {"expires": 3500}},
+    "daily reflection": {
+        "task": "tasks.reflection.start_due",
+        "schedule": Crontab("47 * * * *"),
+        "options": {"expires": 3500},
+    },
+    "old answers": {"task": "tasks.upkeep.drop_old_answers", **_HOURLY},
     "missed tick": {"task": "tasks.sweep.missed_tick", **_EVERY_MINUTE},
     "stalled refinements": {"task": "tasks.upkeep.close_stalled", **_EVERY_MINUTE},
     "lost starts": {"task": "tasks.upkeep.find_lost_starts", **_EVERY_MINUTE},
     "lost intakes": {"task": "tasks.upkeep.find_lost_intakes", **_EVERY_MINUTE},
+    "exceptions": {"task": "tasks.grants.look_after", **_EVERY_MINUTE},
+    "prompts to read": {"task": "tasks.authoring.find_unread", **_EVERY_MINUTE},
     "lost keys": {"task": "tasks.upkeep.find_lost_keys", **_EVERY_MINUTE},
+    "removed keys": {"task": "tasks.upkeep.shred_removed_keys", **_EVERY_MINUTE},
 }
 beat_max_loop_interval = 30

@@ -39,9 +39,11 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
     events.init_app(app)
     if part is Part.WEB:
         from app import health, views
+        from app.api import v1
         from app.events import poll
 
         views.init_app(app)
+        v1.init_app(app)
         health.init_app(app)
         app.register_blueprint(poll.blueprint)
     return app

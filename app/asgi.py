@@ -1,10 +1,12 @@
-"""The web process: one ASGI server for the pages (Flask, in threads) and the event stream (on the loop)."""
+"""The web process: one ASGI server for pages and REST (Flask, in threads), the event stream, and MCP."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from types import FrameType
@@ -20,13 +22,22 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import Part, logs
+from app.api import mcp
 from app.config import Settings, load_settings
 from app.events.hub import Hub
 from app.events.publish import end_streams
 from app.events.stream import EventStream
 
 PAGE_THREADS = 24
+"""Some pages wait for a worker."""
+
+API_THREADS = 4
+"""An agent's request waits for nobody: more threads would only wait for one another."""
+
 CLOSING_SECONDS = 5
+
+COLLECTED_AFTER = (10_000, 20, 50)
+"""The collector's thresholds: Python's own let it run with almost every request."""
 
 
 def create() -> Starlette:
@@ -41,29 +52,41 @@ def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises Misconfigured."""
     logs.init(settings.log_level)
     application = assemble(_flask(settings))
+    _settle_down()
     server_of(application, settings).run()
 
 
 def assemble(flask: Flask, hub: Hub | None = None, stream: EventStream | None = None) -> Starlette:
-    """Pages and stream over one Flask application."""
+    """Pages, stream and the agents' tools over one Flask application."""
     hub = hub or Hub(flask)
     flask.extensions["stream_hub"] = hub
+    agents = mcp.Door(flask)
     user_logged_out.connect(_on_sign_out, flask)
     application = Starlette(
         routes=[
             Route("/events", stream or EventStream(hub)),
+            Route(mcp.PATH, agents),
+            Route("/api/{rest:path}", WSGIMiddleware(flask, workers=API_THREADS)),
             Mount("/", WSGIMiddleware(flask, workers=PAGE_THREADS)),
         ],
         middleware=[Middleware(Tidy)],
         lifespan=_lifespan,
     )
     application.state.hub = hub
+    application.state.agents = agents
     return application
 
 
 def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
     """A server that ends the open streams when it is told to stop."""
     return _Server(_configuration(application, settings), application.state.hub)
+
+
+def _settle_down() -> None:
+    """What was loaded stays: the collector need not look through it again with every few hundred requests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 class Tidy:
@@ -95,13 +118,20 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+_PLAIN_PART = re.compile(r"[A-Za-z0-9._~-]{0,40}")
+
+
 class WithoutQuery(logging.Filter):
-    """Access logs name the path only: what somebody searched for is nobody's business. Health checks are not logged."""
+    """Access logs name the path only: what somebody searched for is nobody's business. Health checks are not logged.
+
+    Nor is a part of the path that is neither a word nor an id: a program may have put there what it was to send.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple) and len(record.args) == 5:
             client, method, path, version, status = record.args
-            path = str(path).partition("?")[0]
+            parts = str(path).partition("?")[0].split("/")
+            path = "/".join(part if _PLAIN_PART.fullmatch(part) else "…" for part in parts)
             record.args = (client, method, path, version, status)
             return path not in {"/healthz", "/readyz"}
         return True
@@ -119,7 +149,8 @@ async def _lifespan(application: Starlette) -> AsyncIterator[None]:
     asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "tasks.refinement")
     running = asyncio.create_task(application.state.hub.run())
     try:
-        yield
+        async with application.state.agents.running():
+            yield
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):

@@ -48,6 +48,10 @@ class Settings(BaseSettings):
     default_threshold: Decimal = Field(Decimal("0.75"), description="The threshold of agents that set none.")
     default_budget: int = Field(5000, ge=1, description="Tokens of core memory that a new agent should stay under.")
     max_mutations: int = Field(HARD_MAX_MUTATIONS, ge=0, le=HARD_MAX_MUTATIONS, description="Changes a refinement.")
+    erosion_floor: Decimal | None = Field(
+        Decimal("0.50"),
+        description="What refinements must leave of an agent's core memories over 30 days; `off` for no such guard.",
+    )
     schedule: str = Field("0 4 * * 1", description="Crontab of the scheduled tick, UTC.")
     interval_days: int = Field(7, ge=1, le=365, description="Days between scheduled refinements of one agent.")
     max_turns: int = Field(30, ge=1, le=200, description="Model replies a refinement.")
@@ -60,6 +64,16 @@ class Settings(BaseSettings):
     immutable_tags: Annotated[tuple[str, ...], NoDecode] = Field(
         IMMUTABLE_TAGS, description="Comma-separated. Memories with one of these tags are never changed by the Knife."
     )
+    safety_model: str = Field(
+        "", description="A model that reads prompts which agents write for themselves, before they apply; empty: off."
+    )
+    safety_api_base: str = Field("", description="The address of the safety model, for a server of your own.")
+    safety_api_key_env: str = Field("", description="The NAME of the variable that holds the safety model's key.")
+    api_rate: str = Field(
+        "600/minute",
+        pattern=r"^[1-9][0-9]{0,8}/(second|minute|hour|day)$",
+        description="Requests that one agent's token may send, such as 600/minute.",
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of all processes.")
 
     @field_validator("immutable_tags", mode="before")
@@ -69,9 +83,16 @@ class Settings(BaseSettings):
             return tuple(tag.strip().lower() for tag in value.split(",") if tag.strip())
         return value
 
-    @field_validator("min_threshold", "default_threshold")
+    @field_validator("erosion_floor", mode="before")
     @classmethod
-    def _check_threshold(cls, value: Decimal) -> Decimal:
+    def _read_off(cls, value: object) -> object:
+        return None if isinstance(value, str) and value.strip().lower() in ("", "off", "null", "none") else value
+
+    @field_validator("min_threshold", "default_threshold", "erosion_floor")
+    @classmethod
+    def _check_threshold(cls, value: Decimal | None) -> Decimal | None:
+        if value is None:
+            return None
         if not value.is_finite() or not Decimal("0") < value <= Decimal("1"):
             raise ValueError("must be a number above 0 and at most 1.00")
         if value != round(value, 4):

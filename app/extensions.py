@@ -20,11 +20,19 @@ class Base(DeclarativeBase):
     """Every table's root."""
 
 
+POOL = {"pool_size": 24, "max_overflow": 16}
+"""Connections, opened as they are needed: as many kept as the web process has threads for pages, so that a busy moment
+makes none anew; 16 more for a while."""
+
 db = SQLAlchemy(
     model_class=Base,
-    engine_options={"hide_parameters": True, "pool_pre_ping": True},
+    engine_options={"hide_parameters": True, "pool_pre_ping": True, **POOL},
     session_options={"expire_on_commit": False},
 )
+
+
+BUSY_TIMEOUT_MS = 15_000
+"""How long a statement waits for SQLite's write lock."""
 
 
 class Clock(Protocol):
@@ -124,9 +132,10 @@ def _on_connect(connection: sqlite3.Connection, _record: Any) -> None:
     for pragma in (
         "journal_mode=WAL",
         "synchronous=NORMAL",
-        "busy_timeout=15000",
+        f"busy_timeout={BUSY_TIMEOUT_MS}",
         "foreign_keys=ON",
         "recursive_triggers=ON",
+        "secure_delete=ON",
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

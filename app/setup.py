@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from app.extensions import db, writing
 from app.models import SETUP, Account, Action, AgentKey, Mark, Memory, User, record
 from app.models.key import MasterKeyRow
 from app.models.user import OWNER, SITE_ADMIN
-from app.silo import KeyFileError, MasterKey
+from app.silo import KeyFileError, KeyRing, MasterKey
 
 FIRST_ACCOUNT = "Home"
 FIRST_EMAIL = "admin@whetstone.local"
@@ -32,8 +32,9 @@ class Prepared:
     """What setup did. The password is there only when the first admin was made just now."""
 
     first_email: str = ""
-    first_password: str = ""
+    first_password: str = field(default="", repr=False)
     made_master_key: Path | None = None
+    recovery_words: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -43,24 +44,30 @@ class Upgraded:
     version_before: str | None
     version: str
     made_master_key: Path | None = None
+    recovery_words: str = field(default="", repr=False)
 
 
-def prepare(settings: Settings) -> Prepared:
-    """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat."""
+def prepare(settings: Settings, *, with_words: bool = False) -> Prepared:
+    """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat.
+
+    `with_words`: somebody is there to write down the recovery words of a master key that is made now.
+    """
     with _briefly(create_app(settings)):
         made = _prepare_database(settings)
         email, password = ensure_first_admin()
-    return Prepared(email, password, settings.master_key_path if made else None)
+        words = _words(settings) if made and with_words else ""
+    return Prepared(email, password, settings.master_key_path if made else None, words)
 
 
-def bring_up_to_date(settings: Settings) -> Upgraded:
+def bring_up_to_date(settings: Settings, *, with_words: bool = False) -> Upgraded:
     """The same without the first admin, for those who run the parts apart and make their users themselves."""
     with _briefly(create_app(settings)):
         check_data_dir(settings)
         before = _database_version()
         made = _prepare_database(settings)
         ensure_first_account()
-    return Upgraded(before, _head(), settings.master_key_path if made else None)
+        words = _words(settings) if made and with_words else ""
+    return Upgraded(before, _head(), settings.master_key_path if made else None, words)
 
 
 def make_if_new(settings: Settings) -> bool:
@@ -81,15 +88,15 @@ def _prepare_database(settings: Settings) -> bool:
     return made
 
 
-def ready_app(part: Part, settings: Settings | None = None) -> Flask:
+def ready_app(part: Part, settings: Settings | None = None, *, with_key: bool = True) -> Flask:
     """An app whose database is of this version and, where its part may hold it, with the master key checked.
 
-    Raises Misconfigured, with what to do; writes nothing.
+    Raises Misconfigured, with what to do; writes nothing. Without the key only what brings it back can be done.
     """
     app = create_app(settings or load_settings(), part=part)
     with _briefly(app):
         check_version()
-        if part in (Part.WORKER, Part.COMMAND_LINE):
+        if with_key and part in (Part.WORKER, Part.COMMAND_LINE):
             app.extensions["master_key"] = load_master_key(app.extensions["settings"])
     return app
 
@@ -149,14 +156,7 @@ def load_master_key(settings: Settings) -> MasterKey:
     row = MasterKeyRow.current()
     if row is None:
         raise KeyFileError("There is no master key yet: run `whetstone db upgrade` first (or `whetstone up`).")
-    key = MasterKey.load(settings.master_key_path)
-    if key.fingerprint != row.fingerprint:
-        raise KeyFileError(
-            f"{settings.master_key_path} is the key {key.fingerprint}, but this database was sealed to "
-            f"{row.fingerprint}. Put the right key file back, or point WHETSTONE_MASTER_KEY_FILE at it. "
-            "Nothing was started and nothing was written."
-        )
-    return key
+    return KeyRing(settings.master_key_path).find(row.fingerprint)
 
 
 def ensure_master_key(settings: Settings) -> bool:
@@ -168,13 +168,32 @@ def ensure_master_key(settings: Settings) -> bool:
         raise KeyFileError("The database has sealed keys but no master key; restore its backup as a whole.")
     path = settings.master_key_path
     made = not path.exists()
-    key = MasterKey.generate() if made else MasterKey.load(path)
+    key = MasterKey.generate() if made else _load_unused(path)
     if made:
         key.save(path)
     with writing():
         if MasterKeyRow.current() is None:
             MasterKeyRow.register(key.public)
     return made
+
+
+def _words(settings: Settings) -> str:
+    """The recovery words of the key that was made just now, recorded as shown."""
+    from app.models.escrow import reveal_words
+
+    _app().extensions["master_key"] = load_master_key(settings)
+    return " ".join(reveal_words(by=SETUP))
+
+
+def _load_unused(path: Path) -> MasterKey:
+    """A key that somebody put there before the first start. Raises KeyFileError."""
+    try:
+        return MasterKey.load(path)
+    except KeyFileError as error:
+        raise KeyFileError(
+            f"{error.sentence} But nothing is sealed in this new database yet: you can also move that file away and "
+            "start again, which makes a new key."
+        ) from None
 
 
 def ensure_first_admin() -> tuple[str, str]:

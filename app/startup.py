@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from app.broker import EmbeddedBroker
@@ -37,11 +37,12 @@ class PreparationFailed(WhetstoneError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the preparation made. The password is there once in an installation's life."""
+    """What the preparation made. The password and the words are there once in an installation's life."""
 
     first_email: str = ""
-    first_password: str = ""
+    first_password: str = field(default="", repr=False)
     made_master_key: str = ""
+    recovery_words: str = field(default="", repr=False)
 
 
 def address(settings: Settings) -> str:
@@ -50,10 +51,15 @@ def address(settings: Settings) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
-def start_parts(supervisor: Supervisor, settings: Settings, broker: EmbeddedBroker | None) -> Outcome:
-    """Return when web and worker may begin. They load meanwhile, and wait for the word on their standard input."""
+def start_parts(
+    supervisor: Supervisor, settings: Settings, broker: EmbeddedBroker | None, *, with_words: bool
+) -> Outcome:
+    """Return when web and worker may begin. They load meanwhile, and wait for the word on their standard input.
+
+    `with_words`: somebody is there to write down the recovery words of a master key that is made now.
+    """
     with ExitStack() as stack:
-        preparation = None if is_prepared(settings) else stack.enter_context(Preparation(settings))
+        preparation = None if is_prepared(settings) else stack.enter_context(Preparation(settings, with_words))
         if broker:
             supervisor.adopt(broker.start())
         parts = [
@@ -78,11 +84,12 @@ def start_beat(supervisor: Supervisor, settings: Settings) -> None:
 
 
 class Preparation:
-    """`whetstone prepare` in a process of its own, so that the supervisor stays small. Its password comes by pipe."""
+    """`whetstone prepare` in a process of its own, so that the supervisor stays small. Its secrets come by pipe."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, with_words: bool) -> None:
+        words = ["--words"] if with_words else []
         self._process = subprocess.Popen(  # noqa: S603 - our own command
-            [*before_command(), sys.executable, "-m", "app", "prepare", "--json"],
+            [*before_command(), sys.executable, "-m", "app", "prepare", *words, "--json"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

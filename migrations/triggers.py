@@ -5,6 +5,8 @@ They are the same promises in two dialects, so they are made anew after every mi
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import Connection, text
 
 APPEND_ONLY = ("audit_log", "memory_states")
@@ -17,6 +19,7 @@ _SAME_ROW = {
     "memory_states": "memory_id = NEW.memory_id AND entry_id = NEW.entry_id",
     "memories": "id = NEW.id",
     "refinements": f"id = NEW.id OR (agent_id = NEW.agent_id AND status IN {OPEN} AND NEW.status IN {OPEN})",
+    "rollbacks": "id = NEW.id OR entry_id = NEW.entry_id",
 }
 
 
@@ -36,46 +39,90 @@ def drop_triggers(connection: Connection) -> None:
 
 
 def missing_triggers(connection: Connection) -> set[str]:
-    """Names of declared triggers that the database lacks, or that somebody switched off."""
-    return declared(connection.dialect.name) - {name for name, _, is_on in _existing(connection) if is_on}
+    """Names of declared triggers that the database lacks, or that somebody switched off or made harmless."""
+    return declared(connection.dialect.name) - {name for name, _, holds in _existing(connection) if holds}
 
 
 def declared(dialect: str) -> set[str]:
     """The names of all triggers that must be there."""
-    names = {f"wt_{table}_{verb}" for table in APPEND_ONLY for verb in ("no_update", "no_delete")}
-    names |= {f"wt_{table}_{promise}" for table in ("memories", "refinements") for promise in ("no_delete", "identity")}
-    names |= {"wt_memories_constitution", "wt_refinements_end"}
+    names = {f"wt_{table}_{verb}" for table in APPEND_ONLY for verb in ("no_update", "no_delete", "in_order")}
+    names |= {f"wt_{table}_no_delete" for table in _NEVER} | {f"wt_{table}_identity" for table in _IDENTITY}
+    names |= {"wt_memories_constitution", "wt_refinements_end", "wt_rollbacks_fixed"}
     if dialect == "sqlite":
         return names | {f"wt_{table}_no_replace" for table in _SAME_ROW}
     return names | {f"wt_{table}_no_truncate" for table in _SAME_ROW}
 
 
 def _existing(connection: Connection) -> set[tuple[str, str, bool]]:
-    """Name, table, and whether it fires."""
+    """Name, table, and whether it fires and refuses as declared."""
     if connection.dialect.name == "sqlite":
-        query = "SELECT name, tbl_name, 1 FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'wt\\_%' ESCAPE '\\'"
-    else:
         query = (
-            "SELECT t.tgname, c.relname, t.tgenabled IN ('O', 'A')"
-            " FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema()"
-            " WHERE NOT t.tgisinternal AND t.tgname LIKE 'wt\\_%'"
+            "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'wt\\_%' ESCAPE '\\'"
         )
-    return {(row[0], row[1], bool(row[2])) for row in connection.execute(text(query))}
+        statements = set(_sqlite())
+        return {(name, table, sql in statements) for name, table, sql in connection.execute(text(query))}
+    query = (
+        "SELECT t.tgname, c.relname, pg_get_triggerdef(t.oid, true), p.prosrc, t.tgenabled = 'A'"
+        " OR (t.tgenabled = 'O' AND current_setting('session_replication_role') <> 'replica')"
+        " FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema()"
+        " WHERE NOT t.tgisinternal AND t.tgname LIKE 'wt\\_%'"
+    )
+    wanted = set(map(_outline, _postgresql()))
+    bodies = {f"wt_{table}_in_order": _body(_in_order(table, condition)) for table, condition in _OUT_OF_ORDER.items()}
+    return {
+        (name, table, fires and _outline(said) in wanted and body == bodies.get(name, _body(_REFUSE)))
+        for name, table, said, body, fires in connection.execute(text(query)).tuples()
+    }
+
+
+def _outline(statement: str) -> str:
+    """PostgreSQL tells a condition in words of its own: of that, only whether there is one."""
+    return re.sub(r" WHEN \(.*\) ", " WHEN … ", " ".join(statement.split()))
+
+
+def _body(function: str) -> str:
+    return function.split("$$")[1]
 
 
 _WHAT = {"audit_log": "the audit log is append-only", "memory_states": "the states of memories are append-only"}
+_OUT_OF_ORDER = {
+    "audit_log": (
+        "NOT (NEW.sequence = 1 AND length(NEW.previous_hash) = 0) AND NOT EXISTS (SELECT 1 FROM audit_log"
+        " WHERE chain = NEW.chain AND sequence = NEW.sequence - 1 AND hash = NEW.previous_hash)"
+    ),
+    "memory_states": (
+        "NOT EXISTS (SELECT 1 FROM audit_log e WHERE e.id = NEW.entry_id AND NOT EXISTS"
+        " (SELECT 1 FROM audit_log l WHERE l.chain = e.chain AND l.sequence = e.sequence + 1))"
+    ),
+}
+"""What comes is behind the last entry of its chain, and names its hash; a state comes with the last entry."""
+
 _CONSTITUTION = "a constitutional memory can not be changed or discarded"
 _IDENTITY = {
     "memories": "a memory keeps its number and its agent",
     "refinements": "a refinement keeps its number and its agent",
 }
-_NEVER = {"memories": "memories are never removed", "refinements": "refinements are never removed"}
+_NEVER = {
+    "memories": "memories are never removed",
+    "refinements": "refinements are never removed",
+    "rollbacks": "rollbacks are never removed",
+}
 _END = "an end state is never left"
+_FIXED = "of a rollback only who undid it may change"
 
 _CHANGED = " OR ".join(
     f"NEW.{column} IS {{differs}} OLD.{column}" for column in ("content", "content_hash", "discarded_at", "type")
 )
+
+_MOVED = " OR ".join(
+    f"CAST(NEW.{column} AS TEXT) IS {{differs}} CAST(OLD.{column} AS TEXT)"
+    for column in (
+        *("id", "account_id", "agent_id", "kind", "refinement_id", "target_entry_id", "rollback_id", "entry_id"),
+        *("requested_by", "reversed", "mass_before", "mass_after", "undid", "redid", "at"),
+    )
+)
+"""All of a rollback but `undone_by`; as text, because PostgreSQL compares no JSON."""
 
 
 def _statements(dialect: str) -> list[str]:
@@ -95,13 +142,15 @@ def _sqlite() -> list[str]:
             f"WHEN OLD.status NOT IN {OPEN} AND (NEW.status <> OLD.status OR NEW.mutations <> OLD.mutations)",
             _END,
         ),
+        _sqlite_trigger("rollbacks", "fixed", "UPDATE", f"WHEN {_MOVED.format(differs='NOT')}", _FIXED),
     ]
     for table in APPEND_ONLY:
         made += [_sqlite_trigger(table, f"no_{verb.lower()}", verb, "", _WHAT[table]) for verb in ("UPDATE", "DELETE")]
+        made.append(_sqlite_trigger(table, "in_order", "INSERT", f"WHEN {_OUT_OF_ORDER[table]}", _WHAT[table]))
     for table, sentence in _IDENTITY.items():
         moved = "WHEN NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id"
-        made.append(_sqlite_trigger(table, "no_delete", "DELETE", "", _NEVER[table]))
         made.append(_sqlite_trigger(table, "identity", "UPDATE", moved, sentence))
+    made += [_sqlite_trigger(table, "no_delete", "DELETE", "", sentence) for table, sentence in _NEVER.items()]
     for table, same in _SAME_ROW.items():
         when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})"
         made.append(_sqlite_trigger(table, "no_replace", "INSERT", when, "the row exists and can not be replaced"))
@@ -127,13 +176,15 @@ def _postgresql() -> list[str]:
             f"WHEN (OLD.status NOT IN {OPEN} AND (NEW.status <> OLD.status OR NEW.mutations <> OLD.mutations))",
             _END,
         ),
+        _pg_trigger("rollbacks", "fixed", "UPDATE", f"WHEN ({_MOVED.format(differs='DISTINCT FROM')})", _FIXED),
     ]
     for table in APPEND_ONLY:
         made += [_pg_trigger(table, f"no_{verb.lower()}", verb, "", _WHAT[table]) for verb in ("UPDATE", "DELETE")]
+        made += [_in_order(table, _OUT_OF_ORDER[table]), _pg_trigger(table, "in_order", "INSERT", "", _WHAT[table])]
     for table, sentence in _IDENTITY.items():
         moved = "WHEN (NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id)"
-        made.append(_pg_trigger(table, "no_delete", "DELETE", "", _NEVER[table]))
         made.append(_pg_trigger(table, "identity", "UPDATE", moved, sentence))
+    made += [_pg_trigger(table, "no_delete", "DELETE", "", sentence) for table, sentence in _NEVER.items()]
     for table, sentence in (_WHAT | _NEVER).items():
         made.append(
             f"CREATE TRIGGER wt_{table}_no_truncate BEFORE TRUNCATE ON {table}"
@@ -150,8 +201,22 @@ END $$
 """
 
 
+def _in_order(table: str, condition: str) -> str:
+    """A function of its own, because PostgreSQL looks at no rows in WHEN."""
+    return f"""
+CREATE OR REPLACE FUNCTION wt_{table}_in_order() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF {condition} THEN
+        RAISE EXCEPTION 'whetstone: %', TG_ARGV[0] USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$
+"""
+
+
 def _pg_trigger(table: str, name: str, verb: str, when: str, sentence: str) -> str:
+    function = f"wt_{table}_in_order" if name == "in_order" else "wt_refuse"
     return (
         f"CREATE TRIGGER wt_{table}_{name} BEFORE {verb} ON {table} FOR EACH ROW {when}"
-        f" EXECUTE FUNCTION wt_refuse('{sentence}')"
+        f" EXECUTE FUNCTION {function}('{sentence}')"
     )

@@ -95,6 +95,32 @@ function addLocalTime(time) {
   time.title += `\n${at.toLocaleString()} where you are`;
 }
 
+/* Live exceptions, above every page: counted down, and gone when their time is over. */
+const endings = new WeakMap();
+
+function leftText(seconds) {
+  return seconds >= 120 ? `${Math.floor(seconds / 60)} min left` : `${seconds} s left`; // the words of the server
+}
+
+function countDown() {
+  document.querySelectorAll("#my-exceptions [data-ends-in]").forEach((section) => {
+    const said = section.dataset.endsIn;
+    if (endings.get(section)?.said !== said) endings.set(section, { said, at: performance.now() + Number(said) });
+    const seconds = Math.ceil((endings.get(section).at - performance.now()) / 1000);
+    if (seconds <= 0) return section.remove();
+    const words = section.querySelector("[data-left]");
+    if (words.textContent !== leftText(seconds)) words.textContent = leftText(seconds);
+  });
+}
+
+/* How much was typed into a field that has a limit. */
+function countTyped(field) {
+  const hint = document.getElementById(`${field.id}-hint`);
+  if (!hint) return;
+  hint.dataset.words ??= hint.textContent;
+  hint.textContent = `${field.value.length} of ${field.maxLength} characters. ${hint.dataset.words.replace(/^[^.]*\. /, "")}`;
+}
+
 /* The event stream: one element with hx-sse:connect. While it is away, "stream:poll" lets live regions ask for themselves. */
 const POLL_MS = 10000;
 const SILENCE_MS = 45000; // the server beats every 15 s
@@ -234,15 +260,20 @@ function start() {
   unhideCopyButtons();
   document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   setInterval(freshenTimes, 5000);
+  countDown();
+  setInterval(countDown, 500);
+  document.addEventListener("visibilitychange", countDown);
+  document.querySelectorAll("[data-counter]").forEach(countTyped);
   const region = document.getElementById("toasts");
   if (region) new MutationObserver(watchToasts).observe(region, { childList: true });
   document.addEventListener("click", onClick);
   document.addEventListener("change", onChange);
+  document.addEventListener("input", (event) => { if (event.target.matches?.("[data-counter]")) countTyped(event.target); });
   document.addEventListener("keydown", onEscape);
   document.addEventListener("mouseover", (event) => {
     if (event.target instanceof HTMLTimeElement) addLocalTime(event.target);
   });
-  document.addEventListener("htmx:after:swap", () => { freshenTimes(); unhideCopyButtons(); });
+  document.addEventListener("htmx:after:swap", () => { freshenTimes(); unhideCopyButtons(); countDown(); });
   watchRequests();
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.models.intake import take_in
+from app.exchange.taking_in import take_in
 from tasks.celery import task
 from tasks.queue import send
 

@@ -1,11 +1,13 @@
-"""The minute sweeper: what a dead worker or a broker that was away left behind."""
+"""The sweeper: what a dead worker or a broker that was away left behind, and what nobody asks for any more."""
 
 from __future__ import annotations
 
+from app.models.idempotency import drop_old_keys
 from app.models.intake import Intake
 from app.models.provision import find_unprovisioned
+from app.models.shredding import shred
 from app.refinement import sweep
-from tasks import intake, keys, refinement
+from tasks import intake, keys, refinement, reflection
 from tasks.celery import REFINE, task
 from tasks.queue import length
 
@@ -27,11 +29,26 @@ def find_lost_starts() -> None:
 
 @task
 def find_lost_intakes() -> None:
+    """Imports wait for any worker, conversations for one that asks the agent's model."""
     for intake_id in Intake.find_waiting():
         intake.enqueue(intake_id)
+    for intake_id in Intake.find_unasked():
+        reflection.enqueue(intake_id)
 
 
 @task
 def find_lost_keys() -> None:
     for agent_id in find_unprovisioned():
         keys.enqueue(agent_id)
+
+
+@task
+def shred_removed_keys() -> None:
+    """What could not be cleaned at once, because others were using the tables."""
+    shred()
+
+
+@task
+def drop_old_answers() -> None:
+    """Those that agents could have asked for again by their Idempotency-Key."""
+    drop_old_keys()

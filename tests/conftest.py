@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,15 @@ from app import Part, create_app
 from app.config import Settings
 from tests.support.clock import FakeClock
 from tests.support.databases import Template
+
+
+@pytest.fixture(scope="session", autouse=True)
+def thread_loop() -> Iterator[None]:
+    """The event loop that libraries find when they ask for this thread's: else they make one that nobody closes."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.close()
 
 
 @pytest.fixture(scope="session")

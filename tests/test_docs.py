@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 from app.config import ROOT, Settings
 
@@ -32,3 +33,49 @@ def test_every_command_of_the_readme_exists() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     named = {match for page in pages for match in re.findall(r"\./whetstone ([a-z]+)", page.read_text())}
     assert named <= set(COMMANDS), named - set(COMMANDS)
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    named = {(page.name, path) for page in pages() for path in re.findall(r"tests/[a-z_/]+\.py", page.read_text())}
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path[1]).exists()] == []
+
+
+def test_every_claim_about_privacy_names_the_test_that_shows_it() -> None:
+    """By section; what is not promised can't be shown."""
+    text = (ROOT / "docs" / "privacy.md").read_text()
+    sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+    assert len(sections) > 6
+    without = {name for name, claims in sections.items() if "`tests/" not in claims}
+    assert without == set()
+    points = [point for name, claims in sections.items() if "not promised" not in name for point in points_of(claims)]
+    assert len(points) > 4
+    assert [point for point in points if "`tests/" not in point] == ["**What was seen is seen.**"]
+
+
+def points_of(claims: str) -> list[str]:
+    """The points of a list; of one that claims nothing about the product, its first words only."""
+    points = [" ".join(point.split()) for point in re.split(r"^- ", claims, flags=re.M)[1:]]
+    return [point if "`tests/" in point else point.split("** ")[0] + "**" for point in points]
+
+
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    for page in pages():
+        for target in re.findall(r"\]\(([^)#:]*)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, name in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            text = (page.parent / target).read_text() if target else page.read_text()
+            heads = {
+                re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-")
+                for head in re.findall(r"^#+ (.+)$", text, re.M)
+            }
+            assert name in heads, f"{page.name}: {target}#{name}"
+
+
+def test_privacy_is_found_from_the_first_page_and_from_the_architecture() -> None:
+    assert "](docs/privacy.md)" in (ROOT / "README.md").read_text()
+    assert "](privacy.md)" in (ROOT / "docs" / "architecture.md").read_text()
+
+
+def pages() -> list[Path]:
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -30,7 +31,7 @@ def describe(agents: list[Agent]) -> list[dict[str, Any]]:
     return [
         _settings(agent)
         | {
-            "needs_refinement": agent.id in changeable and (agent.is_due_by_schedule(moment) or agent.is_over_budget),
+            "needs_refinement": agent.id in changeable and _needs_refinement(agent, moment),
             "open_refinement": running.get(agent.id),
         }
         for agent in agents
@@ -68,6 +69,7 @@ def show_facts(agent: Agent, described: dict[str, Any]) -> None:
             ("last refined", day_and_time(agent.last_refinement_at)),
             ("last attempt", day_and_time(agent.last_attempt_at)),
             ("state", _state(agent, described)),
+            ("memories", "unreadable for ever: their keys are destroyed" if agent.forgotten_at else None),
         ]
     )
 
@@ -77,6 +79,10 @@ def brief(field: str, before: object, after: object) -> str:
     if field.endswith("_prompt"):
         return f"{_length(before)} → {_length(after)}"
     return f"{_value(before)} → {_value(after)}"
+
+
+def _needs_refinement(agent: Agent, moment: datetime) -> bool:
+    return agent.forgotten_at is None and (agent.is_due_by_schedule(moment) or agent.is_over_budget)
 
 
 def _settings(agent: Agent) -> dict[str, Any]:
@@ -89,6 +95,8 @@ def _settings(agent: Agent) -> dict[str, Any]:
 
 
 def _state(agent: Agent, described: dict[str, Any]) -> str:
+    if agent.forgotten_at is not None:
+        return f"forgotten on {agent.forgotten_at:%Y-%m-%d}"
     words = [
         "refining now" if described["open_refinement"] else "",
         "" if agent.active else "inactive",

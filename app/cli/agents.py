@@ -1,4 +1,4 @@
-"""`whetstone agents`: create, list, show, set, pause and resume."""
+"""`whetstone agents`: create, list, show, set, pause, resume and forget; and `token`, which has a module of its own."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from app.cli.common import (
     table,
     text_file,
 )
+from app.cli.tokens import token as token_commands
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +51,10 @@ def settings_options(command: F) -> F:
 
 @click.group()
 def agents() -> None:
-    """Create, list, show, set, pause and resume agents."""
+    """Create, list, show, set, pause, resume and forget agents, and look after their tokens."""
+
+
+agents.add_command(token_commands)
 
 
 @agents.command()
@@ -179,6 +183,40 @@ def pause(names: tuple[str, ...], everyone: bool, account: str | None, as_json: 
 def resume(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool) -> None:
     """Let the timetable start refinements of these agents again."""
     _switch(names, everyone, account, as_json, paused=False)
+
+
+@agents.command()
+@click.argument("name")
+@click.option("--yes-forget", "again", metavar="NAME", help="The agent's name once more. Nothing undoes this.")
+@account_option
+@json_option
+def forget(name: str, again: str | None, account: str | None, as_json: bool) -> None:
+    """Destroy the keys of an agent: nobody ever reads its memories again. The only act that nothing undoes.
+
+    Its record stays: audit log, counts and dates. Backups of the database hold its keys until they age out.
+    """
+    with opened():
+        from app.models import COMMAND_LINE
+        from app.models.forgetting import forget as destroy
+        from app.models.shredding import shred
+
+        agent = find_agent(name, account)
+        agent.check_not_forgotten()
+        if again != agent.name:
+            command = f"agents forget {quoted(agent.name)} --yes-forget {quoted(agent.name)}{account_argument(account)}"
+            raise click.UsageError(f"Nothing undoes this. If you mean it, say the name once more: whetstone {command}")
+        done = destroy(agent.id, by=COMMAND_LINE)
+        shredded = shred()
+        if as_json:
+            emit({"id": agent.id, "name": agent.name, **vars(done), "shredded": shredded})
+            return
+        say(
+            f"Forgot {agent.name}: {done.keys:,} sealed keys are destroyed, {done.memories:,} memories closed for ever."
+        )
+        say("Backups of the database from before still hold the keys until they age out.")
+        if not shredded:
+            say("Others use the database's files just now: a worker's upkeep cleans them of the keys within a minute.")
+        hint(f"verify --agent {quoted(agent.name)}{account_argument(account)}", "Its record stays, and proves itself")
 
 
 def _switch(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool, *, paused: bool) -> None:

@@ -4,28 +4,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli import json_option
-from app.cli.common import account_argument, account_option, emit, find_account, find_agent, opened, quoted, say
+from app.cli.common import (
+    account_argument,
+    account_option,
+    as_usage,
+    emit,
+    find_account,
+    find_agent,
+    hint,
+    opened,
+    quoted,
+    read_text,
+    say,
+    table,
+    text_file,
+)
 from app.cli.found import find_refinement
 from app.models.base import iso
+
+if TYPE_CHECKING:
+    from app.history.heads import Head
 
 PAGE = 500
 LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--agent", "name", metavar="NAME", help="Only what concerns this agent.")
 @click.option("--refinement", metavar="ID", help="Only what belongs to this refinement.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N entries.")
 @account_option
 @json_option
-def audit(name: str | None, refinement: str | None, last: int | None, account: str | None, as_json: bool) -> None:
+@click.pass_context
+def audit(
+    ctx: click.Context, name: str | None, refinement: str | None, last: int | None, account: str | None, as_json: bool
+) -> None:
     """Print the audit log, oldest first: JSON Lines with --json, else a line an entry. It never holds content."""
-    with opened():
+    if ctx.invoked_subcommand:
+        _refuse_options(ctx)
+        return
+    with opened(with_key=False):
         wanted = _wanted(name, refinement, account)
         if not as_json:
             names = {"at": "TIME (UTC)", "id": "ENTRY", "actor": "WHO", "action": "WHAT"}
@@ -38,29 +62,87 @@ def audit(name: str | None, refinement: str | None, last: int | None, account: s
             say(f"{count:,} entries. `whetstone verify` proves that none was altered.")
 
 
-@click.command()
-@click.option("--agent", "name", metavar="NAME", help="Only this agent's chain and memories.")
+@audit.command()
 @account_option
 @json_option
-def verify(name: str | None, account: str | None, as_json: bool) -> int:
-    """Check every entry's hash and chain, and replay the log against the memories and the totals. Writes nothing."""
-    with opened():
+def heads(account: str | None, as_json: bool) -> None:
+    """Print the last hash of every chain, of all accounts unless one is named: JSON Lines with --json.
+
+    Keep them elsewhere: whoever can change the database can't change them there. `whetstone verify --heads` compares.
+    """
+    with opened(with_key=False):
+        from app.history.heads import export_heads
+
+        exported = export_heads(find_account(account).id if account else None)
+        if as_json:
+            for head in exported:
+                emit(head.as_json())
+            return
+        rows = [(head.chain, head.agent, head.account, head.sequence, head.hash[:16]) for head in exported]
+        table(("CHAIN", "AGENT", "ACCOUNT", "ENTRIES", "HASH, ITS BEGINNING"), rows)
+        say("Keep them where who can change this database can not change them, a line a head, and go on appending:")
+        say("  whetstone audit heads --json >> /elsewhere/heads.jsonl")
+        say("Then `whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
+
+
+@click.command()
+@click.option("--agent", "name", metavar="NAME", help="Only this agent's chain and memories.")
+@text_file("--heads", "Also compare with what `audit heads --json` printed before; - for standard input.")
+@account_option
+@json_option
+def verify(name: str | None, heads: Path | None, account: str | None, as_json: bool) -> int:
+    """Check every entry's hash and chain, and replay the log against the tables. Writes nothing.
+
+    Everything, unless an agent or an account is named.
+    """
+    kept = _kept(heads)
+    with opened(with_key=False):
         from app.history.verify import verify as check
 
         agent = find_agent(name, account) if name else None
-        verdict = check(agent)
-        scope = agent.name if agent else "the whole installation"
+        home = find_account(account) if account and not agent else None
+        verdict = check(agent, home, heads=kept)
         if as_json:
-            emit({"ok": verdict.ok, "entries": verdict.entries, "first_problem": verdict.first_problem})
-        elif verdict.ok:
+            emit(verdict.as_json())
+            return 0 if verdict.ok else 1
+        scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
+        if verdict.ok:
             say(f"All is well: {verdict.entries:,} entries of {scope} are as they were written, and explain every")
-            say("memory, flag and total as it stands now.")
+            say("memory, flag, setting and total as it stands now.")
+            _say_forgotten(verdict.forgotten)
+            if heads:
+                say(f"{len(kept):,} exported heads still stand.")
+            else:
+                hint("audit heads", "To be sure also against whoever owns the database, keep its heads elsewhere")
         else:
             say(f"NOT as it was written, after {verdict.entries:,} entries of {scope}:")
             say(f"  {verdict.first_problem}")
             named = f" --agent {quoted(agent.name)}{account_argument(account)}" if agent else ""
             say(f"Stop changing things, keep a copy of the database, and compare: whetstone audit{named} --json")
         return 0 if verdict.ok else 1
+
+
+def _say_forgotten(count: int) -> None:
+    if count == 1:
+        say("1 agent was forgotten: its chain is intact, and its content is gone, because no key to it is left.")
+    elif count:
+        say(f"{count:,} agents were forgotten: their chains are intact, and their content is gone with their keys.")
+
+
+def _refuse_options(ctx: click.Context) -> None:
+    """Raises UsageError: options of the log mean nothing to a command behind it."""
+    if any(ctx.params.values()):
+        raise click.UsageError(f"Options of `audit {ctx.invoked_subcommand}` stand behind it.")
+
+
+def _kept(path: Path | None) -> list[Head]:
+    """The heads of a file. Raises UsageError with the line that is none."""
+    if path is None:
+        return []
+    from app.history.heads import parse_heads
+
+    with as_usage():
+        return parse_heads((read_text(path) or "").split("\n"))
 
 
 def _wanted(name: str | None, refinement: str | None, account: str | None) -> list[Any]:

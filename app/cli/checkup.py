@@ -59,6 +59,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         version = _after(database, "version", _version)
         yield version
         yield _after(version, "guards", _guards)
+        yield _after(version, "proof", _proof)
         yield _after(version, "key", lambda: _key(settings))
         yield _after(database, "clock", _clock)
         broker = _look("broker", lambda: _broker(settings))
@@ -157,14 +158,50 @@ def _guards() -> str:
     return "all triggers are there"
 
 
+def _proof() -> str:
+    """The last verdict of the nightly proof on every account; `whetstone verify` makes one of its own."""
+    from app.extensions import now
+    from app.history.proof import Proof
+
+    kept = Proof.all()
+    if not kept:
+        return "not made yet: a worker makes the first one within the hour"
+    for proof in kept:
+        if not proof.verdict.ok:
+            raise _Trouble(
+                f"{proof.verdict.first_problem} Found {proof.at:%Y-%m-%d %H:%M} UTC.",
+                "Stop changing things, keep a copy of the database, and run `whetstone verify`.",
+            )
+    oldest = min(proof.at for proof in kept)
+    if any(proof.is_stale(now()) for proof in kept):
+        raise _Trouble(
+            f"The last one was made {oldest:%Y-%m-%d %H:%M} UTC.",
+            "See that a worker and beat run, and what the worker's log says.",
+            state="warn",
+        )
+    entries = sum(proof.verdict.entries for proof in kept)
+    return f"{entries:,} entries were as written, on {oldest:%Y-%m-%d %H:%M} UTC or later"
+
+
 def _key(settings: Settings) -> str:
+    from app.models.escrow import last_backup
+    from app.models.rotation import unfinished_rotation
+    from app.models.shredding import is_due
     from app.setup import load_master_key
 
-    key = load_master_key(settings)
-    mode = stat.S_IMODE(settings.master_key_path.stat().st_mode)
+    key, path = load_master_key(settings), settings.master_key_path
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     if mode & 0o077:
-        raise _Trouble(f"Others may read it (mode {mode:03o}).", f"chmod 600 {settings.master_key_path}", state="warn")
-    return f"{key.fingerprint} belongs to this database"
+        raise _Trouble(f"Others may read it (mode {mode:03o}).", f"chmod 600 {path}", state="warn")
+    if unfinished_rotation():
+        fix = "Run `whetstone keys rotate` again: it goes on where it was."
+        raise _Trouble("A rotation of the master key was cut off.", fix, state="warn")
+    if is_due():
+        fix = "A worker's upkeep cleans them each minute; `whetstone keys check` says what it may lack."
+        raise _Trouble("Removed keys may still be found in the database's files.", fix, state="warn")
+    backup = last_backup(key.fingerprint)
+    kept = f"backed up on {backup:%Y-%m-%d}" if backup else "no backup is recorded: whetstone keys backup FILE"
+    return f"{key.fingerprint} belongs to this database; {kept}"
 
 
 def _clock() -> str:

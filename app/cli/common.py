@@ -32,10 +32,11 @@ def account_option(command: F) -> F:
 
 
 @contextmanager
-def opened(*, make: bool = False) -> Iterator[Flask]:
+def opened(*, make: bool = False, with_key: bool = True) -> Iterator[Flask]:
     """An app on this installation, in its context, with the master key. Raises Misconfigured; writes nothing.
 
-    `make`: where no database is yet, make it.
+    `make`: where no database is yet, make it. `with_key`: False for what brings a lost key back, and for what an
+    auditor does without one.
     """
     from app import Part, logs
     from app.setup import ready_app
@@ -47,7 +48,7 @@ def opened(*, make: bool = False) -> Iterator[Flask]:
     else:
         _require_database(settings)
     logs.init("ERROR")
-    app = ready_app(Part.COMMAND_LINE, settings)
+    app = ready_app(Part.COMMAND_LINE, settings, with_key=with_key)
     with app.app_context():
         try:
             yield app
@@ -199,7 +200,7 @@ def _make_if_new(settings: Settings) -> None:
     from app.setup import make_if_new
 
     if make_if_new(settings):
-        aside(f"Made a new installation in {settings.data}. Keep a copy of its master key, {settings.master_key_path}.")
+        aside(f"Made a new installation in {settings.data}. Keep a copy of its master key: whetstone keys backup FILE")
 
 
 def _sqlite_file_is_missing(settings: Settings) -> bool:

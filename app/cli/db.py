@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import click
 
 from app.cli import json_option
-from app.cli.common import aside, emit, hint, say
+from app.cli.common import emit, hint, say
+from app.cli.recovery_words import tell_of_new_key
 from app.config import load_settings
 
 
@@ -24,9 +26,9 @@ def upgrade(as_json: bool) -> None:
 
     os.umask(0o077)
     settings = load_settings()
-    done = bring_up_to_date(settings)
+    done = bring_up_to_date(settings, with_words=sys.stdout.isatty() and not as_json)
     if done.made_master_key:
-        aside(f"Made the master key {done.made_master_key}. Keep a copy: without it no memory can be read.")
+        tell_of_new_key(str(done.made_master_key), done.recovery_words)
     if as_json:
         emit({"version": done.version, "version_before": done.version_before})
     elif done.version_before == done.version:

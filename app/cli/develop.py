@@ -42,10 +42,14 @@ def test(database_url: str | None, redis_url: str | None, as_json: bool, pytest_
     given = {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
     run.step(
         "tests",
-        ["-m", "pytest", *(pytest_arguments or ["-n", "2"])],
+        ["-m", "pytest", *(pytest_arguments or ["-n", WORKERS])],
         {FOR_TESTS + name: value for name, value in given.items() if value},
     )
     return run.close()
+
+
+WORKERS = "3"
+"""How many processes run tests side by side, on two cores: many tests wait for processes of the product."""
 
 
 @click.command()

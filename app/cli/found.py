@@ -1,32 +1,97 @@
-"""Finding a refinement by its id, or by the beginning of it."""
+"""Finding a refinement or an exception by its id or by the beginning of it; and what else can be undone."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.errors import NotFound
 
 if TYPE_CHECKING:
-    from app.models import Refinement
+    from app.history.plan import Target
+    from app.models import AccessGrant, Refinement
 
 _BEGINNING = re.compile(r"[0-9a-f-]{6,36}")
 """Six characters of an id are enough where only one refinement has them."""
 
+_ENTRY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+
+_KINDS = ("refinement", "rollback", "entry")
+
 
 def find_refinement(number: str) -> Refinement:
     """Raises NotFound, also when the beginning of an id fits several."""
+    from app.models import Refinement
+
+    found: Refinement = _only_one(number, Refinement, "refinement", "refinements list")
+    return found
+
+
+def find_exception(number: str) -> AccessGrant:
+    """Raises NotFound, also when the beginning of an id fits several."""
+    from app.models import AccessGrant
+
+    found: AccessGrant = _only_one(number, AccessGrant, "exception", "grants list --all")
+    return found
+
+
+def find_target(number: str, account_id: int | None = None) -> Target:
+    """What can be undone: a refinement, an earlier rollback, or the audit entry of that number.
+
+    `refinement:`, `rollback:` or `entry:` in front says which, where several fit. Raises NotFound.
+    """
+    kind, _, begins = number.strip().lower().rpartition(":")
+    wanted = (kind,) if kind else _KINDS
+    found = [target for each in wanted for target in _targets(each, begins, account_id)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        fitting = ", ".join(f"{target.kind}:{target.id}" for target in found)
+        raise NotFound(f"{number!r} fits more than one: {fitting}. Give one of them whole, as it stands here.")
+    raise NotFound(
+        f"There is no refinement, rollback or audit entry {number!r}. `whetstone refinements list` and `whetstone "
+        "audit` name them."
+    )
+
+
+def _only_one(number: str, rows: Any, noun: str, listing: str) -> Any:
+    begins = number.strip().lower()
+    found = _beginning_with(begins, rows, None)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotFound(f"More than one {noun} begins with {begins!r}: give more of the id.")
+    raise NotFound(f"There is no {noun} {number!r}. `whetstone {listing}` names them all.")
+
+
+def _targets(kind: str, begins: str, account_id: int | None) -> list[Target]:
+    from app.history.plan import Target
+    from app.models import AuditLog, Refinement, Rollback
+
+    match kind:
+        case "refinement":
+            return [Target.refinement(row.id) for row in _beginning_with(begins, Refinement, account_id)]
+        case "rollback":
+            return [Target.rollback(row.id) for row in _beginning_with(begins, Rollback, account_id)]
+        case "entry" if _ENTRY.fullmatch(begins):
+            found = _those(AuditLog, AuditLog.id == int(begins), account_id)
+            return [Target.entry(entry.id) for entry in found]
+    return []
+
+
+def _beginning_with(begins: str, rows: Any, account_id: int | None) -> list[Any]:
+    """At most two of them: more than one is one too many."""
+    if not _BEGINNING.fullmatch(begins):
+        return []
+    return _those(rows, rows.id.startswith(begins, autoescape=True), account_id)
+
+
+def _those(rows: Any, condition: Any, account_id: int | None) -> list[Any]:
     from sqlalchemy import select
 
     from app.extensions import db
-    from app.models import Refinement
 
-    begins = number.strip().lower()
-    if _BEGINNING.fullmatch(begins):
-        query = select(Refinement).where(Refinement.id.startswith(begins, autoescape=True))
-        found = db.session.scalars(query.limit(2)).all()
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise NotFound(f"More than one refinement begins with {begins!r}: give more of the id.")
-    raise NotFound(f"There is no refinement {number!r}. `whetstone refinements list` names them all.")
+    query = select(rows).where(condition)
+    if account_id is not None:
+        query = query.where(rows.account_id == account_id)
+    return list(db.session.scalars(query.limit(2)))

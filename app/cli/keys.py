@@ -1,76 +1,247 @@
-"""`whetstone keys check`: whether the master key is the right one, kept well, and opens what it must."""
+"""`whetstone keys`: check the keys, back the master key up, put it back, and rotate it or an agent's."""
 
 from __future__ import annotations
 
-import stat
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from app.cli import json_option
-from app.cli.common import aside, emit, opened, say
+from app.cli.common import (
+    account_argument,
+    account_option,
+    as_usage,
+    aside,
+    day_and_time,
+    emit,
+    facts,
+    find_agent,
+    hint,
+    opened,
+    quoted,
+    read_text,
+    say,
+    text_file,
+)
+from app.cli.recovery_words import show_words
+
+if TYPE_CHECKING:
+    from app.cli.key_checkup import Report
+    from app.silo import MasterKey
+
+IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def passphrase_file(command: click.decorators.FC) -> click.decorators.FC:
+    """`--passphrase-file`, whose first line is the passphrase; asked for on a terminal without it."""
+    return text_file("--passphrase-file", "The passphrase, on the first line; - for standard input.")(command)
 
 
 @click.group()
 def keys() -> None:
-    """Check the master key."""
+    """Check the keys, back the master key up, put it back, and rotate it or an agent's."""
 
 
 @keys.command()
 @json_option
 def check(as_json: bool) -> int:
-    """Open every agent's keys, and one memory of each, with the master key. Shows and writes nothing."""
-    with opened() as app:
-        settings = app.extensions["settings"]
-        fingerprint = app.extensions["master_key"].fingerprint
-        agents, problems = _open_all()
-        problems = _kept_badly(settings.master_key_path) + problems
+    """Look at the key files, and open every agent's keys and two memories of each. Shows and writes nothing.
+
+    Also: copies for the agents' tokens, imports that wait, earlier keys that are kept, a rotation that was cut off.
+    """
+    with opened():
+        from app.cli.key_checkup import examine
+
+        report = examine()
     if as_json:
-        path = str(settings.master_key_path)
-        emit({"ok": not problems, "fingerprint": fingerprint, "path": path, "agents": agents, "problems": problems})
+        emit(report.as_json())
     else:
-        say(f"Master key {fingerprint}, {settings.master_key_path}")
-        say("It belongs to this database" + (f" and opens the keys of {agents:,} agents." if not problems else "."))
-        for problem in problems:
-            aside(f"Problem: {problem}")
-    return 1 if problems else 0
+        _tell_report(report)
+    return 1 if report.problems else 0
 
 
-def _kept_badly(path: Path) -> list[str]:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        return [f"Others on this machine may read the key file (mode {mode:03o}): chmod 600 {path}"]
-    return []
+@keys.command()
+@click.argument("file", type=NEW_FILE, required=False)
+@passphrase_file
+@click.option("--words", is_flag=True, help="Show the 24 recovery words instead of writing a file.")
+@json_option
+def backup(file: Path | None, passphrase_file: Path | None, words: bool, as_json: bool) -> None:
+    """Write the master key to FILE under a passphrase, or show its recovery words. Each account's audit log says so."""
+    if words == bool(file) or (words and passphrase_file):
+        raise click.UsageError("Give a FILE to write to, with a passphrase; or --words alone.")
+    if file is None:
+        _show_words(as_json)
+    else:
+        _write_backup(file, _passphrase(passphrase_file, new=True), as_json)
 
 
-def _open_all() -> tuple[int, list[str]]:
-    """How many agents there are, and a sentence for each whose keys or memory do not open."""
-    from sqlalchemy import select
+@keys.command()
+@click.argument("file", type=IN_FILE, required=False)
+@passphrase_file
+@text_file("--words-file", "The recovery words instead of a file; - for standard input.")
+@json_option
+def restore(file: Path | None, passphrase_file: Path | None, words_file: Path | None, as_json: bool) -> None:
+    """Write the master key's file anew from a backup FILE or its recovery words, on a machine that lost it.
 
-    from app.extensions import db
-    from app.models import Agent
-    from app.models.key import has_keys
-    from app.silo import SealBroken
+    Only a key of this database is taken, and no file that is there is written over.
+    """
+    if bool(words_file) == bool(file) or (words_file and passphrase_file):
+        raise click.UsageError("Give the FILE of a backup, with its passphrase; or --words-file alone.")
+    from app.silo import MasterKey
 
-    agents = db.session.scalars(select(Agent).order_by(Agent.id)).all()
-    problems = []
-    for agent in agents:
-        try:
-            if has_keys(agent) or agent.core_count or agent.journal_count:
-                _open(agent.id)
-        except SealBroken as error:
-            problems.append(f"{agent.name}: {error.sentence}")
-    return len(agents), problems
+    with opened(with_key=False):
+        from app.models import MasterKeyRow
+        from app.models.escrow import put_back
+
+        if file is None:
+            with as_usage():
+                key = MasterKey.from_words(read_text(words_file) or "")
+        else:
+            key = _from_backup(file, passphrase_file)
+        path, current = put_back(key), MasterKeyRow.current()
+    in_use = current is not None and current.fingerprint == key.fingerprint
+    if as_json:
+        emit({"fingerprint": key.fingerprint, "path": str(path), "in_use": in_use})
+        return
+    say(f"The master key {key.fingerprint} is back: {path}")
+    if current is not None and not in_use:
+        say(f"It is an earlier one. The key that is in use now is {current.fingerprint}: put that back, too.")
+    hint("keys check", "See that it opens everything")
 
 
-def _open(agent_id: int) -> None:
-    """Raises SealBroken."""
-    from sqlalchemy import select
+@keys.command()
+@click.option("--agent", "name", metavar="NAME", help="Only this agent: a new data key for what it writes from now on.")
+@click.option("--prepare", is_flag=True, help="Only make the next key's file, to be copied to other machines first.")
+@account_option
+@json_option
+def rotate(name: str | None, prepare: bool, account: str | None, as_json: bool) -> int:
+    """Replace the master key: seal every agent's keys to a new one. No memory is rewritten; workers go on.
 
-    from app.extensions import db
-    from app.models import Agent, Memory, open_keys
+    Cut off, it goes on where it was when it is run again. The old key is kept beside the new one.
+    """
+    if (name and prepare) or (account and not name):
+        raise click.UsageError("--agent NAME, --prepare, or neither; --account belongs to --agent.")
+    with opened():
+        if name:
+            return _rotate_agent(name, account, as_json)
+        return _prepare(as_json) if prepare else _rotate_master(as_json)
 
-    keys = open_keys(db.session.get_one(Agent, agent_id))
-    newest = select(Memory.id, Memory.content).where(Memory.agent_id == agent_id).order_by(Memory.id.desc()).limit(1)
-    for number, content in db.session.execute(newest).tuples():
-        keys.reveal_memory(number, content)
+
+def _tell_report(report: Report) -> None:
+    say(f"Master key {report.fingerprint}, {report.path}")
+    opens = f" and opens all {report.keys:,} keys of {report.agents - report.forgotten:,} agents."
+    say("It belongs to this database" + (opens if not report.problems else "."))
+    facts(
+        [
+            ("tokens", f"{report.tokens:,}, each with its copies" if report.tokens and not report.problems else None),
+            (
+                "forgotten",
+                f"{report.forgotten:,} agents: no key to their memories is left" if report.forgotten else None,
+            ),
+            ("backup", day_and_time(report.backed_up_at, "none is recorded: whetstone keys backup FILE")),
+            *(("kept", f"{each.path}, retired {day_and_time(each.retired_at, 'not yet')}") for each in report.kept),
+        ]
+    )
+    for problem in report.problems:
+        aside(f"Problem: {problem}")
+
+
+def _show_words(as_json: bool) -> None:
+    with opened() as app:
+        from app.models import COMMAND_LINE
+        from app.models.escrow import reveal_words
+
+        words = reveal_words(by=COMMAND_LINE)
+        fingerprint = app.extensions["master_key"].fingerprint
+    if as_json:
+        emit({"fingerprint": fingerprint, "words": words})
+        return
+    say(f"The recovery words of the master key {fingerprint}. Whoever has them can read every memory.")
+    show_words(words)
+
+
+def _write_backup(file: Path, passphrase: str, as_json: bool) -> None:
+    with opened():
+        from app.models import COMMAND_LINE
+        from app.models.escrow import back_up
+
+        with as_usage():
+            fingerprint = back_up(file.absolute(), passphrase, by=COMMAND_LINE)
+    if as_json:
+        emit({"fingerprint": fingerprint, "path": str(file.absolute())})
+        return
+    say(f"Wrote the master key {fingerprint} to {file}, and read it back with the passphrase.")
+    say("Keep it apart from the backups of the database, and the passphrase apart from both.")
+
+
+def _passphrase(path: Path | None, *, new: bool) -> str:
+    """Raises UsageError where nobody can be asked."""
+    if path is not None:
+        return (read_text(path) or "").partition("\n")[0].removesuffix("\r")
+    if not sys.stdin.isatty():
+        raise click.UsageError("Give the passphrase with --passphrase-file: there is no terminal to ask for it on.")
+    answer: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True)
+    return answer
+
+
+def _from_backup(file: Path, passphrase_file: Path | None) -> MasterKey:
+    """A backup under a passphrase, or a plain copy of the key's file."""
+    from app.silo import MasterKey
+
+    needs_one = b"ENCRYPTED" in file.read_bytes()
+    return MasterKey.load(file, _passphrase(passphrase_file, new=False) if needs_one or passphrase_file else None)
+
+
+def _rotate_agent(name: str, account: str | None, as_json: bool) -> int:
+    from app.models import COMMAND_LINE
+    from app.models.rotation import rotate_agent_key
+
+    agent = find_agent(name, account)
+    version = rotate_agent_key(agent.id, by=COMMAND_LINE)
+    if as_json:
+        emit({"agent": agent.name, "version": version})
+    else:
+        say(f"{agent.name} writes with version {version} of its data key from now on; nothing was rewritten.")
+        named = quoted(agent.name) + account_argument(account)
+        hint(f"audit --agent {named}", "It is in its log")
+    return 0
+
+
+def _prepare(as_json: bool) -> int:
+    from app.models.key import key_ring
+    from app.models.rotation import prepare_master_rotation
+
+    new, path = prepare_master_rotation(), key_ring().next_path
+    if as_json:
+        emit({"fingerprint": new.fingerprint, "path": str(path)})
+    else:
+        say(f"The next master key {new.fingerprint} is ready: {path}")
+        say("Copy it to the same place on every machine that runs a worker. Then: whetstone keys rotate")
+    return 0
+
+
+def _rotate_master(as_json: bool) -> int:
+    from app.models import COMMAND_LINE
+    from app.models.key import key_ring
+    from app.models.rotation import rotate_master_key
+    from app.models.shredding import shred
+
+    done = rotate_master_key(by=COMMAND_LINE)
+    shred()
+    if as_json:
+        emit(done.as_json())
+    else:
+        went_on = "Went on with the rotation that was cut off. " if done.resumed else ""
+        say(f"{went_on}The master key is {done.fingerprint} now, {key_ring().path}")
+        say(f"{done.keys:,} keys of agents and {done.intakes:,} waiting imports were sealed anew, no memory rewritten.")
+        if done.finished:
+            say("The old key stays beside it: older backups of the database need it. Remove it once they are gone.")
+            hint("keys backup FILE", "Back the new key up now: the old backup and the old words open only the old key")
+    for what, problem in done.problems.items():
+        aside(f"Problem: {what}: {problem}")
+    if not done.finished:
+        aside("So the old key stays in use beside the new one. Mend that, then run `whetstone keys rotate` again.")
+    return 0 if done.finished else 1

@@ -1,12 +1,9 @@
-"""`whetstone memories`: import and list an agent's memories. Nothing that it prints is content."""
+"""`whetstone memories`: import, list and export an agent's memories. Nothing that it prints is content."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+import json
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -22,46 +19,54 @@ from app.cli.common import (
     say,
     table,
 )
-from app.models.base import iso
 
-BAR_FROM_BYTES = 500_000
-"""Smaller files are read before a bar could be seen."""
+if TYPE_CHECKING:
+    from app.exchange.parsed import Parsed
+    from app.models import Agent
+    from app.models.importing import Imported
+
+FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
 
 
 @click.group()
 def memories() -> None:
-    """Import and list an agent's memories, without their content."""
+    """Import, list and export an agent's memories, without showing their content."""
 
 
 @memories.command("import")
 @click.argument("file", type=click.File("rb"))
 @click.option("--agent", "name", required=True, metavar="NAME", help="Whose memories they are.")
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), default="auto", show_default=True, help="What FILE is; see above."
+)
 @account_option
 @json_option
-def import_(file: BinaryIO, name: str, account: str | None, as_json: bool) -> None:
-    """Import memories from JSON Lines (FILE, or - for standard input): all of them, or none.
+def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: bool) -> None:
+    """Import memories from FILE, or - for standard input: all of them, or none.
 
-    Each line is an object: "content" (1 to 10,000 characters) and, if you like, "type" ("core" or "journal"),
-    "created_at" (ISO 8601; UTC without an offset), "constitutional" (true or false) and "tags" (a list of words).
+    \b
+    jsonl   JSON Lines, each an object: "content" (1 to 10,000 characters) and, if
+            you like, "type" ("core" or "journal"), "created_at" (ISO 8601; UTC
+            without an offset), "constitutional" (true or false) and "tags" (words)
+    af      a Letta agent file: its memory blocks and archival passages
+    mem0    what mem0's get_all returns, as JSON
+    text    one memory a line
+    bundle  what an agent exported of itself over the API
+    auto    whichever it is, by its content and then its name; refused when unsure
     """
     with opened():
-        from app.extensions import writing
-        from app.models import COMMAND_LINE, Agent
-        from app.models.importing import parse_lines, write_memories
-        from app.models.provision import ensure_keys
+        from app.exchange.taking_in import bring_in
+        from app.models import COMMAND_LINE
 
         found = find_agent(name, account)
-        with _reading(file, as_json) as lines:
-            drafts = parse_lines(lines)
-        with writing():
-            agent = Agent.lock(found.id)
-            done = write_memories(agent, drafts, keys=ensure_keys(agent), by=COMMAND_LINE)
-        copies = _exact_duplicates(agent.id)
+        parsed = _read(file, kind)
+        done = bring_in(found.id, parsed, by=COMMAND_LINE)
+        copies = _exact_duplicates(found.id)
         if as_json:
-            emit({"imported": done.imported, "core": done.core, "journal": done.journal, "exact_duplicates": copies})
+            emit(_as_json(done, parsed, copies))
             return
-        say(f"Imported {done.imported:,} memories: {done.core:,} core, {done.journal:,} journal.")
-        say(f"{agent.name} now holds {agent.core_token_usage:,} of {agent.core_token_budget:,} tokens.")
+        agent = find_agent(name, account)
+        _say_imported(agent, done, parsed)
         named = quoted(agent.name) + account_argument(account)
         if copies:
             hint(f"refine {named} --mode dedup_only --wait", f"Remove only the exact duplicates ({copies:,})")
@@ -77,8 +82,11 @@ def import_(file: BinaryIO, name: str, account: str | None, as_json: bool) -> No
 def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_json: bool) -> None:
     """List the memories of the agent NAME, oldest first: ids, dates, tokens and flags; the content stays sealed."""
     with opened():
+        from app.exchange.blind import blind_rows
+        from app.models import MemoryType
+
         agent = find_agent(name, account)
-        found = _memories(agent.id, discarded, kind)
+        found = list(blind_rows(agent.id, discarded=discarded, kind=MemoryType(kind) if kind else None))
         if as_json:
             emit(found)
         elif found:
@@ -90,30 +98,53 @@ def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_
             hint(f"memories import FILE --agent {quoted(agent.name)}{account_argument(account)}", "Import some")
 
 
-@contextmanager
-def _reading(file: BinaryIO, as_json: bool) -> Iterator[Iterator[bytes]]:
-    """The file's lines, with a bar on the terminal while a large one is read."""
-    from app.models.importing import read_lines
+@memories.command()
+@click.argument("name")
+@click.option("--discarded", is_flag=True, help="Include the soft-deleted ones.")
+@account_option
+@json_option
+def export(name: str, discarded: bool, account: str | None, as_json: bool) -> None:
+    """Print the blind record of the agent NAME's memories as JSON Lines, oldest first: never their content.
 
-    size = _bytes_left(file) if file.seekable() else 0
-    if as_json or size < BAR_FROM_BYTES or not sys.stderr.isatty():
-        yield read_lines(file)
-        return
-    with click.progressbar(length=size, label="Reading", file=sys.stderr) as bar:
-        yield _counted(read_lines(file), bar)
+    Only the agent itself exports what it remembers, over the API, with its own token.
+    """
+    with opened(with_key=False):
+        from app.exchange.blind import blind_rows
 
-
-def _bytes_left(file: BinaryIO) -> int:
-    begin = file.tell()
-    size = file.seek(0, os.SEEK_END) - begin
-    file.seek(begin)
-    return size
+        for row in blind_rows(find_agent(name, account).id, discarded=discarded):
+            click.echo(json.dumps(row))
 
 
-def _counted(lines: Iterator[bytes], bar: Any) -> Iterator[bytes]:
-    for line in lines:
-        bar.update(len(line))
-        yield line
+def _read(file: BinaryIO, kind: str) -> Parsed:
+    """Raises NotRecognised, ImportRefused or Invalid; no more than what is refused for its size is read."""
+    from app.exchange.formats import MOST_BYTES
+    from app.exchange.parsed import Format
+    from app.exchange.taking_in import checked
+    from app.models import COMMAND_LINE
+
+    wanted = None if kind == "auto" else Format(kind)
+    name = str(getattr(file, "name", ""))
+    return checked(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=name, format=wanted)
+
+
+def _as_json(done: Imported, parsed: Parsed, copies: int) -> dict[str, Any]:
+    return {
+        "imported": done.imported,
+        "core": done.core,
+        "journal": done.journal,
+        "exact_duplicates": copies,
+        "format": str(parsed.format),
+        "left_out": dict(parsed.left_out),
+    }
+
+
+def _say_imported(agent: Agent, done: Imported, parsed: Parsed) -> None:
+    say(f"Recognised as {parsed.format.words}.")
+    number = "1 memory" if done.imported == 1 else f"{done.imported:,} memories"
+    say(f"Imported {number}: {done.core:,} core, {done.journal:,} journal.")
+    for note in parsed.notes:
+        say(note)
+    say(f"{agent.name} now holds {agent.core_token_usage:,} of {agent.core_token_budget:,} tokens.")
 
 
 def _exact_duplicates(agent_id: int) -> int:
@@ -126,43 +157,6 @@ def _exact_duplicates(agent_id: int) -> int:
     copies = func.count() - func.count(Memory.content_hash.distinct())
     mine = (Memory.agent_id == agent_id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
     return db.session.scalar(select(copies).where(*mine)) or 0
-
-
-def _memories(agent_id: int, discarded: bool, kind: str | None) -> list[dict[str, Any]]:
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import Memory
-
-    columns = (
-        Memory.id,
-        Memory.type,
-        Memory.token_estimate,
-        Memory.constitutional,
-        Memory.tags,
-        Memory.origin_at,
-        Memory.discarded_at,
-        Memory.version,
-    )
-    query = select(*columns).where(Memory.agent_id == agent_id).order_by(Memory.origin_at, Memory.id)
-    if not discarded:
-        query = query.where(Memory.discarded_at.is_(None))
-    if kind:
-        query = query.where(Memory.type == kind)
-    return [
-        {
-            "id": row.id,
-            "type": str(row.type),
-            "tokens": row.token_estimate,
-            "constitutional": row.constitutional,
-            "tags": row.tags,
-            "origin_at": iso(row.origin_at),
-            "discarded": row.discarded_at is not None,
-            "discarded_at": iso(row.discarded_at),
-            "version": row.version,
-        }
-        for row in db.session.execute(query)
-    ]
 
 
 def _row(memory: dict[str, Any]) -> list[str | int]:

@@ -88,13 +88,14 @@ def beat(on_word: bool, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--words", is_flag=True, help="Also answer with the recovery words of a key that is made now.")
 @json_option
-def prepare(as_json: bool) -> None:
+def prepare(words: bool, as_json: bool) -> None:
     """Bring the database up to date, make the master key pair and the first admin where they are missing."""
     settings = _begin()
     from app.setup import prepare as prepare_installation
 
-    done = asdict(prepare_installation(settings))
+    done = asdict(prepare_installation(settings, with_words=words))
     click.echo(json.dumps({name: str(value or "") for name, value in done.items()}))
 
 

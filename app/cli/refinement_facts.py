@@ -59,6 +59,7 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
             ("result", refinement.machine_line),
             ("why", refinement.reason),
             ("kept", _kept(refinement) or None),
+            ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
             ("effort", f"{refinement.turns} turns, {model_tokens:,} model tokens"),
             ("note to admins", f"“{note}” (in the agent's words)" if note else None),
         ]
@@ -71,6 +72,7 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
         hint(f"refinements stop {short}", "Stop it")
     else:
         hint(f"audit --refinement {short}", "The record of it")
+        hint(f"rollback {short} --dry-run", "See what it takes to undo it")
 
 
 def tell_outcome(refinement: Refinement) -> None:

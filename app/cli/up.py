@@ -13,6 +13,7 @@ import click
 
 from app.broker import EmbeddedBroker, require_broker
 from app.cli import json_option
+from app.cli.recovery_words import tell_of_new_key
 from app.config import Settings, load_settings
 from app.datadir import DataDirLock, check_data_dir
 from app.errors import WhetstoneError
@@ -56,17 +57,25 @@ def check_port(settings: Settings) -> None:
 
 
 class Voice:
-    """What `up` says: on stdout the first admin's password and the ready line, all else on stderr."""
+    """What `up` says: on stdout the first admin's password, the recovery words and the ready line, all else on stderr.
+
+    Nothing of it reaches a log: those of the data dir are its children's.
+    """
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
+
+    @property
+    def has_a_reader(self) -> bool:
+        """Whether a person is there to write something down."""
+        return sys.stdout.isatty() and not self._as_json
 
     def aside(self, sentence: str) -> None:
         click.echo(sentence, err=True)
 
     def prepared(self, outcome: Outcome) -> None:
         if outcome.made_master_key:
-            self.aside(f"Made the master key {outcome.made_master_key}. Keep a copy: without it no memory can be read.")
+            tell_of_new_key(outcome.made_master_key, outcome.recovery_words)
         if outcome.first_password and self._as_json:
             click.echo(json.dumps({"first_admin": outcome.first_email, "password": outcome.first_password}))
         elif outcome.first_password:
@@ -93,7 +102,7 @@ def _run(settings: Settings, voice: Voice, *, browser: bool) -> None:
     broker = None if settings.redis_url else EmbeddedBroker(settings)
     try:
         with Supervisor(voice.aside) as supervisor:
-            voice.prepared(start_parts(supervisor, settings, broker))
+            voice.prepared(start_parts(supervisor, settings, broker, with_words=voice.has_a_reader))
             wait_until_ready(supervisor, settings)
             start_beat(supervisor, settings)
             voice.ready(address(settings))

@@ -19,7 +19,8 @@ from app import security
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.models import Account, Action, Actor, Agent, make_keys, record
-from app.models.importing import Draft, parse_lines, write_memories
+from app.models.draft import Draft
+from app.models.importing import parse_lines, write_memories
 from app.models.user import ADMIN
 
 ACCOUNT = "Demo"

@@ -18,8 +18,10 @@ blueprint = Blueprint("events", __name__)
 @blueprint.get("/events/poll")
 def poll() -> Response:
     visitor = Visitor.of(current_user._get_current_object())
-    if visitor is None or not visitor.viewer.may(AUDITOR):
+    if visitor is None:
         abort(401)
+    if not visitor.viewer.may(AUDITOR):
+        abort(403)
     account_id = visitor.viewer.account_id
     topic = Topic.parse(request.args.get("topic", ""))
     if topic is None or not topic.belongs_to(account_id):

@@ -34,16 +34,17 @@ BYE = b"event: bye\ndata: bye\n\n"
 KEEP_ALIVE = b"event: beat\ndata: beat\n\n"
 """A named event, because a page's script takes 45 silent seconds for a dead connection and does not see comments."""
 
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+CLOSED = [
     (b"cache-control", b"no-store, no-transform"),
-    (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+"""On every answer, refusals too."""
+
+HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"), *CLOSED]
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ async def _watch(receive: Receive, listener: Listener) -> None:
 
 
 async def _answer(send: Send, status: int, header: tuple[bytes, bytes]) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [header]})
+    await send({"type": "http.response.start", "status": status, "headers": [header, *CLOSED]})
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -9,11 +9,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 
 from app.extensions import db
-from app.models import Agent, Event, Refinement, User
+from app.models import AccessGrant, Agent, Event, Refinement, User
 from app.models.user import ROLES
 
-_TOPIC = re.compile(r"(overview|agents)|agent:([1-9][0-9]{0,17})|refinement:([0-9a-f-]{36})", re.ASCII)
+_TOPIC = re.compile(
+    r"(overview|agents|audit|exceptions)|(?:agent|audit|exceptions|settings|tokens):([1-9][0-9]{0,17})|"
+    r"refinement:([0-9a-f-]{36})|exception:([0-9a-f-]{36})",
+    re.ASCII,
+)
 NONE_SEEN = -1
+_EXCEPTION = "exception."
 _ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -59,15 +64,18 @@ class Note:
     id: int
     agent_id: int | None
     refinement_id: str | None
+    kind: str = ""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """`overview`, `agents`, `agent:ID` or `refinement:UUID`."""
+    """`overview`, `agents`, `audit` or `exceptions`; of an agent `agent:ID`, `audit:ID`, `exceptions:ID`,
+    `settings:ID` or `tokens:ID`; `refinement:UUID` or `exception:UUID`."""
 
     name: str
     agent_id: int | None = None
     refinement_id: str | None = None
+    exception_id: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Topic | None:
@@ -75,7 +83,7 @@ class Topic:
         if match is None:
             return None
         agent_id = int(match[2]) if match[2] else None
-        return cls(text, agent_id, match[3])
+        return cls(text, agent_id, match[3], match[4])
 
     def belongs_to(self, account_id: int) -> bool:
         """Whether the account may listen: what is another's and what does not exist are alike."""
@@ -84,9 +92,19 @@ class Topic:
         if self.refinement_id is not None:
             owner = select(Refinement.account_id).where(Refinement.id == self.refinement_id)
             return db.session.scalar(owner) == account_id
+        if self.exception_id is not None:
+            owner = select(AccessGrant.account_id).where(AccessGrant.id == self.exception_id)
+            return db.session.scalar(owner) == account_id
         return True
 
+    @property
+    def is_of_exceptions(self) -> bool:
+        """One exception's page hears of them all: they are few, and each event of one says only that there is news."""
+        return self.name.startswith("exception")
+
     def concerns(self, note: Note) -> bool:
+        if self.is_of_exceptions and not note.kind.startswith(_EXCEPTION):
+            return False
         if self.agent_id is not None:
             return note.agent_id == self.agent_id
         return self.refinement_id is None or note.refinement_id == self.refinement_id
@@ -98,9 +116,12 @@ class Topic:
         )
 
     def _conditions(self) -> list[ColumnElement[bool]]:
+        found = [Event.kind.startswith(_EXCEPTION)] if self.is_of_exceptions else []
         if self.agent_id is not None:
-            return [Event.agent_id == self.agent_id]
-        return [] if self.refinement_id is None else [Event.refinement_id == self.refinement_id]
+            found.append(Event.agent_id == self.agent_id)
+        if self.refinement_id is not None:
+            found.append(Event.refinement_id == self.refinement_id)
+        return found
 
 
 def newest_event(account_id: int) -> int:
@@ -110,7 +131,7 @@ def newest_event(account_id: int) -> int:
 
 def notes_after(account_id: int, event_id: int, *, limit: int = 5000) -> list[Note]:
     """The account's events after one, in order."""
-    query = select(Event.id, Event.agent_id, Event.refinement_id)
+    query = select(Event.id, Event.agent_id, Event.refinement_id, Event.kind)
     rows = db.session.execute(
         query.where(Event.account_id == account_id, Event.id > event_id).order_by(Event.id).limit(limit)
     )

@@ -3,26 +3,41 @@
 from app.models.account import Account
 from app.models.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
 from app.models.agent import Agent
-from app.models.agent_settings import DEFAULT_REFINEMENT_PROMPT, DEFAULT_REFINEMENT_THRESHOLD
+from app.models.agent_settings import (
+    DEFAULT_MEMORY_REFLECTION_PROMPT,
+    DEFAULT_REFINEMENT_PROMPT,
+    DEFAULT_REFINEMENT_THRESHOLD,
+    DEFAULT_REFLECTION_PROMPT,
+)
 from app.models.audit import Action, AuditLog, record
 from app.models.event import Event, announce
-from app.models.grant import AccessGrant, GrantCategory, GrantStatus
+from app.models.grant import OPEN_GRANTS, AccessGrant, AccessView, GrantCategory, GrantStatus
+from app.models.idempotency import IdempotencyKey
 from app.models.installation import Mark
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken, MasterKeyRow, make_keys, master_key, master_public_key, open_keys
-from app.models.memory import Memory, MemoryState, MemoryType
+from app.models.memory import Memory
+from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import OPEN_STATES, Consent, Mode, Refinement, Status, Trigger
+from app.models.rollback import Rollback, RollbackKind
+from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration
 from app.models.user import Role, User, WebAuthn
 
 __all__ = [
     "BEAT",
     "COMMAND_LINE",
+    "DEFAULT_MEMORY_REFLECTION_PROMPT",
     "DEFAULT_REFINEMENT_PROMPT",
     "DEFAULT_REFINEMENT_THRESHOLD",
+    "DEFAULT_REFLECTION_PROMPT",
+    "OPEN_GRANTS",
+    "OPEN_PROPOSALS",
     "OPEN_STATES",
     "SETUP",
+    "STATE_FIELDS",
     "WORKER",
     "AccessGrant",
+    "AccessView",
     "Account",
     "Action",
     "Actor",
@@ -35,6 +50,7 @@ __all__ = [
     "Event",
     "GrantCategory",
     "GrantStatus",
+    "IdempotencyKey",
     "Intake",
     "IntakeStatus",
     "Mark",
@@ -43,8 +59,13 @@ __all__ = [
     "MemoryState",
     "MemoryType",
     "Mode",
+    "ProposalStatus",
     "Refinement",
+    "Restoration",
     "Role",
+    "Rollback",
+    "RollbackKind",
+    "SettingProposal",
     "Status",
     "Trigger",
     "User",

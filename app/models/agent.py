@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,6 +24,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
@@ -39,10 +40,8 @@ from app.models.agent_settings import (
 from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Model, UtcDateTime, iso, lock_row
 from app.models.event import announce
+from app.models.grant import AccessGrant
 from app.models.text import clean_name
-
-if TYPE_CHECKING:
-    from app.models.memory import Memory
 
 ATTEMPT_PAUSE = timedelta(hours=24)
 """No automatic start within this time of an attempt; no second question within this time of a NO."""
@@ -51,8 +50,30 @@ TICK_SLACK = timedelta(hours=12)
 """A refinement that ended late in the day of its tick is due again at the next tick all the same."""
 
 
+class AgentForgotten(Refused):
+    """The agent was forgotten: its keys are destroyed, and no new ones are ever made for it."""
+
+    code = "agent_forgotten"
+
+
+class Weighed(Protocol):
+    """A memory, or a state of one."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def token_estimate(self) -> int: ...
+
+
 class Agent(Model):
-    """`core_token_usage` (tokens) and the counts are running totals, true at every commit."""
+    """`core_token_usage` (tokens) and the counts are running totals, true at every commit.
+
+    `forgotten_at` is when its keys were destroyed: what it remembered is unreadable for ever, its record stays.
+    """
 
     __tablename__ = "agents"
     __table_args__ = (
@@ -89,10 +110,12 @@ class Agent(Model):
     paused: Mapped[bool] = mapped_column(default=False)
     last_refinement_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_reflection_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     core_token_usage: Mapped[int] = mapped_column(default=0)
     core_count: Mapped[int] = mapped_column(default=0)
     journal_count: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    forgotten_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     audit_sequence: Mapped[int] = mapped_column(Identity, default=0)
     audit_head: Mapped[bytes] = mapped_column(LargeBinary(32), default=b"")
 
@@ -133,6 +156,14 @@ class Agent(Model):
         if agent is None:
             raise NotFound(f"There is no agent named {name!r} in this account. `whetstone agents list` names them all.")
         return agent
+
+    def check_not_forgotten(self) -> None:
+        """Raises AgentForgotten: what would need its keys, or make new ones, is over for good."""
+        if self.forgotten_at is not None:
+            raise AgentForgotten(
+                f"{self.name} was forgotten on {self.forgotten_at:%Y-%m-%d}: its keys are destroyed, and no new ones "
+                "are ever made for it. Nothing was written."
+            )
 
     @property
     def chain(self) -> str:
@@ -178,11 +209,20 @@ class Agent(Model):
             "effective_refinement_threshold": float(self.effective_refinement_threshold),
             "active": self.active,
             "paused": self.paused,
+            "forgotten_at": iso(self.forgotten_at),
             "last_refinement_at": iso(self.last_refinement_at),
         }
 
-    def change(self, *, by: Actor, **fields: Any) -> list[str]:
-        """Set settings and record what they were and are; returns the names of those that changed."""
+    def change(self, *, by: Actor, about: Mapping[str, Any] | None = None, **fields: Any) -> list[str]:
+        """Set settings and record what they were and are; returns the names of those that changed.
+
+        `about` is recorded beside that. What an agent had proposed for these settings waits no more.
+        Raises Invalid, Refused, or AgentForgotten for one that is to be active again.
+        """
+        from app.models.proposal import SettingProposal
+
+        if fields.get("active"):
+            self.check_not_forgotten()
         if "name" in fields and fields["name"] != self.name:
             fields["name"] = _free_name(self.account_id, fields["name"])
         cleaned = clean_settings(fields)
@@ -190,10 +230,15 @@ class Agent(Model):
         before = {field: as_json(getattr(self, field)) for field in changed}
         for field in changed:
             setattr(self, field, cleaned[field])
+        if "name" in changed:
+            _claim_name(self)
         if changed:
             after = {field: as_json(getattr(self, field)) for field in changed}
-            data = {"before": before, "after": after}
+            data = {**(about or {}), "before": before, "after": after}
             record(Action.AGENT_SETTINGS_UPDATE, actor=by, of=self, subject=self.subject, data=data)
+            SettingProposal.close(self, changed, by=by, why="the setting was changed meanwhile")
+            if {"model_id", "api_base"} & set(changed):
+                AccessGrant.revoke_all(self, by=by, why="the agent's model or endpoint changed")
             self.announce("changed")
         return changed
 
@@ -205,6 +250,8 @@ class Agent(Model):
             self.announce("paused")
 
     def resume(self, *, by: Actor) -> None:
+        """Raises AgentForgotten."""
+        self.check_not_forgotten()
         if self.paused:
             self.paused = False
             record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject)
@@ -218,23 +265,28 @@ class Agent(Model):
         """Whether one of these tags forbids the Knife to touch a memory."""
         return any(tag.lower() in settings().immutable_tags for tag in tags)
 
-    def weigh(self, *, added: Memory | None = None, removed: Memory | None = None) -> None:
-        """Keep the running totals true while a memory's state changes."""
-        for memory, sign in ((removed, -1), (added, 1)):
-            if memory is None or not memory.is_active:
-                continue
-            if memory.is_core:
-                self.core_token_usage += sign * memory.token_estimate
-                self.core_count += sign
-            else:
-                self.journal_count += sign
+    def weigh(self, *, added: Iterable[Weighed] = (), removed: Iterable[Weighed] = ()) -> None:
+        """Keep the running totals true while the states of memories change."""
+        tokens = core = journal = 0
+        for states, sign in ((removed, -1), (added, 1)):
+            for state in states:
+                if not state.is_active:
+                    continue
+                if state.type == "core":
+                    tokens, core = tokens + sign * state.token_estimate, core + sign
+                else:
+                    journal += sign
+        self.core_token_usage += tokens
+        self.core_count += core
+        self.journal_count += journal
 
     def is_due_by_schedule(self, at: datetime) -> bool:
         return self.last_refinement_at is None or self.last_refinement_at <= at - _interval()
 
     def needs_refinement(self, at: datetime) -> bool:
         """Whether a sweep would want to refine it: by schedule, or over budget; and there is something to change."""
-        return (self.is_due_by_schedule(at) or self.is_over_budget) and self.has_changeable_memories()
+        wanted = self.is_due_by_schedule(at) or self.is_over_budget
+        return self.forgotten_at is None and wanted and self.has_changeable_memories()
 
     def has_changeable_memories(self) -> bool:
         """Whether any active core memory is neither constitutional nor immutably tagged."""
@@ -275,7 +327,8 @@ def _startable(at: datetime) -> ColumnElement[bool]:
 
 
 def _changeable() -> ColumnElement[bool]:
-    from app.models.memory import Memory, MemoryType
+    from app.models.memory import Memory
+    from app.models.state import MemoryType
 
     return exists().where(
         Memory.agent_id == Agent.id,
@@ -291,6 +344,14 @@ def _free_name(account_id: int, name: object) -> str:
     if db.session.scalar(select(Agent.id).where(Agent.account_id == account_id, Agent.name == cleaned)):
         raise Refused(f"An agent named {cleaned!r} exists already in this account; choose another name.")
     return cleaned
+
+
+def _claim_name(agent: Agent) -> None:
+    """Two may choose one name at the same moment: the database knows who was first. Raises Refused."""
+    try:
+        db.session.flush()
+    except IntegrityError:
+        raise Refused("An agent of that name was made at the same moment; choose another name.") from None
 
 
 def agents_of(account_id: int) -> Iterable[Agent]:

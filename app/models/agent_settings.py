@@ -18,6 +18,21 @@ DEFAULT_REFINEMENT_PROMPT = (
 )
 DEFAULT_REFINEMENT_THRESHOLD = Decimal("0.75")
 
+DEFAULT_REFLECTION_PROMPT = (
+    "Keep what you would miss tomorrow: what was promised, what you learnt about the people you talk with, what "
+    "changed, and how it felt. One moment a memory, in your own words, with its names, dates and quotes. What matters "
+    "for the coming days belongs in your journal; only what should stay with you for good is a core memory. "
+    "When in doubt, leave it out."
+)
+"""What steers a conversation's memories, unless the agent has a `reflection_prompt` of its own."""
+
+DEFAULT_MEMORY_REFLECTION_PROMPT = (
+    "Look back over your journal of the last days. Promote an entry only if you will still want to know it in a year, "
+    "because of who you are, what you promised or whom you care for, and only if no core memory of yours says it "
+    "already. Let everyday entries fade: that is what a journal is for. Promoting nothing is normal and good."
+)
+"""What steers the daily promotion, unless the agent has a `memory_reflection_prompt` of its own."""
+
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
 
 CONFIGURATION = (

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, LargeBinary, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
@@ -21,7 +21,8 @@ from app.models.actor import Actor, ActorKind
 from app.models.base import Identity, Json, Model, UtcDateTime, insert_row, insert_rows
 
 if TYPE_CHECKING:
-    from app.models.memory import Memory, MemoryState
+    from app.models.memory import Memory
+    from app.models.state import MemoryState, Restoration
 
 
 class Action(StrEnum):
@@ -42,9 +43,13 @@ class Action(StrEnum):
     CREATE = "memory_create"
     IMPORT = "memory_import"
     PROMOTE = "memory_promote"
+    REFLECTION = "memory_reflection"
+    ROLLBACK = "memory_rollback"
     CONSTITUTIONAL_TOGGLE = "memory_constitutional_toggle"
     AGENT_CREATE = "agent_create"
     AGENT_SETTINGS_UPDATE = "agent_settings_update"
+    AGENT_SETTING_HELD = "agent_setting_held"
+    AGENT_SETTING_DISMISSED = "agent_setting_dismissed"
     AGENT_PAUSE = "agent_pause"
     AGENT_RESUME = "agent_resume"
     TOKEN_CREATE = "agent_token_create"  # noqa: S105 - an action's name
@@ -55,11 +60,20 @@ class Action(StrEnum):
     ACCESS_VIEWED = "access_viewed"
     ACCESS_EXPIRED = "access_expired"
     ACCESS_REVOKED = "access_revoked"
+    ACCESS_UNANSWERED = "access_unanswered"
+    ACCESS_FAILED = "access_failed"
+    AGENT_FORGET = "agent_forget"
+    AGENT_KEY_ROTATE = "agent_key_rotate"
+    MASTER_KEY_ROTATE = "master_key_rotate"
+    MASTER_KEY_BACKUP = "master_key_backup"
     ACCOUNT_CREATE = "account_create"
     USER_CREATE = "user_create"
     SIGN_IN = "sign_in"
     SIGN_IN_FAILED = "sign_in_failed"
     SIGN_OUT = "sign_out"
+
+
+_BY_USER = text("user_id IS NOT NULL")
 
 
 class AuditLog(Model):
@@ -68,9 +82,11 @@ class AuditLog(Model):
     __tablename__ = "audit_log"
     __table_args__ = (
         UniqueConstraint("chain", "sequence"),
-        Index("ix_audit_log_account_id_id", "account_id", "id"),
-        Index("ix_audit_log_agent_id_id", "agent_id", "id"),
+        Index("ix_audit_log_account_at", "account_id", "at", "id"),
+        Index("ix_audit_log_account_action_at", "account_id", "action", "at", "id"),
+        Index("ix_audit_log_agent_at", "agent_id", "at", "id"),
         Index("ix_audit_log_refinement_id", "refinement_id", "id"),
+        Index("ix_audit_log_user_at", "user_id", "at", "id", sqlite_where=_BY_USER, postgresql_where=_BY_USER),
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
@@ -89,7 +105,7 @@ class AuditLog(Model):
     previous_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     hash: Mapped[bytes] = mapped_column(LargeBinary(32))
 
-    def digest(self, states: Iterable[MemoryState]) -> bytes:
+    def digest(self, states: Iterable[Stateful]) -> bytes:
         """What `hash` must be, given the states that the entry wrote, in the order of their memories' ids."""
         said = {
             "format": 1,
@@ -109,6 +125,15 @@ class AuditLog(Model):
             "previous": self.previous_hash.hex(),
         }
         return hashlib.sha256(_canonical(said)).digest()
+
+
+class Stateful(Protocol):
+    """A state of a memory, or what will be one."""
+
+    @property
+    def memory_id(self) -> int: ...
+
+    def as_recorded(self) -> dict[str, Any]: ...
 
 
 class Chained(Protocol):
@@ -135,11 +160,13 @@ def record(
     data: Mapping[str, Any] | None = None,
     memories: Sequence[Memory] = (),
     kept: Mapping[int, int] | None = None,
+    restored: Sequence[Restoration] = (),
 ) -> AuditLog:
     """Append an entry to the chain of `of`, whose row the caller has locked in this transaction.
 
     `memories` are the changed rows, as they are after the change; their states are kept with the entry. `kept` gives,
-    by memory id, what is left of the weight that it had when its refinement began.
+    by memory id, what is left of the weight that it had when its refinement began. `restored` are other
+    memories' ways back, which the caller carries out next (`models/restoring`).
     """
     account_id, agent_id = of.audited_as
     entry = AuditLog(
@@ -157,8 +184,8 @@ def record(
         at=now(),
         previous_hash=of.audit_head,
     )
-    states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in sorted(memories, key=lambda each: each.id)]
-    entry.hash = entry.digest(states)
+    states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
+    entry.hash = entry.digest(sorted([*states, *restored], key=lambda state: state.memory_id))
     of.audit_sequence, of.audit_head = entry.sequence, entry.hash
     _store(entry, memories, states)
     return entry
@@ -175,7 +202,7 @@ def _store(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryS
     insert_rows(states)
 
 
-def _digest_states(states: Iterable[MemoryState]) -> str:
+def _digest_states(states: Iterable[Stateful]) -> str:
     digest = hashlib.sha256()
     for state in states:
         digest.update(_canonical(state.as_recorded()) + b"\n")

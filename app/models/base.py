@@ -7,7 +7,19 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Select, Table, insert, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    Integer,
+    LargeBinary,
+    Select,
+    Table,
+    func,
+    insert,
+    literal_column,
+    text,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Session
 from sqlalchemy.types import JSON, TypeDecorator
@@ -89,6 +101,13 @@ class SealedText(TypeDecorator[Sealed]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Sealed | None:
         return None if value is None else Sealed(bytes(value))
+
+
+def database_now() -> ColumnElement[Any]:
+    """The database's clock: the only one that all processes share."""
+    if is_sqlite(db.session()):
+        return literal_column("strftime('%Y-%m-%d %H:%M:%f000', 'now')", UtcDateTime)
+    return func.clock_timestamp(type_=DateTime(timezone=True))
 
 
 def iso(moment: datetime | None) -> str | None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, and_, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import Model, SealedText, UtcDateTime
+from app.errors import NotFound
+from app.extensions import db, now
+from app.models.actor import Actor
+from app.models.audit import Action, record
+from app.models.base import Json, Model, SealedText, UtcDateTime, database_now, iso, lock_row
+from app.models.event import announce
 from app.silo import Sealed
+
+if TYPE_CHECKING:
+    from app.models.agent import Agent
 
 
 class GrantCategory(StrEnum):
@@ -21,17 +30,35 @@ class GrantCategory(StrEnum):
 
 
 class GrantStatus(StrEnum):
+    """`pending` waits for the agent, `granted` is live until it expires; all others are ends, and are never left."""
+
     PENDING = "pending"
     GRANTED = "granted"
     DENIED = "denied"
+    UNANSWERED = "unanswered"
+    FAILED = "failed"
     EXPIRED = "expired"
     REVOKED = "revoked"
 
 
+OPEN_GRANTS = (GrantStatus.PENDING, GrantStatus.GRANTED)
+_OPEN = text("status IN ('pending', 'granted')")
+_UNTOLD = text("told_at IS NULL")
+
+
 class AccessGrant(Model):
-    """`refinement_id` null means the ledger; otherwise the history of that one refinement."""
+    """`refinement_id` null means the ledger; otherwise the history of that one refinement.
+
+    `views` counts receipts. `asked_at` is when a worker began to ask the agent's model; `told_at` when the agent's
+    journal was told how it ended. `reason` is the agent's own words: content. `purpose` is the asking human's.
+    """
 
     __tablename__ = "access_grants"
+    __table_args__ = (
+        Index("ix_access_grants_open", "expires_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
+        Index("ix_access_grants_untold", "agent_id", sqlite_where=_UNTOLD, postgresql_where=_UNTOLD),
+        Index("ix_access_grants_user", "user_id", "status"),
+    )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
@@ -44,7 +71,128 @@ class AccessGrant(Model):
     status: Mapped[GrantStatus] = mapped_column(String(16))
     requested_by: Mapped[str] = mapped_column(String(300))
     requested_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_by: Mapped[str | None] = mapped_column(String(300))
     reason: Mapped[Sealed | None] = mapped_column(SealedText)
+    note_to_admins: Mapped[str | None] = mapped_column(String(280))
+    views: Mapped[int] = mapped_column(default=0)
+    told_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    @classmethod
+    def lock(cls, grant_id: str) -> AccessGrant:
+        """Load it for change; its agent is locked before it. Raises NotFound."""
+        grant = db.session.scalar(lock_row(select(cls).where(cls.id == grant_id)))
+        if grant is None:
+            raise NotFound("There is no such exception.")
+        return grant
+
+    @classmethod
+    def is_live(cls) -> ColumnElement[bool]:
+        """Whether it covers anything now: by the database's clock, whatever any other clock says."""
+        return and_(cls.status == GrantStatus.GRANTED, cls.expires_at > database_now())
+
+    @classmethod
+    def revoke_all(cls, agent: Agent, *, by: Actor, why: str) -> int:
+        """End every open exception of an agent that the caller has locked; returns how many."""
+        query = lock_row(select(cls).where(cls.agent_id == agent.id, cls.status.in_(OPEN_GRANTS)).order_by(cls.id))
+        grants = db.session.scalars(query).all()
+        for grant in grants:
+            grant.end(agent, GrantStatus.REVOKED, by=by, why=why)
+        return len(grants)
+
+    @property
+    def subject(self) -> str:
+        return f"exception:{self.id}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_GRANTS
+
+    @property
+    def scope(self) -> str:
+        """`ledger`, or the id of the refinement whose history it covers."""
+        return self.refinement_id or "ledger"
+
+    def allow(self, agent: Agent, *, by: Actor) -> None:
+        """The agent said YES: content is shown from now on, for so many minutes of the database's clock."""
+        moment = db.session.scalar(select(database_now()))
+        if moment is None:
+            raise RuntimeError("the database tells no time")
+        self.status, self.decided_at = GrantStatus.GRANTED, moment
+        self.expires_at = moment + timedelta(minutes=self.minutes)
+        self._record(Action.ACCESS_GRANTED, agent, by, minutes=self.minutes, until=iso(self.expires_at))
+        self._announce("granted")
+
+    def end(self, agent: Agent, status: GrantStatus, *, by: Actor, why: str = "") -> None:
+        """Reach an end, for good. The caller holds the agent's lock, then this row's. Does nothing to an ended one."""
+        if not self.is_open:
+            return
+        was_live = self.status == GrantStatus.GRANTED
+        self.status, self.ended_by = status, str(by)
+        self.ended_at = db.session.scalar(select(database_now())) if was_live else now()
+        self.decided_at = self.decided_at or self.ended_at
+        if not was_live:
+            self.told_at = self.ended_at
+        self._record(_ENDS[status], agent, by, views=self.views, why=why or None)
+        self._announce(str(status))
+
+    def _record(self, action: Action, agent: Agent, by: Actor, **data: Any) -> None:
+        said = {name: value for name, value in data.items() if value is not None}
+        record(action, actor=by, of=agent, subject=self.subject, data={"exception": self.id, **said})
+
+    def _announce(self, step: str) -> None:
+        data = {"exception": self.id, "user": self.user_id}
+        announce(f"exception.{step}", account_id=self.account_id, agent_id=self.agent_id, data=data)
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form that programs rely on; without the agent's words."""
+        return {
+            "id": self.id,
+            "status": str(self.status),
+            "category": str(self.category),
+            "purpose": self.purpose,
+            "scope": self.scope,
+            "minutes": self.minutes,
+            "requested_by": self.requested_by,
+            "requested_at": iso(self.requested_at),
+            "decided_at": iso(self.decided_at),
+            "expires_at": iso(self.expires_at),
+            "ended_at": iso(self.ended_at),
+            "ended_by": self.ended_by,
+            "note_to_admins": self.note_to_admins,
+            "views": self.views,
+        }
+
+
+_ENDS = {
+    GrantStatus.DENIED: Action.ACCESS_DENIED,
+    GrantStatus.UNANSWERED: Action.ACCESS_UNANSWERED,
+    GrantStatus.FAILED: Action.ACCESS_FAILED,
+    GrantStatus.EXPIRED: Action.ACCESS_EXPIRED,
+    GrantStatus.REVOKED: Action.ACCESS_REVOKED,
+}
+
+
+class AccessView(Model):
+    """One look through an exception: asked for by the web, answered by the worker, who seals it to `reader`.
+
+    `reader` is the public half of a key pair that lives as long as the request. `wanted` names the part; `sealed` is
+    emptied when it was fetched; `seen` counts items; `refused` says why there was nothing to see.
+    """
+
+    __tablename__ = "access_views"
+    __table_args__ = (Index("ix_access_views_grant_id", "grant_id", "requested_at"),)
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    grant_id: Mapped[str] = mapped_column(ForeignKey("access_grants.id"))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    reader: Mapped[bytes] = mapped_column(LargeBinary(32))
+    wanted: Mapped[dict[str, Any]] = mapped_column(Json)
+    sealed: Mapped[bytes | None] = mapped_column(LargeBinary)
+    seen: Mapped[int | None]
+    refused: Mapped[str | None] = mapped_column(String(300))
+    requested_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    answered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import String, Text, select
+from sqlalchemy import String, Text, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -32,3 +32,16 @@ class Mark(Model):
         said = {"value": value, "at": now()}
         statement = insert(cls).values(name=name, **said)
         db.session.execute(statement.on_conflict_do_update(index_elements=[cls.name], set_=said))
+
+    @classmethod
+    def claim(cls, name: str, *, lapsed: datetime) -> bool:
+        """Set it unless somebody did since `lapsed`; returns whether it was set now. Of several at once, one does."""
+        insert = sqlite.insert if is_sqlite(db.session()) else postgresql.insert
+        said = {"value": "", "at": now()}
+        statement = insert(cls).values(name=name, **said)
+        statement = statement.on_conflict_do_update(index_elements=[cls.name], set_=said, where=cls.at <= lapsed)
+        return db.session.scalar(statement.returning(cls.name)) is not None
+
+    @classmethod
+    def drop(cls, name: str) -> None:
+        db.session.execute(delete(cls).where(cls.name == name))

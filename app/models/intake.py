@@ -5,23 +5,25 @@ from __future__ import annotations
 import uuid
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
-from sqlalchemy import ForeignKey, LargeBinary, String, Text, select
+from sqlalchemy import ColumnElement, ForeignKey, LargeBinary, String, Text, or_, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import Invalid, NotFound, Refused
-from app.extensions import db, now, release, writing
+from app.errors import NotFound
+from app.extensions import db, now, release
 from app.models.actor import Actor, ActorKind
 from app.models.agent import Agent
-from app.models.base import Model, UtcDateTime, lock_row
+from app.models.base import Json, Model, UtcDateTime, lock_row
 from app.models.event import announce
-from app.silo import SealBroken, open_intake, seal_intake
+from app.silo import MasterPublicKey, open_intake, reseal_intake, seal_intake
 
-if TYPE_CHECKING:
-    from app.models.importing import Draft
+IMPORT, CONVERSATION = "import", "conversation"
 
 LOST_AFTER = timedelta(seconds=60)
+
+ASKED_AGAIN_AFTER = timedelta(minutes=10)
+"""When a worker died while it asked about a conversation, another one asks."""
 
 
 class IntakeStatus(StrEnum):
@@ -31,7 +33,11 @@ class IntakeStatus(StrEnum):
 
 
 class Intake(Model):
-    """`sealed` is emptied once taken in or refused; `imported` counts memories; `error` never holds content."""
+    """`sealed` is emptied once taken in or refused; `reader` is the fingerprint of the master key that opens it.
+
+    `imported` counts memories, `outcome` holds further numbers; `error` never holds content. `asked_at` is when a
+    worker began to ask the agent's model about a conversation.
+    """
 
     __tablename__ = "intakes"
 
@@ -44,27 +50,47 @@ class Intake(Model):
     actor_user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     status: Mapped[IntakeStatus] = mapped_column(String(16))
     sealed: Mapped[bytes | None] = mapped_column(LargeBinary)
+    reader: Mapped[str | None] = mapped_column(String(16))
+    format: Mapped[str | None] = mapped_column(String(16))
+    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    outcome: Mapped[dict[str, Any] | None] = mapped_column(Json)
     imported: Mapped[int | None]
     error: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     taken_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     @classmethod
-    def receive(cls, agent: Agent, text: str, *, by: Actor) -> Intake:
-        """Keep JSON Lines, checked by the caller, sealed so that only the worker can read them."""
+    def receive(cls, agent: Agent, text: str, *, by: Actor, format: str = "jsonl") -> Intake:
+        """Keep a file of memories, checked by the caller, sealed so that only the worker can read it.
+
+        `format` is what it was recognised as (`app/exchange/parsed.py`). Raises AgentForgotten.
+        """
+        intake = cls._keep(agent, text, IMPORT, by)
+        intake.format = format
+        return intake
+
+    @classmethod
+    def receive_conversation(cls, agent: Agent, text: str, *, by: Actor) -> Intake:
+        """The same for a transcript, JSON, which a worker asks the agent's model about. Raises AgentForgotten."""
+        return cls._keep(agent, text, CONVERSATION, by)
+
+    @classmethod
+    def _keep(cls, agent: Agent, text: str, kind: str, by: Actor) -> Intake:
         from app.models.key import master_public_key
 
-        number = str(uuid.uuid4())
+        agent.check_not_forgotten()
+        number, master = str(uuid.uuid4()), master_public_key()
         intake = cls(
             id=number,
             account_id=agent.account_id,
             agent_id=agent.id,
-            kind="import",
+            kind=kind,
             actor_kind=by.kind,
             actor_name=by.name,
             actor_user_id=by.user_id,
             status=IntakeStatus.WAITING,
-            sealed=seal_intake(text, intake_id=number, agent_uuid=agent.uuid, master=master_public_key()),
+            sealed=seal_intake(text, intake_id=number, agent_uuid=agent.uuid, master=master),
+            reader=master.fingerprint,
             created_at=now(),
         )
         db.session.add(intake)
@@ -81,65 +107,79 @@ class Intake(Model):
 
     @classmethod
     def find_waiting(cls) -> list[str]:
-        """Ids of those that wait for a worker since more than a minute, the oldest first."""
+        """Ids of the imports that wait for a worker since more than a minute, the oldest first."""
+        return cls._find_lost(IMPORT)
+
+    @classmethod
+    def find_unasked(cls) -> list[str]:
+        """Ids of the conversations that nobody asks about since more than a minute, or whose worker died over it."""
+        return cls._find_lost(CONVERSATION)
+
+    @classmethod
+    def _find_lost(cls, kind: str) -> list[str]:
         late = cls.created_at < now() - LOST_AFTER
-        query = select(cls.id).where(cls.status == IntakeStatus.WAITING, late).order_by(cls.created_at).limit(100)
-        found = list(db.session.scalars(query))
+        query = select(cls.id).where(cls.status == IntakeStatus.WAITING, cls.kind == kind, late, cls._is_free())
+        found = list(db.session.scalars(query.order_by(cls.created_at).limit(100)))
         release()
         return found
+
+    @classmethod
+    def claim_conversation(cls, intake_id: str) -> Intake | None:
+        """A conversation that waits, for exactly one worker at a time, until `ASKED_AGAIN_AFTER`."""
+        waits = (cls.id == intake_id, cls.kind == CONVERSATION, cls.status == IntakeStatus.WAITING, cls._is_free())
+        return db.session.scalar(
+            update(cls)
+            .where(*waits)
+            .values(asked_at=now())
+            .returning(cls)
+            .execution_options(populate_existing=True, synchronize_session=False)
+        )
+
+    @classmethod
+    def _is_free(cls) -> ColumnElement[bool]:
+        return or_(cls.asked_at.is_(None), cls.asked_at < now() - ASKED_AGAIN_AFTER)
+
+    @classmethod
+    def lock_waiting(cls, agent_id: int) -> list[Intake]:
+        """All that wait for the agent, for change; the agent is locked after them."""
+        query = select(cls).where(cls.agent_id == agent_id, cls.status == IntakeStatus.WAITING).order_by(cls.id)
+        return list(db.session.scalars(lock_row(query)))
 
     @property
     def actor(self) -> Actor:
         """Who handed it in."""
         return Actor(ActorKind(self.actor_kind), self.actor_name, self.actor_user_id)
 
-    def settle(self, status: IntakeStatus, *, imported: int | None = None, error: str | None = None) -> None:
+    def open(self, agent: Agent) -> str:
+        """What was handed in, opened with the master key. Raises SealBroken, KeyFileError or Unavailable."""
+        from app.models.key import master_key
+
+        master = master_key(self.reader)
+        return open_intake(self.sealed or b"", intake_id=self.id, agent_uuid=agent.uuid, master=master)
+
+    def reseal(self, agent: Agent, master: MasterPublicKey) -> None:
+        """Seal it to another master key. The caller has locked it; it waits. Raises SealBroken or KeyFileError."""
+        from app.models.key import master_key
+
+        self.sealed = reseal_intake(
+            self.sealed or b"",
+            intake_id=self.id,
+            agent_uuid=agent.uuid,
+            opener=master_key(self.reader),
+            master=master,
+        )
+        self.reader = master.fingerprint
+
+    def settle(
+        self,
+        status: IntakeStatus,
+        *,
+        imported: int | None = None,
+        error: str | None = None,
+        outcome: dict[str, Any] | None = None,
+    ) -> None:
         """Reach an end: the content is gone from here, and the page is told."""
-        self.status, self.imported, self.error = status, imported, error
+        self.status, self.imported, self.error, self.outcome = status, imported, error, outcome
         self.sealed, self.taken_at = None, now()
         data = {"intake": self.id, "imported": imported}
         announce(f"intake.{status}", account_id=self.account_id, agent_id=self.agent_id, data=data)
-
-
-def take_in(intake_id: str) -> None:
-    """Open a waiting intake with the master key and import its memories, all or none; settle it either way, once."""
-    intake = db.session.get(Intake, intake_id, populate_existing=True)
-    if intake is None:
-        raise NotFound("There is no such intake.")
-    if intake.status != IntakeStatus.WAITING:
-        return
-    try:
-        drafts = _read(intake)
-        release()
-        _write(intake_id, drafts)
-    except (Invalid, Refused, SealBroken) as error:
-        _refuse(intake_id, error.sentence)
-
-
-def _read(intake: Intake) -> list[Draft]:
-    """Raises Invalid, or SealBroken. Split at line feeds only: JSON may hold the other line ends of Unicode."""
-    from app.models.importing import parse_lines
-    from app.models.key import master_key
-
-    agent = db.session.get_one(Agent, intake.agent_id)
-    text = open_intake(intake.sealed or b"", intake_id=intake.id, agent_uuid=agent.uuid, master=master_key())
-    return parse_lines(text.split("\n"))
-
-
-def _write(intake_id: str, drafts: list[Draft]) -> None:
-    from app.models.importing import write_memories
-    from app.models.provision import ensure_keys
-
-    with writing():
-        intake = Intake.lock(intake_id)
-        if intake.status == IntakeStatus.WAITING:
-            agent = Agent.lock(intake.agent_id)
-            done = write_memories(agent, drafts, keys=ensure_keys(agent), by=intake.actor)
-            intake.settle(IntakeStatus.TAKEN, imported=done.imported)
-
-
-def _refuse(intake_id: str, sentence: str) -> None:
-    with writing():
-        intake = Intake.lock(intake_id)
-        if intake.status == IntakeStatus.WAITING:
-            intake.settle(IntakeStatus.FAILED, error=sentence)

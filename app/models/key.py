@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from flask import current_app
-from sqlalchemy import ForeignKey, LargeBinary, String, UniqueConstraint, select
+from sqlalchemy import ForeignKey, LargeBinary, Select, String, UniqueConstraint, delete, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import Unavailable
-from app.extensions import db, now
+from app.errors import Invalid, NotFound, Refused, Unavailable
+from app.extensions import db, is_sqlite, now
 from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.base import Identity, Json, Model, UtcDateTime
+from app.models.base import Identity, Json, Model, UtcDateTime, iso, lock_row
+from app.models.shredding import note_what_to_shred
 from app.models.text import clean_name
 from app.silo import (
     AgentKeys,
+    KeyRing,
     MasterKey,
     MasterPublicKey,
     Opener,
@@ -30,7 +33,21 @@ from app.silo import (
     parse_token,
 )
 
-SCOPES = ("read", "write", "author", "decide")
+
+class Scope(StrEnum):
+    """What a token may: read memories and results, save, change its own settings, give consent."""
+
+    READ = "read"
+    WRITE = "write"
+    AUTHOR = "author"
+    DECIDE = "decide"
+
+
+SCOPES = tuple(scope.value for scope in Scope)
+
+_SEALING = 0x57E8
+_WHILE_SEALING = text("SELECT pg_advisory_xact_lock_shared(:number)").bindparams(number=_SEALING)
+_NOBODY_SEALING = text("SELECT pg_advisory_xact_lock(:number)").bindparams(number=_SEALING)
 
 
 class MasterKeyRow(Model):
@@ -87,7 +104,11 @@ class AgentToken(Model):
 
     @classmethod
     def issue(cls, agent: Agent, *, by: Actor, name: str = "first", scopes: Sequence[str] = SCOPES) -> str:
-        """Make a token and return it: the only time that it is seen. The worker seals the agent's keys to it."""
+        """Make a token and return it: the only time that it is seen. The worker seals the agent's keys to it.
+
+        The caller holds the agent's lock. Raises Invalid or AgentForgotten.
+        """
+        agent.check_not_forgotten()
         token = new_token()
         parsed = parse_token(token)
         if parsed is None:
@@ -99,46 +120,154 @@ class AgentToken(Model):
             public_id=public_id,
             token_hash=hash_token(token),
             public_key=key.public.raw,
-            scopes=list(scopes),
+            scopes=clean_scopes(scopes),
             created_at=now(),
         )
         db.session.add(row)
         data = {"name": row.name, "token": public_id, "scopes": row.scopes}
-        record(Action.TOKEN_CREATE, actor=by, of=agent, subject=f"token:{public_id}", data=data)
+        record(Action.TOKEN_CREATE, actor=by, of=agent, subject=row.subject, data=data)
+        agent.announce("token")
         return token
 
+    @classmethod
+    def lock(cls, agent: Agent, public_id: str) -> AgentToken:
+        """A token of an agent that the caller has locked, for change. Raises NotFound."""
+        query = select(cls).where(cls.agent_id == agent.id, cls.public_id == public_id)
+        row = db.session.scalar(lock_row(query))
+        if row is None:
+            raise NotFound(f"{agent.name} has no such token.")
+        return row
 
-def master_key() -> MasterKey:
-    """The private master key of this process. Raises Unavailable in one that holds none, such as the web's."""
+    @property
+    def subject(self) -> str:
+        return f"token:{self.public_id}"
+
+    @property
+    def is_live(self) -> bool:
+        return self.revoked_at is None
+
+    @property
+    def reader(self) -> str:
+        """The fingerprint under which the agent's keys are sealed to it."""
+        return MasterPublicKey(self.public_key).fingerprint
+
+    def revoke(self, agent: Agent, *, by: Actor, why: str = "") -> bool:
+        """From this commit on it opens nothing: its copies of the agent's keys go with it. False: it was revoked.
+
+        The caller holds the agent's lock, then this row's; `shredding.shred` cleans the disk of the removed copies.
+        """
+        if self.revoked_at is not None:
+            return False
+        self.revoked_at = now()
+        db.session.execute(delete(AgentKey).where(AgentKey.agent_id == agent.id, AgentKey.reader == self.reader))
+        data = {"name": self.name, "token": self.public_id} | ({"why": why} if why else {})
+        record(Action.TOKEN_REVOKE, actor=by, of=agent, subject=self.subject, data=data)
+        note_what_to_shred()
+        agent.announce("token")
+        return True
+
+    def rotate(self, agent: Agent, *, by: Actor) -> str:
+        """A new token of the same name and scopes, returned this once; this one is revoked. The caller as in `revoke`.
+
+        Raises Refused for one that was revoked already, and AgentForgotten.
+        """
+        if not self.revoke(agent, by=by, why="a new one took its place"):
+            raise Refused(f"The token {self.public_id} was revoked already. Nothing was changed; make a new one.")
+        return AgentToken.issue(agent, by=by, name=self.name, scopes=self.scopes)
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form that programs rely on: no secret in it."""
+        return {
+            "id": self.public_id,
+            "name": self.name,
+            "scopes": self.scopes,
+            "created_at": iso(self.created_at),
+            "last_used_at": iso(self.last_used_at),
+            "revoked_at": iso(self.revoked_at),
+        }
+
+
+def clean_scopes(scopes: object) -> list[str]:
+    """Some of the scopes, each once and in their own order. Raises Invalid for none, and for one that is no scope."""
+    given = list(scopes) if isinstance(scopes, list | tuple | set | frozenset) else []
+    unknown = [scope for scope in given if scope not in SCOPES]
+    if unknown or not given:
+        wrong = f"{str(unknown[0])[:40]!r} is no scope" if unknown else "A token without a scope could do nothing"
+        raise Invalid(f"{wrong}: give one or more of {', '.join(SCOPES)}. Nothing was made.")
+    return [scope for scope in SCOPES if scope in given]
+
+
+def master_key(fingerprint: str | None = None) -> MasterKey:
+    """The private master key of this process; by its fingerprint, also one that a rotation made or left meanwhile.
+
+    Raises Unavailable in a process that holds none, such as the web's; KeyFileError where the other one is not here.
+    """
     key = current_app.extensions.get("master_key")
     if not isinstance(key, MasterKey):
         raise Unavailable("This process does not hold the master key; only the worker and the command line do.")
-    return key
+    if fingerprint is None or fingerprint == key.fingerprint:
+        return key
+    others: dict[str, MasterKey] = current_app.extensions.setdefault("other_master_keys", {})
+    if fingerprint not in others:
+        others[fingerprint] = key_ring().find(fingerprint)
+    return others[fingerprint]
+
+
+def key_ring() -> KeyRing:
+    """The master keys' files on this machine."""
+    return KeyRing(current_app.extensions["settings"].master_key_path)
 
 
 def master_public_key() -> MasterPublicKey:
-    """The public half, from the database: enough to write."""
+    """The public half to seal to, from the database: enough to write. A rotation ends when nobody uses the old one.
+
+    On PostgreSQL an advisory lock, shared until this transaction ends, lets it wait for that; SQLite has one writer.
+    """
+    if not is_sqlite(db.session()):
+        db.session.execute(_WHILE_SEALING)
     row = MasterKeyRow.current()
     if row is None:
         raise Unavailable("There is no master key yet: run `whetstone up` or `whetstone db upgrade` once.")
     return MasterPublicKey(row.public)
 
 
+def wait_until_nobody_seals() -> None:
+    """Until the end of this transaction nobody seals to any master key, and what they sealed before is seen."""
+    if not is_sqlite(db.session()):
+        db.session.execute(_NOBODY_SEALING)
+
+
 def make_keys(agent: Agent) -> AgentKeys:
-    """Fresh keys for a new agent, sealed to the master; the caller holds the agent's lock."""
+    """Fresh keys for a new agent, sealed to the master; the caller holds the agent's lock. Raises AgentForgotten."""
+    agent.check_not_forgotten()
     keys = make_agent_keys(agent.uuid)
-    _store(agent, keys, master_public_key())
+    _store(agent.id, keys, master_public_key())
     return keys
 
 
 def open_keys(agent: Agent, opener: Opener | None = None) -> AgentKeys:
-    """The agent's keys, opened with the master key or, in a request, with its own token. Raises SealBroken."""
-    opener = opener or master_key()
-    rows = db.session.scalars(
-        select(AgentKey).where(AgentKey.agent_id == agent.id, AgentKey.reader == opener.fingerprint)
-    )
+    """The agent's keys, opened with the master key or, in a request, with its own token.
+
+    Raises SealBroken, or AgentForgotten.
+    """
+    agent.check_not_forgotten()
+    return _open(agent.id, agent.uuid, opener)
+
+
+def _open(agent_id: int, uuid: str, opener: Opener | None) -> AgentKeys:
+    rows = db.session.scalars(_sealed_to_masters(agent_id) if opener is None else _sealed_to(agent_id, opener)).all()
+    readers = sorted({row.reader for row in rows})
+    openers = [opener] if opener is not None else [master_key(reader) for reader in readers] or [master_key()]
     wrapped = [WrappedKey(row.purpose, row.version, row.reader, row.sealed) for row in rows]
-    return open_agent_keys(agent.uuid, wrapped, opener)
+    return open_agent_keys(uuid, wrapped, *openers, renew=lambda: _open(agent_id, uuid, opener))
+
+
+def _sealed_to_masters(agent_id: int) -> Select[tuple[AgentKey]]:
+    return select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader.in_(select(MasterKeyRow.fingerprint)))
+
+
+def _sealed_to(agent_id: int, opener: Opener) -> Select[tuple[AgentKey]]:
+    return select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader == opener.fingerprint)
 
 
 def has_keys(agent: Agent) -> bool:
@@ -147,22 +276,31 @@ def has_keys(agent: Agent) -> bool:
 
 def share_with_tokens(agent: Agent, keys: AgentKeys) -> int:
     """Seal the agent's keys to each of its live tokens that lacks one; returns how many keys were sealed."""
-    existing = set(db.session.execute(_held(agent)).tuples())
-    tokens = db.session.scalars(
-        select(AgentToken).where(AgentToken.agent_id == agent.id, AgentToken.revoked_at.is_(None))
-    ).all()
-    return sum(_store(agent, keys, MasterPublicKey(token.public_key), existing) for token in tokens)
+    existing = _held(agent.id)
+    return sum(_store(agent.id, keys, MasterPublicKey(each.public_key), existing) for each in live_tokens(agent.id))
 
 
-def _held(agent: Agent) -> Any:
-    return select(AgentKey.purpose, AgentKey.version, AgentKey.reader).where(AgentKey.agent_id == agent.id)
+def share_with_master(agent: Agent, keys: AgentKeys) -> int:
+    """The same for the master key."""
+    return _store(agent.id, keys, master_public_key(), _held(agent.id))
+
+
+def live_tokens(agent_id: int) -> Sequence[AgentToken]:
+    """Those that were not revoked."""
+    query = select(AgentToken).where(AgentToken.agent_id == agent_id, AgentToken.revoked_at.is_(None))
+    return db.session.scalars(query.order_by(AgentToken.id)).all()
+
+
+def _held(agent_id: int) -> set[tuple[str, int, str]]:
+    query = select(AgentKey.purpose, AgentKey.version, AgentKey.reader).where(AgentKey.agent_id == agent_id)
+    return set(db.session.execute(query).tuples())
 
 
 def _store(
-    agent: Agent, keys: AgentKeys, reader: MasterPublicKey, existing: set[tuple[str, int, str]] | None = None
+    agent_id: int, keys: AgentKeys, reader: MasterPublicKey, existing: set[tuple[str, int, str]] | None = None
 ) -> int:
     new = [
-        AgentKey(agent_id=agent.id, purpose=key.purpose, version=key.version, reader=key.reader, sealed=key.sealed)
+        AgentKey(agent_id=agent_id, purpose=key.purpose, version=key.version, reader=key.reader, sealed=key.sealed)
         for key in keys.wrap_for(reader)
         if (key.purpose, key.version, key.reader) not in (existing or set())
     ]

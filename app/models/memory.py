@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from enum import StrEnum
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, Select, String, bindparam, select, text
+from sqlalchemy import ForeignKey, Index, Select, bindparam, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
@@ -16,47 +14,14 @@ from app.extensions import db, now
 from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.base import Identity, Json, Model, SealedText, UtcDateTime, lock_row, reserve_ids
-from app.silo import AgentKeys, Sealed
+from app.models.base import Identity, Model, lock_row, reserve_ids
+from app.models.state import STATE_FIELDS, MemoryState, MemoryType, StateColumns
+from app.models.text import clean_content, clean_tags
+from app.silo import AgentKeys
 from app.tokens import estimate_tokens
 
 
-class MemoryType(StrEnum):
-    CORE = "core"
-    JOURNAL = "journal"
-
-
-STATE_FIELDS = (
-    "type",
-    "content",
-    "token_estimate",
-    "content_hash",
-    "constitutional",
-    "tags",
-    "origin_at",
-    "created_at",
-    "updated_at",
-    "discarded_at",
-    "version",
-)
-"""All that exact restoration needs."""
-
-
-class _StateColumns:
-    type: Mapped[MemoryType] = mapped_column(String(8))
-    content: Mapped[Sealed] = mapped_column(SealedText)
-    token_estimate: Mapped[int]
-    content_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
-    constitutional: Mapped[bool] = mapped_column(default=False)
-    tags: Mapped[list[str]] = mapped_column(Json, default=list)
-    origin_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    discarded_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    version: Mapped[int] = mapped_column(default=1)
-
-
-class Memory(_StateColumns, Model):
+class Memory(StateColumns, Model):
     """Soft-deleted (`discarded_at`) ones are kept for ever and never reach a prompt, a search, a count or a total.
 
     `version` counts changes and is restored with the rest by an undo. `entry_id` is the audit entry that wrote the
@@ -147,9 +112,41 @@ class Memory(_StateColumns, Model):
             updated_at=moment,
             version=1,
         )
-        agent.weigh(added=memory)
+        agent.weigh(added=[memory])
         db.session.add(memory)
         return memory
+
+    @classmethod
+    def save(
+        cls,
+        agent: Agent,
+        content: object,
+        *,
+        keys: AgentKeys,
+        by: Actor,
+        type_: MemoryType = MemoryType.CORE,
+        tags: object = None,
+    ) -> tuple[Memory, bool]:
+        """What an agent saves itself, recorded; and whether it is new. The caller holds the agent's lock.
+
+        An exact duplicate of an active core memory is not written: it answers with that one. Raises Invalid.
+        """
+        text_, cleaned = clean_content(content), clean_tags(tags)
+        if type_ is MemoryType.CORE and (same := cls.same_core(agent.id, keys.content_hash(text_))) is not None:
+            return same, False
+        memory = cls.write(agent, text_, keys=keys, type_=type_, tags=cleaned)
+        data = {"id": memory.id, "type": str(type_), "tokens": memory.token_estimate}
+        record(Action.CREATE, actor=by, of=agent, subject=f"memory:{memory.id}", data=data, memories=[memory])
+        agent.announce("remembered")
+        return memory, True
+
+    @classmethod
+    def same_core(cls, agent_id: int, content_hash: bytes) -> Memory | None:
+        """The active core memory of exactly this text: the constitutional one, else the earliest."""
+        ids = cls.active(agent_id, MemoryType.CORE).where(cls.content_hash == content_hash).with_only_columns(cls.id)
+        best = ids.order_by(None).order_by(cls.constitutional.desc(), cls.origin_at, cls.id).limit(1)
+        found = db.session.execute(best).scalar()
+        return db.session.get_one(cls, found, populate_existing=True) if found is not None else None
 
     @property
     def is_active(self) -> bool:
@@ -207,17 +204,19 @@ class Memory(_StateColumns, Model):
 
     def become(self, agent: Agent, **fields: Any) -> None:
         """Set state fields and keep the agent's totals true."""
-        agent.weigh(removed=self)
+        agent.weigh(removed=[self])
         for field, value in fields.items():
             setattr(self, field, value)
         if "tags" in fields:
             self.immutable = agent.is_immutable(self.tags)
-        agent.weigh(added=self)
+        agent.weigh(added=[self])
 
     def state(self, *, kept: int | None = None) -> MemoryState:
         """A copy of its present state, to be kept with the audit entry that wrote it."""
         fields = {field: getattr(self, field) for field in STATE_FIELDS}
-        return MemoryState(memory_id=self.id, previous_entry_id=self.entry_id, kept=kept, **fields)
+        return MemoryState(
+            memory_id=self.id, previous_entry_id=self.entry_id, restores_entry_id=None, kept=kept, **fields
+        )
 
 
 _LOCK_ACTIVE_CORE = lock_row(
@@ -230,39 +229,3 @@ _LOCK_ACTIVE_CORE = lock_row(
     )
     .order_by(Memory.id)
 )
-
-
-class MemoryState(_StateColumns, Model):
-    """What a memory became by one audit entry. Append-only. The state before is the row of `previous_entry_id`.
-
-    Content is bound to the memory, not to the entry: an undo copies sealed bytes and needs no key. `kept` is what was
-    left, after the entry, of the weight that the memory had when its refinement began, in tokens.
-    """
-
-    __tablename__ = "memory_states"
-
-    memory_id: Mapped[int] = mapped_column(ForeignKey("memories.id"), primary_key=True, autoincrement=False)
-    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"), primary_key=True, autoincrement=False, index=True)
-    previous_entry_id: Mapped[int | None] = mapped_column(Identity)
-    kept: Mapped[int | None]
-
-    def fields(self) -> dict[str, Any]:
-        """The state, ready for `Memory.become`."""
-        return {field: getattr(self, field) for field in STATE_FIELDS}
-
-    def as_recorded(self) -> dict[str, Any]:
-        """The state as plain JSON, sealed as stored: what the audit entry's hash covers."""
-        said = {field: _plain(value) for field, value in self.fields().items()}
-        return said | {"memory": self.memory_id, "previous_entry": self.previous_entry_id, "kept": self.kept}
-
-
-def _plain(value: object) -> object:
-    match value:
-        case Sealed():
-            return base64.b64encode(value.at_rest).decode()
-        case bytes():
-            return value.hex()
-        case datetime():
-            return value.astimezone(UTC).isoformat()
-        case _:
-            return value

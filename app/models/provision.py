@@ -18,9 +18,14 @@ LOOK_BACK = timedelta(days=7)
 
 
 def provision(agent_id: int) -> None:
-    """Make the agent's keys where there are none, and seal them to each of its live tokens. Does it once."""
+    """Make the agent's keys where there are none, and seal them to each of its live tokens. Does it once.
+
+    Does nothing for an agent that was forgotten.
+    """
     with writing():
         agent = Agent.lock(agent_id)
+        if agent.forgotten_at is not None:
+            return
         new = not has_keys(agent)
         shared = share_with_tokens(agent, ensure_keys(agent))
         if new or shared:
@@ -28,7 +33,10 @@ def provision(agent_id: int) -> None:
 
 
 def ensure_keys(agent: Agent) -> AgentKeys:
-    """The agent's keys, made now if there are none; the caller holds the agent's lock and the master key."""
+    """The agent's keys, made now if there are none; the caller holds the agent's lock and the master key.
+
+    Raises AgentForgotten: no keys are ever made again for an agent that was.
+    """
     if not has_keys(agent):
         make_keys(agent)
         db.session.flush()
@@ -44,7 +52,9 @@ def find_unprovisioned() -> list[int]:
 
 def _agents_without_keys() -> list[int]:
     keys = exists().where(AgentKey.agent_id == Agent.id)
-    return list(db.session.scalars(select(Agent.id).where(~keys, Agent.created_at < now() - LOST_AFTER).limit(1000)))
+    late = Agent.created_at < now() - LOST_AFTER
+    query = select(Agent.id).where(~keys, Agent.forgotten_at.is_(None), late)
+    return list(db.session.scalars(query.limit(1000)))
 
 
 def _agents_of_tokens_without_keys() -> set[int]:

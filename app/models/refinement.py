@@ -54,7 +54,11 @@ _OPEN = text("status IN ('queued', 'asking', 'running')")
 
 
 class Refinement(Model):
-    """Masses and kept mass in tokens. `mutations` counts successful consolidations, updates and deletions."""
+    """Masses and kept mass in tokens. `mutations` counts successful consolidations, updates and deletions.
+
+    `erosion_cut` and `erosion_base` are, as of the snapshot, what other standing refinements of the last 30 days cut
+    and what they cut it from. `undone_by` is the rollback that took this refinement's work back, while it is so.
+    """
 
     __tablename__ = "refinements"
     __table_args__ = (
@@ -91,6 +95,10 @@ class Refinement(Model):
     prompt_tokens: Mapped[int] = mapped_column(default=0)
     completion_tokens: Mapped[int] = mapped_column(default=0)
     cost_usd: Mapped[Decimal] = mapped_column(Micros, default=Decimal(0))
+    erosion_floor: Mapped[Decimal | None] = mapped_column(ExactRatio)
+    erosion_cut: Mapped[int | None]
+    erosion_base: Mapped[int | None]
+    undone_by: Mapped[str | None] = mapped_column(String(36))
     reason: Mapped[str | None] = mapped_column(Text)
     note_to_admins: Mapped[str | None] = mapped_column(String(280))
     summary: Mapped[Sealed | None] = mapped_column(SealedText)
@@ -213,6 +221,7 @@ class Refinement(Model):
             "retention": None if self.retention is None else float(self.retention),
             "reason": self.reason,
             "note_to_admins": self.note_to_admins,
+            "undone_by": self.undone_by,
             "requested_at": iso(self.requested_at),
             "started_at": iso(self.started_at),
             "ended_at": iso(self.ended_at),

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.errors import Invalid
 from app.models.text import clean_text
+from app.strictjson import no_duplicates
 
 MAX_ARGUMENTS = 200_000
 """Characters of one call's JSON."""
@@ -24,7 +25,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     if len(text) > MAX_ARGUMENTS:
         raise Invalid(f"The arguments have {len(text):,} characters; at most {MAX_ARGUMENTS:,} are read.")
     try:
-        found = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        found = json.loads(text, object_pairs_hook=no_duplicates, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise Invalid("The arguments are not well-formed JSON, or name a key twice.") from None
     if not isinstance(found, dict) or not found:
@@ -93,13 +94,6 @@ def _day_of_time(text: str) -> date:
 
 def _takes(required: tuple[str, ...], optional: tuple[str, ...]) -> str:
     return ", ".join([*required, *(f"{name} (optional)" for name in optional)])
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
 
 
 def _no_constant(name: str) -> Any:

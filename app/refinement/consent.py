@@ -14,7 +14,8 @@ _THOUGHT = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOT
 _DECORATION = "*_~`#>\"'“”‘’«»()[]{}.,;:!?¡¿…-–— \t\r\n"
 _FIRST_WORD = re.compile(r"[^\s,.;:!?…—–]+")
 _NOTE = re.compile(r"^[ \t>*_]*to admins[*_]*:[*_]*[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
-_CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
+CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
+"""Reasons to end a reply that make it no whole one."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Answer:
 
 def read_answer(reply: Reply) -> Answer:
     """YES only if the first word is YES and the reply was not cut off; one closed leading think block is ignored."""
-    said = _without_thought(reply.text)
-    cut_off = reply.finish_reason in _CUT_OFF
-    return Answer(_first_word(said) == "YES" and not cut_off, _storable(reply.text), read_note(said))
+    said = without_thought(reply.text)
+    cut_off = reply.finish_reason in CUT_OFF
+    return Answer(first_word(said) == "YES" and not cut_off, _storable(reply.text), read_note(said))
 
 
 def read_note(text: str) -> str | None:
@@ -50,12 +51,14 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _without_thought(text: str) -> str:
+def without_thought(text: str) -> str:
+    """The text less one closed think block at its beginning."""
     found = _THOUGHT.match(text)
     return text[found.end() :] if found else text
 
 
-def _first_word(text: str) -> str:
+def first_word(text: str) -> str:
+    """In capitals, less Markdown and punctuation; empty for a word of other letters, which no rule of ours knows."""
     found = _FIRST_WORD.match(text.lstrip(_DECORATION))
     word = found[0].strip(_DECORATION) if found else ""
     return word.upper() if word.isascii() else ""

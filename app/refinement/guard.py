@@ -10,24 +10,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
-from app.history.reversal import reverse_operations
+from app.history.undo import give_back
+from app.history.undoing import undone
 from app.models import (
     Action,
     Actor,
     ActorKind,
     Agent,
+    AuditLog,
     Memory,
     MemoryState,
     MemoryType,
     Refinement,
     Status,
-    record,
 )
+from app.refinement.erosion import WINDOW, Erosion, eroded
 from app.silo import AgentKeys
 
 
@@ -158,55 +161,86 @@ def spend(refinement: Refinement, before: Mapping[int, int], after: Mapping[int,
 
 @dataclass(frozen=True)
 class Trip:
-    """What the latch tells: to the model as the result of its call, to the agent in its journal."""
+    """What the latch tells: to the model as the result of its call, to the agent in its journal.
+
+    `erosion` is set when this refinement alone was within its threshold, but not together with those before it.
+    """
 
     retention: Decimal
     threshold: Decimal
     mass_before: int
     kept_mass: int
     stats: Mapping[str, int]
+    erosion: Erosion | None = None
+    floor: Decimal | None = None
 
     @property
     def reason(self) -> str:
+        if self.erosion is not None and self.floor is not None:
+            return (
+                f"Together with the refinements of the last {WINDOW.days} days, {self.erosion.cut:,} of "
+                f"{self.erosion.base:,} tokens would have been cut ({self.erosion.kept:.2%} kept, below the erosion "
+                f"floor of {self.floor:.2%})."
+            )
         return (
             f"Only {self.kept_mass:,} of {self.mass_before:,} tokens would have been kept "
             f"({self.retention:.2%}, below the threshold of {self.threshold:.2%})."
         )
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """The same as numbers, for the audit log."""
+        said = {
+            "retention": str(self.retention),
+            "threshold": str(self.threshold),
+            "mass_before": self.mass_before,
+            "kept_mass": self.kept_mass,
+            "stats": dict(self.stats),
+        }
+        if self.erosion is None:
+            return said
+        return said | {"erosion": {"cut": self.erosion.cut, "base": self.erosion.base, "floor": str(self.floor)}}
+
 
 def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> Trip | None:
-    """After every change, in its transaction: below the threshold the whole refinement is reversed and ended."""
-    if not refinement.has_tripped or refinement.retention is None:
+    """After every change, in its transaction: below the threshold, or below the erosion floor together with those
+    before it, the whole refinement is reversed and ended.
+    """
+    trip = _tripped(refinement, agent)
+    if trip is None:
         return None
-    trip = Trip(
+    db.session.flush()
+    operations = select(AuditLog.id).where(AuditLog.refinement_id == refinement.id, AuditLog.action != Action.DEDUP)
+    findings = undone(operations, lock=True)
+    note = Memory.write(agent, _journal_of(trip), keys=keys, type_=MemoryType.JOURNAL)
+    db.session.flush()
+    give_back(
+        findings.changes,
+        agent,
+        Action.REFINEMENT_ROLLBACK,
+        by=as_actor(agent),
+        subject=refinement.subject,
+        refinement_id=refinement.id,
+        data=trip.data | {"journal": note.id, "restored": findings.restored, "removed": findings.removed},
+        memories=[note],
+    )
+    refinement.end(agent, Status.ROLLED_BACK, reason=trip.reason)
+    return trip
+
+
+def _tripped(refinement: Refinement, agent: Agent) -> Trip | None:
+    erosion = None if refinement.has_tripped else eroded(refinement, agent)
+    if refinement.retention is None or not (refinement.has_tripped or erosion):
+        return None
+    return Trip(
         refinement.retention,
         refinement.threshold,
         refinement.mass_before or 0,
         refinement.kept_mass or 0,
         refinement.stats,
+        erosion,
+        refinement.erosion_floor,
     )
-    db.session.flush()
-    reversal = reverse_operations(refinement, agent)
-    note = Memory.write(agent, _journal_of(trip), keys=keys, type_=MemoryType.JOURNAL)
-    record(
-        Action.REFINEMENT_ROLLBACK,
-        actor=as_actor(agent),
-        of=agent,
-        subject=refinement.subject,
-        refinement_id=refinement.id,
-        data={
-            "retention": str(trip.retention),
-            "threshold": str(trip.threshold),
-            "mass_before": trip.mass_before,
-            "kept_mass": trip.kept_mass,
-            "stats": dict(trip.stats),
-            "journal": note.id,
-            **reversal.counts,
-        },
-        memories=[*reversal.memories, note],
-    )
-    refinement.end(agent, Status.ROLLED_BACK, reason=trip.reason)
-    return trip
 
 
 def as_actor(agent: Agent) -> Actor:

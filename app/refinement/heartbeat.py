@@ -9,13 +9,13 @@ from typing import Any
 
 import structlog
 from flask import Flask, current_app
-from sqlalchemy import ColumnElement, DateTime, case, func, literal_column, update
+from sqlalchemy import ColumnElement, case, func, literal_column, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import WhetstoneError
 from app.extensions import db, is_sqlite
 from app.models import OPEN_STATES, Refinement
-from app.models.base import UtcDateTime
+from app.models.base import UtcDateTime, database_now
 from app.refinement.guard import Claim
 
 BEAT_SECONDS = 10.0
@@ -23,13 +23,6 @@ STALE_SECONDS = 45
 """A refinement whose heart has not beaten for so long has lost its worker. The sweeper looks every minute."""
 
 log = structlog.get_logger(__name__)
-
-
-def database_now() -> ColumnElement[Any]:
-    """The database's clock: the only one that all workers share."""
-    if is_sqlite(db.session()):
-        return literal_column("strftime('%Y-%m-%d %H:%M:%f000', 'now')", UtcDateTime)
-    return func.clock_timestamp(type_=DateTime(timezone=True))
 
 
 def stale_before() -> ColumnElement[Any]:

@@ -34,17 +34,19 @@ from app.models import (
     Status,
     record,
 )
+from app.models.base import database_now
+from app.models.state import JOURNAL_DAYS
 from app.refinement.consent import Answer, read_answer
 from app.refinement.dedup import remove_exact_duplicates
+from app.refinement.erosion import brace
 from app.refinement.guard import Claim, as_actor
-from app.refinement.heartbeat import database_now, heart
+from app.refinement.heartbeat import heart
 from app.refinement.ledger import read_entries, read_journal
 from app.refinement.loop import Limits, Outcome, converse
 from app.refinement.mind import Mind, figures_of, with_counts
 from app.refinement.prompts import Figures, consent_messages, refinement_messages
 from app.refinement.tool import RefinementTool
-
-JOURNAL_DAYS = 7
+from app.silo import SealBroken
 
 log = structlog.get_logger(__name__)
 
@@ -102,6 +104,9 @@ class _Process:
             self._end(Status.STOPPED, "An admin pressed Stop; the changes made before it stay.")
         except ModelError as error:
             self._end(Status.FAILED, error.sentence)
+        except SealBroken as error:
+            release()
+            self._end(Status.INTERRUPTED, f"{error.sentence} Valid changes stay; `whetstone verify` finds what it was.")
         except Exception as error:
             release()
             reason = f"Something unexpected happened in the worker ({type(error).__name__}); valid changes stay."
@@ -189,6 +194,7 @@ class _Process:
         refinement.status = Status.RUNNING
         refinement.mass_before = refinement.kept_mass = agent.core_token_usage
         refinement.threshold = agent.effective_refinement_threshold
+        brace(refinement, agent)
         entry = record(
             Action.REFINEMENT_SNAPSHOT,
             actor=WORKER,
@@ -201,6 +207,7 @@ class _Process:
                 "threshold": str(refinement.threshold),
                 "cap": refinement.cap,
                 "model": refinement.model_id,
+                "erosion": {"cut": refinement.erosion_cut, "base": refinement.erosion_base},
             },
         )
         refinement.snapshot_entry_id = entry.id

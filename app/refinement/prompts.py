@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -72,17 +72,21 @@ def consent_messages(
     *, system_prompt: str | None, core: Sequence[Entry], journal: Sequence[Entry], figures: Figures, window: int | None
 ) -> list[dict[str, Any]]:
     """The question whether the agent wants a refinement: two messages, no tools."""
-    shown, heading = fit_ledger(core, window)
-    journal_room = _room(window) - sum(map(_weight, shown))
-    system = _render(
-        "consent_system.txt",
-        identity=system_prompt or NO_IDENTITY,
-        ledger=shown,
-        ledger_heading=heading,
-        journal=_newest_that_fit(journal, journal_room),
-    )
-    question = _render("consent_question.txt", **_numbers(figures))
-    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    question = render("consent_question.txt", **_numbers(figures))
+    return [memory_context(system_prompt, core, journal, window), {"role": "user", "content": question}]
+
+
+def exception_messages(
+    *,
+    system_prompt: str | None,
+    core: Sequence[Entry],
+    journal: Sequence[Entry],
+    question: Mapping[str, Any],
+    window: int | None,
+) -> list[dict[str, Any]]:
+    """The question whether a human may look. What humans wrote (`purpose`) stands in it as quoted data."""
+    asked = render("exception_question.txt", **{**question, "purpose": encode(question["purpose"])})
+    return [memory_context(system_prompt, core, journal, window), {"role": "user", "content": asked}]
 
 
 def refinement_messages(
@@ -91,22 +95,22 @@ def refinement_messages(
     """The opening of the loop."""
     shown, heading = fit_ledger(core, window)
     numbers = _numbers(figures)
-    system = _render(
+    system = render(
         "refinement_system.txt",
         identity=system_prompt or NO_IDENTITY,
         instructions=instructions,
         **numbers,
     )
-    ledger = _render("refinement_ledger.txt", ledger=shown, ledger_heading=heading, **numbers)
+    ledger = render("refinement_ledger.txt", ledger=shown, ledger_heading=heading, **numbers)
     return [{"role": "system", "content": system}, {"role": "user", "content": ledger}]
 
 
 def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str], str]:
     """The oldest entries that fit into the ledger's share of the window, encoded; and the heading that counts them."""
-    room, shown = _room(window), list[str]()
+    room, shown = room_of(window), list[str]()
     for entry in entries:
         line = encode(entry.as_dict())
-        room -= _weight(line)
+        room -= weight(line)
         if room < 0 and shown:
             break
         shown.append(line)
@@ -121,6 +125,22 @@ def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str],
 def encode(value: Any) -> str:
     """JSON on one line that can hold no line break, no invisible character and no angle bracket."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
+
+
+def memory_context(
+    system_prompt: str | None, core: Sequence[Entry], journal: Sequence[Entry], window: int | None
+) -> dict[str, Any]:
+    """Who the agent is, and what it remembers."""
+    shown, heading = fit_ledger(core, window)
+    journal_room = room_of(window) - sum(map(weight, shown))
+    system = render(
+        "consent_system.txt",
+        identity=system_prompt or NO_IDENTITY,
+        ledger=shown,
+        ledger_heading=heading,
+        journal=newest_that_fit(journal, journal_room),
+    )
+    return {"role": "system", "content": system}
 
 
 class _Escapes(dict[int, str]):
@@ -140,23 +160,25 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _ESCAPES = _Escapes()
 
 
-def _weight(line: str) -> int:
+def weight(line: str) -> int:
     """Characters, of which those of other scripts weigh a token each: tokenizers know them worse."""
     return len(line) + (CHARACTERS_A_TOKEN - 1) * (len(line) - len(line.encode("ascii", "ignore"))) + 1
 
 
-def _newest_that_fit(journal: Sequence[Entry], room: int) -> list[str]:
+def newest_that_fit(journal: Sequence[Entry], room: int) -> list[str]:
+    """The newest entries for which there is room, in characters; oldest first, encoded."""
     shown: list[str] = []
     for entry in reversed(journal):
         line = encode(entry.as_dict())
-        room -= _weight(line)
+        room -= weight(line)
         if room < 0:
             break
         shown.insert(0, line)
     return shown
 
 
-def _room(window: int | None) -> int:
+def room_of(window: int | None) -> int:
+    """How many characters of memories a model's window has room for."""
     return int((window or DEFAULT_CONTEXT_WINDOW) * LEDGER_SHARE) * CHARACTERS_A_TOKEN
 
 
@@ -172,7 +194,8 @@ def _numbers(figures: Figures) -> dict[str, Any]:
     }
 
 
-def _render(name: str, **values: Any) -> str:
+def render(name: str, **values: Any) -> str:
+    """A template of `templates/prompts`. What may hold content is encoded by the caller."""
     return _environment().get_template(name).render(**values).strip()
 
 

@@ -47,8 +47,8 @@ class AgentInactive(Refused):
 def start(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL) -> Refinement:
     """Claim the agent: write the one open refinement that it may have, queued for a worker.
 
-    Raises AlreadyRunning, LedgerEmpty, RestingAfterNo or AgentInactive; nothing is written then. The caller puts the
-    id on the queue once this is committed; the sweeper finds what gets lost on the way.
+    Raises AlreadyRunning, LedgerEmpty, RestingAfterNo, AgentInactive or AgentForgotten; nothing is written then. The
+    caller puts the id on the queue once this is committed; the sweeper finds what gets lost on the way.
     """
     with writing():
         agent = Agent.lock(agent_id)
@@ -90,6 +90,7 @@ def declined_until(agent_id: int) -> datetime | None:
 
 
 def _check(agent: Agent, trigger: Trigger, mode: Mode) -> None:
+    agent.check_not_forgotten()
     if not agent.active:
         raise AgentInactive
     running = Refinement.open_of(agent.id)

@@ -4,29 +4,34 @@ Content is sealed with one data key per agent (AES-256-GCM, the row's identity a
 by HPKE (RFC 9180) to public keys: the master's, and those derived from the agent's own tokens.
 """
 
-from app.silo.intake import open_intake, seal_intake
+from app.silo.intake import open_intake, reseal_intake, seal_intake
+from app.silo.keyfile import KeyFileError
+from app.silo.keyring import KeyRing
 from app.silo.keys import (
     AgentKeys,
-    KeyFileError,
     MasterKey,
     MasterPublicKey,
     Opener,
     WrappedKey,
     make_agent_keys,
     open_agent_keys,
+    rewrap,
 )
 from app.silo.readers import TokenKey, hash_token, new_token, parse_token
 from app.silo.sealed import SealBroken, Sealed
+from app.silo.viewing import ViewKey, seal_view
 
 __all__ = [
     "AgentKeys",
     "KeyFileError",
+    "KeyRing",
     "MasterKey",
     "MasterPublicKey",
     "Opener",
     "SealBroken",
     "Sealed",
     "TokenKey",
+    "ViewKey",
     "WrappedKey",
     "hash_token",
     "make_agent_keys",
@@ -34,5 +39,8 @@ __all__ = [
     "open_agent_keys",
     "open_intake",
     "parse_token",
+    "reseal_intake",
+    "rewrap",
     "seal_intake",
+    "seal_view",
 ]

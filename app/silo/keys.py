@@ -9,8 +9,8 @@ import hashlib
 import hmac
 import os
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +19,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from app.errors import Misconfigured
+from app.errors import Invalid
+from app.silo import keyfile
+from app.silo.keyfile import RESTORE, KeyFileError
 from app.silo.sealed import SealBroken, Sealed, seal, unseal
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -28,11 +30,8 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 DATA = "data"
 DEDUP = "dedup"
 
-
-class KeyFileError(Misconfigured):
-    """The master key can't be used; nothing was written."""
-
-    code = "master_key"
+SHORTEST_PASSPHRASE = 16
+"""Characters. PKCS #8 stretches a passphrase by 2,048 rounds of PBKDF2 only."""
 
 
 class Opener(Protocol):
@@ -83,42 +82,61 @@ class MasterKey:
         return cls(X25519PrivateKey.generate())
 
     @classmethod
-    def load(cls, path: Path) -> MasterKey:
-        """Read the key file. Raises KeyFileError with what to do."""
+    def load(cls, path: Path, passphrase: str | None = None) -> MasterKey:
+        """Read a key file, or a backup under its passphrase. Raises KeyFileError with what to do."""
+        pem = keyfile.read_key_file(path)
+        secret = passphrase.encode() if passphrase is not None and b"ENCRYPTED" in pem else None
         try:
-            pem = path.read_bytes()
-        except FileNotFoundError:
-            raise KeyFileError(f"The master key {path} is missing. {_RESTORE}") from None
-        except OSError as error:
-            raise KeyFileError(f"The master key {path} can't be read ({error.strerror}). {_RESTORE}") from None
-        try:
-            private = serialization.load_pem_private_key(pem, password=None)
+            private = serialization.load_pem_private_key(pem, password=secret)
+        except TypeError:
+            raise KeyFileError(
+                f"{path} is a backup under a passphrase: `whetstone keys restore` makes a key file of it. "
+                f"WHETSTONE_MASTER_KEY_FILE takes a key file only. Nothing was started and nothing was written."
+            ) from None
         except ValueError:
-            raise KeyFileError(f"{path} is not a master key. {_RESTORE}") from None
+            if secret is not None:
+                raise KeyFileError(f"{path} does not open with that passphrase. Nothing was written.") from None
+            raise KeyFileError(f"{path} is not a master key. {RESTORE}") from None
         if not isinstance(private, X25519PrivateKey):
-            raise KeyFileError(f"{path} is a key of another kind. {_RESTORE}")
+            raise KeyFileError(f"{path} is a key of another kind. {RESTORE}")
         return cls(private)
 
+    @classmethod
+    def from_words(cls, text: str) -> MasterKey:
+        """The key of its recovery words. Raises Invalid."""
+        from app.silo.words import from_words
+
+        return cls(X25519PrivateKey.from_private_bytes(from_words(text)))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The 24 recovery words: whoever has them has the key."""
+        from app.silo.words import to_words
+
+        return to_words(self._private.private_bytes_raw())
+
     def save(self, path: Path) -> None:
-        """Write the key file with mode 0600; never over an existing one."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        pem = self._private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
+        """Write the key file with mode 0600; never over an existing one. Raises FileExistsError or KeyFileError."""
+        keyfile.write_new(path, self._pem(serialization.NoEncryption()))
+
+    def replace(self, path: Path) -> None:
+        """Write the key file in the place of another one, which the caller has kept elsewhere."""
+        keyfile.replace(path, self._pem(serialization.NoEncryption()))
+
+    def back_up(self, path: Path, passphrase: str) -> None:
+        """Write a copy that opens with the passphrase only (PKCS #8); never over an existing file.
+
+        Raises FileExistsError, KeyFileError, or Invalid: the format makes guessing cheap, so a short one is refused.
+        """
+        if len(passphrase) < SHORTEST_PASSPHRASE:
+            raise Invalid(f"The passphrase must have at least {SHORTEST_PASSPHRASE} characters. Nothing was written.")
+        keyfile.write_new(path, self._pem(serialization.BestAvailableEncryption(passphrase.encode())))
+
+    def _pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:
+        return self._private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
     def open(self, sealed: bytes, info: str) -> bytes:
         return hpke_open(sealed, self._private, info)
-
-
-_RESTORE = (
-    "Put the backup of the key back, or point WHETSTONE_MASTER_KEY_FILE at it. "
-    "Without it the memories in this database can't be read. Nothing was started and nothing was written."
-)
 
 
 def hpke_open(sealed: bytes, private: X25519PrivateKey, info: str) -> bytes:
@@ -140,12 +158,18 @@ class WrappedKey:
 
 
 class AgentKeys:
-    """An agent's open keys, for the length of one request or one refinement."""
+    """An agent's open keys, for the length of one request or one refinement.
 
-    def __init__(self, agent_uuid: str, data: dict[int, bytes], dedup: bytes) -> None:
+    `renew` opens them anew: who holds them while a new version is made reads what was sealed with it since.
+    """
+
+    def __init__(
+        self, agent_uuid: str, data: dict[int, bytes], dedup: bytes, renew: Callable[[], AgentKeys] | None = None
+    ) -> None:
         self.agent_uuid = agent_uuid
         self._data = data
         self._dedup = dedup
+        self._renew = renew
 
     def __repr__(self) -> str:
         return f"<AgentKeys of {self.agent_uuid}, versions {sorted(self._data)}>"
@@ -154,8 +178,16 @@ class AgentKeys:
         return (str, (repr(self),))
 
     @property
+    def versions(self) -> list[int]:
+        return sorted(self._data)
+
+    @property
     def current_version(self) -> int:
         return max(self._data)
+
+    def with_new_version(self) -> AgentKeys:
+        """The same with one more data key, for new writes; all earlier ones stay to read with."""
+        return AgentKeys(self.agent_uuid, {**self._data, self.current_version + 1: os.urandom(32)}, self._dedup)
 
     def seal(self, text: str, *, purpose: str, subject: str | int) -> Sealed:
         """Seal for one row: `purpose` is what it is ("memory", "consent"), `subject` the row's own id."""
@@ -165,10 +197,8 @@ class AgentKeys:
 
     def reveal(self, sealed: Sealed, *, purpose: str, subject: str | int) -> str:
         """The one place where sealed text becomes text. Raises SealBroken."""
-        key = self._data.get(sealed.key_version)
-        if key is None:
-            raise SealBroken(f"The agent's data key of version {sealed.key_version} is not there.")
-        return unseal(sealed, key=key, identity=_identity(purpose, self.agent_uuid, subject, sealed.key_version))
+        version = sealed.key_version
+        return unseal(sealed, key=self._key(version), identity=_identity(purpose, self.agent_uuid, subject, version))
 
     def seal_memory(self, memory_id: int, text: str) -> Sealed:
         return self.seal(text, purpose="memory", subject=memory_id)
@@ -181,6 +211,10 @@ class AgentKeys:
         normal = unicodedata.normalize("NFC", text.strip().lower())
         return hmac.new(self._dedup, normal.encode(), hashlib.sha256).digest()
 
+    def request_hash(self, request: bytes) -> bytes:
+        """HMAC-SHA-256 of one request as it was sent, 32 bytes: equal for equal requests of one agent."""
+        return hmac.new(self._dedup, b"request|" + request, hashlib.sha256).digest()
+
     def wrap_for(self, reader: MasterPublicKey) -> list[WrappedKey]:
         """Every key of the agent, sealed to `reader`."""
         keys = [(DATA, version, key) for version, key in sorted(self._data.items())]
@@ -188,6 +222,13 @@ class AgentKeys:
             WrappedKey(purpose, version, reader.fingerprint, reader.seal(key, self._info(purpose, version)))
             for purpose, version, key in [*keys, (DEDUP, 1, self._dedup)]
         ]
+
+    def _key(self, version: int) -> bytes:
+        if version not in self._data and self._renew is not None:
+            self._data |= self._renew()._data
+        if version not in self._data:
+            raise SealBroken(f"The agent's data key of version {version} is not there.")
+        return self._data[version]
 
     def _info(self, purpose: str, version: int) -> str:
         return _key_info(self.agent_uuid, purpose, version)
@@ -198,21 +239,31 @@ def make_agent_keys(agent_uuid: str) -> AgentKeys:
     return AgentKeys(agent_uuid, {1: os.urandom(32)}, os.urandom(32))
 
 
-def open_agent_keys(agent_uuid: str, wrapped: Iterable[WrappedKey], opener: Opener) -> AgentKeys:
-    """Open the keys that are sealed to `opener`. Raises SealBroken when there are none or one does not open."""
+def open_agent_keys(
+    agent_uuid: str, wrapped: Iterable[WrappedKey], *openers: Opener, renew: Callable[[], AgentKeys] | None = None
+) -> AgentKeys:
+    """Open the keys that are sealed to one of `openers`. Raises SealBroken when there are none or one does not open."""
+    held = {opener.fingerprint: opener for opener in openers}
     data: dict[int, bytes] = {}
     dedup = b""
     for row in wrapped:
-        if row.reader != opener.fingerprint:
+        if row.reader not in held:
             continue
-        key = opener.open(row.sealed, _key_info(agent_uuid, row.purpose, row.version))
+        key = held[row.reader].open(row.sealed, _key_info(agent_uuid, row.purpose, row.version))
         if row.purpose == DATA:
             data[row.version] = key
         else:
             dedup = key
     if not data or not dedup:
-        raise SealBroken(f"No keys of agent {agent_uuid} are sealed to {opener.fingerprint}.")
-    return AgentKeys(agent_uuid, data, dedup)
+        raise SealBroken(f"No keys of agent {agent_uuid} are sealed to {', '.join(held) or 'any key that is here'}.")
+    return AgentKeys(agent_uuid, data, dedup, renew)
+
+
+def rewrap(agent_uuid: str, wrapped: WrappedKey, opener: Opener, reader: MasterPublicKey) -> WrappedKey:
+    """The same key, sealed to another reader. Raises SealBroken."""
+    info = _key_info(agent_uuid, wrapped.purpose, wrapped.version)
+    sealed = reader.seal(opener.open(wrapped.sealed, info), info)
+    return replace(wrapped, reader=reader.fingerprint, sealed=sealed)
 
 
 def _identity(purpose: str, agent_uuid: str, subject: str | int, version: int) -> str:

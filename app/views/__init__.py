@@ -7,16 +7,21 @@ from werkzeug.routing import IntegerConverter, Map
 
 from app.views import (
     agents,
+    audit,
     auth,
     demo,
     errors,
+    exceptions,
+    forget,
     frame,
     imports,
     live,
     memories,
     overview,
     refinements,
+    rollbacks,
     settings,
+    tokens,
 )
 
 
@@ -33,6 +38,19 @@ def init_app(app: Flask) -> None:
     auth.init_app(app)
     frame.init_app(app)
     errors.init_app(app)
-    for module in (overview, agents, settings, memories, imports, refinements, demo):
+    for module in (
+        overview,
+        agents,
+        settings,
+        tokens,
+        memories,
+        imports,
+        refinements,
+        rollbacks,
+        audit,
+        exceptions,
+        forget,
+        demo,
+    ):
         app.register_blueprint(module.blueprint)
     live.init_app(app)

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from app.errors import NotFound, WhetstoneError
 from app.extensions import db
-from app.models import Agent, Refinement, User
+from app.models import AccessGrant, Agent, AuditLog, Refinement, Rollback, User
 from app.models.user import ADMIN, AUDITOR
 from app.views.answers import go, is_htmx, wants_json
 
@@ -91,6 +91,29 @@ def my_refinement(refinement_id: UUID) -> Refinement:
     return refinement_of(viewer().account_id, str(refinement_id))
 
 
+def my_rollback(rollback_id: UUID) -> Rollback:
+    """A rollback of the viewer's account, or NotFound."""
+    mine = (Rollback.id == str(rollback_id), Rollback.account_id == viewer().account_id)
+    rollback = db.session.scalar(select(Rollback).where(*mine))
+    if rollback is None:
+        raise NotFound("There is no such rollback in this account.")
+    return rollback
+
+
+def my_entry(entry_id: int) -> AuditLog:
+    """An entry of the account's audit log, or NotFound."""
+    mine = (AuditLog.id == entry_id, AuditLog.account_id == viewer().account_id)
+    entry = db.session.scalar(select(AuditLog).where(*mine))
+    if entry is None:
+        raise NotFound("There is no such entry in this account's audit log.")
+    return entry
+
+
+def my_exception(exception_id: UUID) -> AccessGrant:
+    """A mechanic's exception of the viewer's account, or NotFound."""
+    return exception_of(viewer().account_id, str(exception_id))
+
+
 def agent_of(account_id: int, agent_id: int) -> Agent:
     agent = db.session.scalar(select(Agent).where(Agent.id == agent_id, Agent.account_id == account_id))
     if agent is None:
@@ -104,6 +127,14 @@ def refinement_of(account_id: int, refinement_id: str) -> Refinement:
     if refinement is None:
         raise NotFound("There is no such refinement in this account.")
     return refinement
+
+
+def exception_of(account_id: int, exception_id: str) -> AccessGrant:
+    mine = (AccessGrant.id == exception_id, AccessGrant.account_id == account_id)
+    grant = db.session.scalar(select(AccessGrant).where(*mine))
+    if grant is None:
+        raise NotFound("There is no such exception in this account.")
+    return grant
 
 
 def _ask_to_sign_in() -> ResponseReturnValue:

@@ -17,7 +17,7 @@ from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, go, page
 from app.views.forms import AGENT_FIELDS, Form
 from app.views.live import agent_parts
-from app.views.shown.agent import LedgerPage, RefinementsPage, TokensPage
+from app.views.shown.agent import LedgerPage, RefinementsPage
 from app.views.shown.agents import AgentList
 
 blueprint = pages("agents", __name__)
@@ -39,11 +39,6 @@ def show(agent_id: int) -> LedgerPage:
 @page(blueprint, "/agents/<int:agent_id>/refinements", "agents/refinements.html")
 def refinements(agent_id: int) -> RefinementsPage:
     return RefinementsPage.load(my_agent(agent_id), before=request.args.get("before", "")[:36])
-
-
-@page(blueprint, "/agents/<int:agent_id>/tokens", "agents/tokens.html")
-def tokens(agent_id: int) -> TokensPage:
-    return TokensPage.load(my_agent(agent_id))
 
 
 @blueprint.get("/agents/new")

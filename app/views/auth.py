@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flask import Flask, Response, request, session
+from flask import Flask, Request, Response, g, request, session
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 from flask_security import current_user, user_authenticated, user_failed_authn
@@ -18,7 +18,7 @@ from flask_security import current_user, user_authenticated, user_failed_authn
 from app import security
 from app.config import Settings
 from app.extensions import writing
-from app.models import Account, Action, User, record
+from app.models import Account, Action, User, announce, record
 from app.views.access import viewer
 
 ATTEMPTS_PER_ADDRESS = "10 per minute;60 per hour"
@@ -43,18 +43,27 @@ def init_app(app: Flask) -> None:
         REMEMBER_COOKIE_SECURE=app.extensions["settings"].secure_cookies,
     )
     security.init_app(app, views=True)
+    app.login_manager.request_loader(_by_no_token)  # type: ignore[attr-defined]
     user_authenticated.connect(_on_sign_in, app)
     user_failed_authn.connect(_on_failure, app)
     _throttle(app)
     _wrap(app, "security.logout", _audited_sign_out)
 
 
+def _by_no_token(_request: Request) -> None:
+    """People come with a cookie, and with nothing else: Flask-Security would also take a token in an address."""
+
+
 def _on_sign_in(app: Flask, user: User, **_details: Any) -> None:
+    """A page from before is worth nothing after: whoever planted its cookie would know its CSRF token."""
     try:
         _record(Action.SIGN_IN, user)
     except BaseException:
         session.clear()
         raise
+    token = app.config["WTF_CSRF_FIELD_NAME"]
+    session.pop(token, None)
+    g.pop(token, None)
 
 
 def _on_failure(app: Flask, user: User, **_details: Any) -> None:
@@ -78,6 +87,7 @@ def _record(action: Action, user: User) -> None:
     with writing():
         account = Account.lock(account_id)
         record(action, actor=actor, of=account, subject=f"user:{user_id}", data={"address": request.remote_addr})
+        announce(f"account.{action}", account_id=account_id)
 
 
 def _throttle(app: Flask) -> None:
@@ -93,6 +103,7 @@ def _throttle(app: Flask) -> None:
     by_user = limiter.limit(FAILURES_PER_USER, key_func=_asked_for, methods=["POST"], deduct_when=_failed)
     by_address = limiter.limit(ATTEMPTS_PER_ADDRESS, methods=["POST"])
     _wrap(app, "security.login", lambda view: by_address(by_user(view)))
+    _wrap(app, "security.verify", limiter.limit(ATTEMPTS_PER_ADDRESS, methods=["POST"]))
 
 
 def _asked_for() -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from http import HTTPStatus
 from typing import cast
 
 import structlog
-from flask import Flask, Response, g, jsonify, make_response, render_template, request, url_for
+from flask import Flask, Response, g, make_response, render_template, request, url_for
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import OperationalError
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from app.errors import WhetstoneError
 from app.extensions import db
 from app.logs import place
+from app.problems import phrase, problem
 from app.views.answers import is_htmx, wants_json
 
 log = structlog.get_logger(__name__)
@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 SENTENCES = {
     400: "Something in the request was missing or malformed. Nothing was written.",
     401: "Nobody is signed in, or not any more. Sign in again; nothing was written.",
+    403: "Your role in this account does not allow it. Nothing was written.",
     404: "There is no such page, or it belongs to another account.",
     405: "This address can't be used in that way. Nothing was written.",
     413: "What you sent is larger than what is taken here. Nothing was written.",
@@ -53,6 +54,8 @@ def _of_http(error: HTTPException) -> Response:
     if error.response is not None or code < 400:
         return cast(Response, error.get_response())
     response = answer(code, _name(code), SENTENCES.get(code, SENTENCES[400 if code < 500 else 500]))
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     if code == 429:
         response.headers["Retry-After"] = "60"
     if code == 401 and is_htmx():
@@ -79,27 +82,12 @@ def answer(status: int, code: str, sentence: str, *, reference: str = "") -> Res
         g.bare = True
         db.session.remove()
     if wants_json():
-        return _problem(status, code, sentence, reference)
+        return problem(status, code, sentence, reference=reference)
     if is_htmx():
         return make_response(render_template("errors/toast.html", sentence=sentence), status)
     page = render_template("errors/error.html", code=status, sentence=sentence, request_id=reference)
     return make_response(page, status)
 
 
-def _problem(status: int, code: str, sentence: str, reference: str) -> Response:
-    said = {"type": "about:blank", "title": _phrase(status), "status": status, "code": code, "detail": sentence}
-    response = jsonify(said | ({"reference": reference} if reference else {}))
-    response.status_code = status
-    response.content_type = "application/problem+json"
-    return response
-
-
 def _name(status: int) -> str:
-    return _phrase(status).lower().replace(" ", "_")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
+    return phrase(status).lower().replace(" ", "_")

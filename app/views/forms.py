@@ -8,8 +8,9 @@ from typing import Any
 
 from flask import current_app
 
+from app.authoring.fields import DEFAULTS
 from app.errors import Invalid, WhetstoneError
-from app.models.agent_settings import DEFAULT_REFINEMENT_PROMPT, clean_setting
+from app.models.agent_settings import clean_setting
 from app.models.text import clean_name
 
 NUMBERS = ("core_token_budget",)
@@ -58,8 +59,9 @@ class Form:
         return f"{current_app.extensions['settings'].default_threshold:.2f}"
 
     @property
-    def default_prompt(self) -> str:
-        return DEFAULT_REFINEMENT_PROMPT
+    def defaults(self) -> Mapping[str, str]:
+        """Of the prompts that have one."""
+        return DEFAULTS
 
     @property
     def values(self) -> dict[str, Any]:

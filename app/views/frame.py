@@ -17,6 +17,9 @@ from app.extensions import db, now
 from app.models import Account
 from app.models.user import ROLES
 from app.views.access import may_act, viewer
+from app.views.inert import inert
+from app.views.live import my_live_exceptions
+from app.views.shown.exception import Standing
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
@@ -69,7 +72,7 @@ def init_app(app: Flask) -> None:
     app.before_request(_allow_files)
     csrf.init_app(app)
     app.jinja_env.globals["csrf_token"] = _csrf_token
-    app.jinja_env.filters.update(ago_words=ago_words, number=number)
+    app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
     app.context_processor(_context)
     app.after_request(_close)
 
@@ -91,6 +94,11 @@ def ago_words(at: datetime | None) -> str:
     unit, word = next((unit, word) for limit, unit, word in _STEPS if size < limit)
     amount = f"{size // unit} {word}"
     return f"in {amount}" if seconds < 0 else f"{amount} ago"
+
+
+def left_words(seconds: int) -> str:
+    """`14 min left`, in the words of static/app.js, which counts them down."""
+    return f"{seconds // 60} min left" if seconds >= 120 else f"{seconds} s left"
 
 
 def number(value: int) -> str:
@@ -116,7 +124,16 @@ def _context() -> dict[str, Any]:
         "viewer": {"email": user.email, "role": _role_word(held)},
         "sign_out_url": url_for("security.logout"),
         "may_act": may_act(),
+        "my_exceptions": _my_exceptions(),
     }
+
+
+def _my_exceptions() -> list[Standing]:
+    """Looked for once a request, however many parts it renders."""
+    if "my_exceptions" not in g:
+        g.my_exceptions = my_live_exceptions()
+    found: list[Standing] = g.my_exceptions
+    return found
 
 
 def _role_word(held: list[str]) -> str:
@@ -124,7 +141,12 @@ def _role_word(held: list[str]) -> str:
 
 
 def _nav() -> list[dict[str, Any]]:
-    items = (("Overview", "overview.index", "overview"), ("Agents", "agents.index", "agent"))
+    items = (
+        ("Overview", "overview.index", "overview"),
+        ("Agents", "agents.index", "agent"),
+        ("Exceptions", "exceptions.index", "eye"),
+        ("Audit", "audit.index", "audit"),
+    )
     return [
         {"label": label, "url": url_for(endpoint), "icon": icon, "current": _stands_under(endpoint)}
         for label, endpoint, icon in items
@@ -132,8 +154,10 @@ def _nav() -> list[dict[str, Any]]:
 
 
 def _stands_under(endpoint: str) -> bool:
-    under = {"agents": {"agents", "memories", "settings", "imports", "refinements"}}
+    under = {"agents": {"agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"}}
     noun = endpoint.partition(".")[0]
+    if "agent_id" in (request.view_args or {}):
+        return noun == "agents"
     return request.blueprint in under.get(noun, {noun})
 
 

@@ -1,22 +1,28 @@
-"""Import: a file of JSON Lines, checked and sealed to the master key at once; the worker takes it in."""
+"""In and out: files of memories, checked and sealed to the master key at once; and the blind record of them."""
 
 from __future__ import annotations
 
-from io import BytesIO
+import json
+from collections.abc import Iterator
 
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from app.errors import Invalid
-from app.extensions import writing
-from app.models import Agent, Intake
-from app.models.importing import ImportRefused, parse_lines, read_lines
+from app.exchange.blind import blind_rows
+from app.exchange.parsed import Format, left_out_words
+from app.exchange.taking_in import Received
+from app.exchange.taking_in import receive as receive_file
+from app.models import Agent
+from app.models.draft import ImportRefused
 from app.models.user import ADMIN
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
+from app.views.export import JSON_LINES, send
 from app.views.shown.agent import ImportsPage
 
 blueprint = pages("imports", __name__)
+blueprint.add_app_template_filter(left_out_words, "left_out_words")
 
 
 @page(blueprint, "/agents/<int:agent_id>/imports", "agents/imports.html")
@@ -31,32 +37,61 @@ def receive(agent_id: int) -> ResponseReturnValue:
     agent = my_agent(agent_id)
     actor = viewer().actor
     try:
-        sent = _sent()
-        count = len(parse_lines(read_lines(BytesIO(sent))))
+        name, sent = _sent()
+        received = receive_file(agent_id, sent, by=actor, name=name, format=_format())
     except Invalid as error:
         return _refused(agent, error)
-    with writing():
-        intake = Intake.receive(Agent.lock(agent_id), sent.decode(), by=actor)
     from tasks import intake as queue
 
-    queue.enqueue(intake.id)
-    text = f"{count:,} memories are checked and sealed. A worker takes them in now."
-    return done(text, to=url_for("imports.show", agent_id=agent_id))
+    queue.enqueue(received.intake_id)
+    return done(_told(received), to=url_for("imports.show", agent_id=agent_id))
 
 
-def _sent() -> bytes:
+@blueprint.get("/agents/<int:agent_id>/memories.jsonl")
+def export(agent_id: int) -> ResponseReturnValue:
+    """The blind record; `?discarded=1` with the soft-deleted ones. The same lines as `whetstone memories export`."""
+    agent = my_agent(agent_id)
+    rows = blind_rows(agent.id, discarded=request.args.get("discarded") == "1")
+    return send(_lines(rows), f"memories-agent-{agent.id}", JSON_LINES)
+
+
+def _lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
+    for row in rows:
+        yield f"{json.dumps(row)}\n"
+
+
+def _sent() -> tuple[str, bytes]:
     file = request.files.get("file")
     sent = file.read() if file else b""
-    if not sent:
+    if file is None or not sent:
         raise Invalid("No file was chosen, or it is empty. Nothing was imported.")
-    return sent
+    return file.filename or "", sent
+
+
+def _format() -> Format | None:
+    """What the form says that the file is; None to recognise it."""
+    chosen = request.form.get("format", "")
+    if chosen not in ("", *Format):
+        raise Invalid("There is no such format. Nothing was imported.")
+    return Format(chosen) if chosen else None
+
+
+def _told(received: Received) -> str:
+    parsed = received.parsed
+    number = f"{received.memories:,} memories are" if received.memories != 1 else "1 memory is"
+    said = [f"Recognised as {parsed.format.words}: {number} checked and sealed.", *parsed.notes]
+    return " ".join([*said, "A worker takes them in now."])
 
 
 def _refused(agent: Agent, error: Invalid) -> ResponseReturnValue:
     problems = [error.sentence]
     if isinstance(error, ImportRefused):
         more = error.total - len(error.problems)
-        problems = [str(problem).capitalize() for problem in error.problems]
-        problems += [f"And {more:,} more lines."] if more > 0 else []
+        problems = [_capitalised(str(problem)) for problem in error.problems]
+        problems += [f"And {more:,} more {error.noun}s."] if more > 0 else []
     shown = ImportsPage.load(agent, problems=problems)
     return render_template("agents/imports.html", page=shown, json_url=f"{request.path}.json"), 422
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]

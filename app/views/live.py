@@ -6,20 +6,38 @@ element is not on the page is ignored there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from flask import Flask, g, render_template
+from flask import Flask, current_app, g, render_template, request
 from markupsafe import Markup
+from werkzeug.exceptions import HTTPException
 
 from app.errors import NotFound
-from app.models import Agent, Refinement
+from app.models import AccessGrant, Agent, Refinement, Rollback
 from app.models.user import ADMIN
-from app.views.access import agent_of, may_act, refinement_of
+from app.views.access import (
+    agent_of,
+    exception_of,
+    may_act,
+    my_agent,
+    my_exception,
+    my_refinement,
+    my_rollback,
+    refinement_of,
+)
+from app.views.access import viewer as asking_user
+from app.views.filters import FilterForm
 from app.views.shown.agent import LedgerPage
 from app.views.shown.agents import recently_moved
+from app.views.shown.exception import ExceptionList, ExceptionPage, Standing, live_of
+from app.views.shown.log import Log
 from app.views.shown.overview import Overview
 from app.views.shown.refinement import RefinementPage
+from app.views.shown.rollback import RollbackPage
+from app.views.shown.settings import SettingsParts
+from app.views.shown.tokens import TokensPage
 
 
 class StreamViewer(Protocol):
@@ -47,9 +65,47 @@ def stream_partials(topic: str, viewer: StreamViewer) -> str:
             return rows_parts(viewer.account_id, act)
         case "agent" if name.isascii() and name.isdigit() and len(name) < 19:
             return agent_parts(agent_of(viewer.account_id, int(name)), act)
+        case "audit" if not name:
+            return audit_parts(FilterForm.read(viewer.account_id, {}), act)
+        case "audit" if name.isascii() and name.isdigit() and len(name) < 19:
+            agent = agent_of(viewer.account_id, int(name))
+            return audit_parts(FilterForm.read(viewer.account_id, {}, agent), act)
+        case "settings" if name.isascii() and name.isdigit() and len(name) < 19:
+            return settings_parts(agent_of(viewer.account_id, int(name)), act)
+        case "tokens" if name.isascii() and name.isdigit() and len(name) < 19:
+            return tokens_parts(agent_of(viewer.account_id, int(name)), act)
         case "refinement":
             return refinement_parts(refinement_of(viewer.account_id, name), act)
+        case "exceptions" if not name:
+            return exceptions_parts(viewer.account_id, None, act)
+        case "exceptions" if name.isascii() and name.isdigit() and len(name) < 19:
+            return exceptions_parts(viewer.account_id, agent_of(viewer.account_id, int(name)), act)
+        case "exception":
+            return exception_parts(exception_of(viewer.account_id, name), act)
     raise NotFound("There is no such topic.")
+
+
+def parts_of_this_page() -> Callable[[], str] | None:
+    """The live parts of the page on which a button was pressed; None for a page that has none."""
+    try:
+        path = urlsplit(request.headers.get("HX-Current-URL", "")).path
+        endpoint, named = current_app.url_map.bind("here").match(path, method="GET")
+    except (HTTPException, ValueError):
+        return None
+    match endpoint:
+        case "refinements.show":
+            return lambda: refinement_parts(my_refinement(named["refinement_id"]))
+        case "rollbacks.show":
+            return lambda: rollback_parts(my_rollback(named["rollback_id"]))
+        case "agents.show":
+            return lambda: agent_parts(my_agent(named["agent_id"]))
+        case "exceptions.index":
+            return lambda: exceptions_parts(asking_user().account_id, None)
+        case "exceptions.agent":
+            return lambda: exceptions_parts(asking_user().account_id, my_agent(named["agent_id"]))
+        case "exceptions.show":
+            return lambda: exception_parts(my_exception(named["exception_id"]))
+    return None
 
 
 def overview_parts(account_id: int, act: bool | None = None) -> str:
@@ -66,8 +122,43 @@ def agent_parts(agent: Agent, act: bool | None = None) -> str:
     return _parts(AGENT, act, page=LedgerPage.load(agent))
 
 
+def settings_parts(agent: Agent, act: bool | None = None) -> str:
+    return _parts(SETTINGS, act, page=SettingsParts.load(agent))
+
+
+def tokens_parts(agent: Agent, act: bool | None = None) -> str:
+    return _parts(TOKENS, act, page=TokensPage.load(agent))
+
+
 def refinement_parts(refinement: Refinement, act: bool | None = None) -> str:
     return _parts(REFINEMENT, act, page=RefinementPage.load(refinement))
+
+
+def rollback_parts(rollback: Rollback, act: bool | None = None) -> str:
+    return _parts(ROLLBACK, act, page=RollbackPage.load(rollback))
+
+
+def exceptions_parts(account_id: int, agent: Agent | None, act: bool | None = None) -> str:
+    return _parts(EXCEPTIONS, act, list=ExceptionList.load(account_id, agent))
+
+
+def exception_parts(grant: AccessGrant, act: bool | None = None) -> str:
+    return _parts(EXCEPTION, act, page=ExceptionPage.load(grant))
+
+
+def mine_part() -> str:
+    """The viewer's own live exceptions: on every page of theirs, and in no stream, which others share."""
+    mine = my_live_exceptions()
+    return part("my-exceptions", render_template("exceptions/_mine.html", my_exceptions=mine, follows_exceptions=True))
+
+
+def my_live_exceptions() -> list[Standing]:
+    """Of the user who asks, while an admin."""
+    return live_of(asking_user().id) if may_act() else []
+
+
+def audit_parts(form: FilterForm, act: bool | None = None) -> str:
+    return _parts(AUDIT, act, log=Log.load(form))
 
 
 OVERVIEW = {
@@ -80,13 +171,25 @@ AGENT = {
     "agent-state": "agents/_state.html",
     "agent-recent": "agents/_recent.html",
     "agent-intakes": "agents/_intakes.html",
+    "agent-mass": "agents/_mass.html",
     "ledger": "agents/_ledger.html",
 }
+SETTINGS = {"settings-waiting": "agents/_waiting.html", "settings-history": "agents/_history.html"}
+TOKENS = {"agent-tokens": "agents/_tokens.html"}
 REFINEMENT = {
     "refinement-status": "refinements/_status.html",
     "refinement-figures": "refinements/_figures.html",
     "refinement-outcome": "refinements/_outcome.html",
+    "refinement-rollback": "refinements/_rollback.html",
     "refinement-timeline": "refinements/_timeline.html",
+}
+ROLLBACK = {"rollback-state": "rollbacks/_state.html"}
+AUDIT = {"audit-live": "audit/_log.html"}
+EXCEPTIONS = {"exceptions-open": "exceptions/_open.html", "exceptions-ended": "exceptions/_ended.html"}
+EXCEPTION = {
+    "exception-state": "exceptions/_state.html",
+    "exception-facts": "exceptions/_facts.html",
+    "exception-views": "exceptions/_views.html",
 }
 """By the id of each partial's one root element."""
 

@@ -1,18 +1,23 @@
-"""An agent's settings: the form, what changed when and by whom."""
+"""An agent's settings: the form, what the agent wrote that waits, what changed when and by whom, and the way back."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
 
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.errors import Invalid, Refused
+from app.authoring.versions import revert as take_back
+from app.authoring.versions import versions
+from app.errors import Invalid, NotFound, Refused
 from app.extensions import writing
-from app.models import Agent
+from app.models import Actor, Agent, SettingProposal
 from app.models.user import ADMIN
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
 from app.views.forms import SETTINGS_FIELDS, Form
-from app.views.shown.agent import SettingsPage
+from app.views.shown.settings import SettingsPage
 
 blueprint = pages("settings", __name__)
 
@@ -38,7 +43,63 @@ def change(agent_id: int) -> ResponseReturnValue:
         shown = SettingsPage.load(my_agent(agent.id), form.blame(error))
         return render_template("agents/settings.html", page=shown, json_url=f"{request.path}.json"), 422
     words = f"Saved: {', '.join(LABELS[name] for name in changed)}." if changed else "Nothing was different."
-    return done(words, to=url_for("settings.show", agent_id=agent_id), tone="success" if changed else "info")
+    return _back(agent_id, words, tone="success" if changed else "info")
+
+
+@blueprint.post("/agents/<int:agent_id>/settings/revert")
+@needs(ADMIN)
+def revert(agent_id: int) -> ResponseReturnValue:
+    """What an entry changed goes back to what it was before; `entry` and `field` stand in the form or the address."""
+    my_agent(agent_id)
+    entry_id, field = request.values.get("entry", 0, type=int), request.values.get("field", "")[:40]
+    if not 0 < entry_id < 2**63:
+        raise NotFound("There is no such change that could be reverted.")
+    made = take_back(agent_id, entry_id, field, by=viewer().actor)
+    return _back(agent_id, f"The {LABELS[field]} is what it was before that.", undo=_undo(agent_id, made, field))
+
+
+@blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/apply")
+@needs(ADMIN)
+def apply(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
+    field = _decide(agent_id, proposal_id, SettingProposal.apply)
+    undo = _undo(agent_id, versions(my_agent(agent_id), field, limit=1)[0].entry_id, field)
+    return _back(agent_id, f"The {LABELS[field]} that the agent wrote applies.", undo=undo)
+
+
+@blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/dismiss")
+@needs(ADMIN)
+def dismiss(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
+    field = _decide(agent_id, proposal_id, SettingProposal.dismiss)
+    undo = url_for("settings.hold", agent_id=agent_id, proposal_id=proposal_id)
+    return _back(agent_id, f"The {LABELS[field]} that the agent wrote is dismissed.", undo=undo)
+
+
+@blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/hold")
+@needs(ADMIN)
+def hold(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
+    """A dismissal taken back: it waits again."""
+    field = _decide(agent_id, proposal_id, SettingProposal.reopen)
+    return _back(agent_id, f"The {LABELS[field]} that the agent wrote waits again.", tone="info")
+
+
+def _decide(agent_id: int, proposal_id: UUID, decide: Callable[..., None]) -> str:
+    """The setting that it is about. Raises NotFound or Refused."""
+    my_agent(agent_id)
+    actor: Actor = viewer().actor
+    with writing():
+        agent = Agent.lock(agent_id)
+        proposal = SettingProposal.lock(agent, str(proposal_id))
+        decide(proposal, agent, by=actor)
+    return proposal.field
+
+
+def _undo(agent_id: int, entry_id: int, field: str) -> str:
+    return url_for("settings.revert", agent_id=agent_id, entry=entry_id, field=field)
+
+
+def _back(agent_id: int, words: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
+    """To the page as it is now: its form has to show it, too."""
+    return done(words, to=url_for("settings.show", agent_id=agent_id), undo=undo, tone=tone)
 
 
 LABELS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import select
 import signal
 import socket
@@ -16,17 +17,22 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from app.config import ROOT
+from tests.support.model_server import ModelServer
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 START_SECONDS = 60
 UP = (sys.executable, "-m", "app", "up", "--no-browser")
 EMAIL = "admin@whetstone.local"
+MEMORIES = 8
+"""In the ledger of an agent that a test makes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """An admin's first minutes come first: they need a house that is still empty."""
+    items.sort(key=lambda item: item.path.name != "test_demo.py")
     missing = pytest.mark.skip(reason=f"no browser: {CHROMIUM} is not there; install Chromium or set CHROMIUM")
     for item in items:
         if Path(__file__).parent in item.path.parents:
@@ -38,11 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class House:
-    """A running installation."""
+    """A running installation; `data` is its data dir."""
 
     address: str
     password: str
     process: subprocess.Popen[str]
+    data: Path
 
     def kill_web(self) -> None:
         """As a crash would: the supervisor starts it again."""
@@ -105,7 +112,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     said = _read_until_ready(process.stdout)
     password = re.search(r"Password:\s+(\S+)", said)
     assert password, said + (folder / "errors.txt").read_text()
-    yield House(f"http://127.0.0.1:{port}", password[1], process)
+    yield House(f"http://127.0.0.1:{port}", password[1], process, folder / "data")
     process.terminate()
     process.communicate(timeout=60)
 
@@ -136,6 +143,35 @@ def page(house: House, chromium: Browser, signed_in: dict[str, object]) -> Itera
     yield context.new_page()
     context.close()
     assert seen.problems == []
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, request: pytest.FixtureRequest) -> Page:
+    """A new agent that speaks through the scripted model, with a small ledger, made in the browser."""
+    name = f"{str(request.node.name)[5:50]} {secrets.token_hex(3)}"
+    page.goto("/agents/new")
+    page.get_by_label("Name", exact=False).first.fill(name)
+    page.get_by_label("Model").fill("openai/scripted")
+    page.get_by_label("API base").fill(model.base_url)
+    page.get_by_label("API key variable").fill("A_KEY")
+    page.get_by_role("button", name="Create the agent").click()
+    expect(page.locator("#token")).to_be_visible()
+    file = tmp_path / "memories.jsonl"
+    file.write_text(
+        "".join(f'{{"content": "Memory {n} of this agent, as long as others."}}\n' for n in range(MEMORIES))
+    )
+    page.get_by_role("link", name="Import memories").click()
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Check and import").click()
+    expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} taken in", timeout=30_000)
+    page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Ledger").click()
+    return page
 
 
 def sign_in(page: Page, house: House) -> None:

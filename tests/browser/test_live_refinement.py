@@ -4,51 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import House
+from tests.browser.conftest import MEMORIES, House
 from tests.support.model_server import ModelServer, ServerReply, text, tool_call
-
-MEMORIES = 8
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 def held(reply: ServerReply) -> tuple[ServerReply, threading.Event]:
     go = threading.Event()
     return replace(reply, hold=go), go
-
-
-@pytest.fixture
-def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, request: pytest.FixtureRequest) -> Page:
-    """A new agent that speaks through the scripted model, with a small ledger, made in the browser."""
-    name = str(request.node.name)[5:60]
-    page.goto("/agents/new")
-    page.get_by_label("Name", exact=False).first.fill(name)
-    page.get_by_label("Model").fill("openai/scripted")
-    page.get_by_label("API base").fill(model.base_url)
-    page.get_by_label("API key variable").fill("A_KEY")
-    page.get_by_role("button", name="Create the agent").click()
-    expect(page.locator("#token")).to_be_visible()
-    file = tmp_path / "memories.jsonl"
-    file.write_text(
-        "".join(f'{{"content": "Memory {n} of this agent, as long as others."}}\n' for n in range(MEMORIES))
-    )
-    page.get_by_role("link", name="Import memories").click()
-    page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Check and import").click()
-    expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} taken in", timeout=30_000)
-    page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Ledger").click()
-    return page
 
 
 def ids_of(page: Page) -> list[int]:

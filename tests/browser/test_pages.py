@@ -31,8 +31,9 @@ def addresses(house: House, chromium: Browser, signed_in: dict[str, object]) -> 
     page.wait_for_url(re.compile("/refinements/"))
     refinement = page.url
     context.close()
-    tabs = [f"{agent}/{tab}" for tab in ("refinements", "imports", "settings", "tokens")]
-    return ["/", "/agents", "/agents?query=nobody", "/agents/new", agent, *tabs, refinement, "/agents/987654"]
+    tabs = [f"{agent}/{tab}" for tab in ("refinements", "imports", "settings", "tokens", "audit")]
+    audits = ["/audit", "/audit?actor=agent", "/audit?agent=nobody&from=never"]
+    return ["/", "/agents", "/agents?query=nobody", "/agents/new", agent, *tabs, refinement, *audits, "/agents/987654"]
 
 
 @pytest.fixture

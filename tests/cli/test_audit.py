@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from app.extensions import writing
+from app.extensions import is_sqlite, writing
 from app.models import Account, Agent
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent, remember
@@ -81,7 +81,7 @@ def test_verify_says_ok_with_the_number_of_entries(agent: Agent, whetstone: Whet
     whole, one = whetstone("verify", "--json"), whetstone("verify", "--agent", "ezra", "--json")
 
     assert (whole.status, whole.json["ok"], whole.json["first_problem"]) == (0, True, None)
-    assert one.json == {"ok": True, "entries": 2, "first_problem": None}
+    assert one.json == {"ok": True, "entries": 2, "first_problem": None, "forgotten": 0}
     assert whole.json["entries"] > 2
     assert "All is well" in whetstone("verify").out
 
@@ -99,3 +99,28 @@ def test_verify_exits_with_1_and_names_the_first_difference(agent: Agent, whetst
     assert people.status == 1
     assert said.json["first_problem"] in people.out
     assert CANARY not in people.out
+
+
+def test_verify_can_be_asked_of_one_account(agent: Agent, whetstone: Whetstone) -> None:
+    with writing():
+        Account.create("Other")
+    with writing() as session:
+        session.execute(text("UPDATE agents SET core_token_usage = core_token_usage + 1"))
+
+    assert whetstone("verify", "--account", "Other", "--json").json == {
+        "ok": True,
+        "entries": 0,
+        "first_problem": None,
+        "forgotten": 0,
+    }
+    assert whetstone("verify", "--account", "Home", "--json").status == 1
+
+
+def test_verify_tells_a_missing_trigger(agent: Agent, whetstone: Whetstone) -> None:
+    with writing() as session:
+        session.execute(text("DROP TRIGGER wt_audit_log_no_update" + ("" if is_sqlite(session) else " ON audit_log")))
+
+    said = whetstone("verify", "--json")
+
+    assert said.status == 1
+    assert "wt_audit_log_no_update" in said.json["first_problem"]

@@ -14,13 +14,17 @@ from sqlalchemy import text
 from app.cli import checkup
 from app.config import Settings
 from app.extensions import db, is_sqlite, writing
+from app.history.proof import prove_due
 from app.models import COMMAND_LINE, Action, Agent, record
 from tests.cli.conftest import Said, Whetstone
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.workers import broker_of
 
-PARTS = ["data", "disk", "database", "version", "guards", "key", "clock", "broker", "worker", "beat", "waiting"]
+PARTS = [
+    *("data", "disk", "database", "version", "guards", "proof"),
+    *("key", "clock", "broker", "worker", "beat", "waiting"),
+]
 
 
 def states(said: Said) -> dict[str, str]:
@@ -111,6 +115,33 @@ def test_a_trigger_that_somebody_removed_is_a_fault(whetstone: Whetstone, app: F
 
     assert states(said)["guards"] == "fail"
     assert "wt_audit_log_no_update" in fix(said, "guards")
+
+
+def test_the_last_verdict_of_the_nightly_proof_is_told(whetstone: Whetstone, app: Flask, clock: FakeClock) -> None:
+    clock.at = datetime.now(UTC)
+    make_agent()
+    assert states(whetstone("doctor", "--json"))["proof"] == "ok"
+    assert "not made yet" in fix(whetstone("doctor", "--json"), "proof")
+    prove_due(clock.now())
+    assert "entries were as written" in fix(whetstone("doctor", "--json"), "proof")
+
+    with writing() as session:
+        session.execute(text("UPDATE agents SET core_count = 7"))
+    clock.advance(days=1)
+    prove_due(clock.now())
+
+    said = whetstone("doctor", "--json")
+    assert (said.status, states(said)["proof"]) == (1, "fail")
+    assert "core_count is 7" in fix(said, "proof")
+    assert "whetstone verify" in fix(said, "proof")
+
+
+def test_a_proof_that_nobody_makes_any_more_is_minded(whetstone: Whetstone, app: Flask, clock: FakeClock) -> None:
+    clock.at = datetime.now(UTC) - timedelta(days=4)
+    prove_due(clock.now())
+
+    assert states(whetstone("doctor", "--json"))["proof"] == "warn"
+    assert "beat" in fix(whetstone("doctor", "--json"), "proof")
 
 
 @pytest.mark.parametrize(("free", "state"), [(10**7, "fail"), (5 * 10**8, "warn"), (10**10, "ok")])

@@ -1,4 +1,4 @@
-"""`whetstone memories`: import of all or none, and lists that show everything but the content."""
+"""`whetstone memories`: import of all or none, and lists and exports that show everything but the content."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
+from app.config import Settings
 from app.extensions import db
+from app.history.verify import verify
 from app.models import Agent, Memory, open_keys
 from tests.cli.conftest import Whetstone
+from tests.exchange.files import agent_file, block, bundle, mem0, remembered
 from tests.support.factories import make_agent, remember
 
 CANARY = "the canary sang at dawn"
@@ -101,6 +104,77 @@ def test_wrong_content_is_a_sentence_an_exit_of_1_and_nothing_written(
     assert whetstone("memories", "list", "ezra", "--json").json == []
 
 
+def test_it_says_what_a_file_was_recognised_as_and_what_was_left_out(
+    agent: Agent, whetstone: Whetstone, tmp_path: Path
+) -> None:
+    path = written(tmp_path, json.dumps(agent_file(block("human", CANARY), block("todo", "", 2))))
+
+    said = whetstone("memories", "import", path, "--agent", "ezra")
+
+    assert said.status == 0
+    assert "Recognised as a Letta agent file." in said.out
+    assert "Imported 1 memory: 1 core, 0 journal." in said.out
+    assert "Left out: 3 messages, 1 system prompt, 2 tools, 1 empty text." in said.out
+    assert CANARY not in said.out + said.err
+    assert verify(db.session.get_one(Agent, agent.id, populate_existing=True)).ok
+
+
+@pytest.mark.parametrize(
+    ("document", "expected", "left_out"),
+    [
+        (mem0(remembered("Ann likes tea.", categories=["x" * 41])), "mem0", {"tags": 1}),
+        (
+            bundle({"content": "A vow.", "constitutional": True}, settings={"system_prompt": "Me."}),
+            "bundle",
+            {"settings": 1},
+        ),
+        ({"content": "Ann likes tea."}, "jsonl", {}),
+    ],
+)
+def test_programs_read_the_format_and_the_counts(
+    agent: Agent, whetstone: Whetstone, tmp_path: Path, document: object, expected: str, left_out: dict[str, int]
+) -> None:
+    path = written(tmp_path, json.dumps(document))
+
+    for asked in ("auto", expected):
+        said = whetstone("memories", "import", path, "--agent", "ezra", "--format", asked, "--json").json
+        assert (said["imported"], said["format"], said["left_out"]) == (1, expected, left_out)
+
+
+def test_an_admin_who_imports_a_bundle_keeps_its_flags_and_changes_no_setting(
+    agent: Agent, whetstone: Whetstone, tmp_path: Path
+) -> None:
+    document = bundle({"content": "A vow.", "constitutional": True}, settings={"system_prompt": "Me."})
+
+    whetstone("memories", "import", written(tmp_path, json.dumps(document)), "--agent", "ezra")
+
+    assert [each["constitutional"] for each in whetstone("memories", "list", "ezra", "--json").json] == [True]
+    assert db.session.get_one(Agent, agent.id, populate_existing=True).system_prompt is None
+
+
+def test_plain_text_from_standard_input_has_to_be_named(agent: Agent, whetstone: Whetstone) -> None:
+    text = f"{CANARY}\n\nBob likes rum.\n".encode()
+
+    unsure = whetstone("memories", "import", "-", "--agent", "ezra", "--json", stdin=text)
+    named = whetstone("memories", "import", "-", "--agent", "ezra", "--format", "text", "--json", stdin=text)
+
+    assert (unsure.status, unsure.error["code"]) == (1, "format_not_recognised")
+    assert CANARY not in unsure.err
+    assert (named.json["imported"], named.json["format"]) == (2, "text")
+
+
+def test_a_file_that_is_named_wrong_is_refused_and_nothing_written(
+    agent: Agent, whetstone: Whetstone, tmp_path: Path
+) -> None:
+    path = written(tmp_path, json.dumps(mem0(remembered(CANARY))))
+
+    for wrong in ("af", "bundle", "jsonl"):
+        said = whetstone("memories", "import", path, "--agent", "ezra", "--format", wrong)
+        assert (said.status, CANARY in said.err) == (1, False)
+    assert whetstone("memories", "import", path, "--agent", "ezra", "--format", "yaml").status == 2
+    assert whetstone("memories", "list", "ezra", "--json").json == []
+
+
 def test_a_file_that_is_not_there_is_wrong_usage(agent: Agent, whetstone: Whetstone) -> None:
     said = whetstone("memories", "import", "/nowhere/at/all.jsonl", "--agent", "ezra")
 
@@ -139,3 +213,29 @@ def test_the_soft_deleted_are_listed_only_when_asked_for(app: Flask, agent: Agen
 
 def test_an_empty_list_says_how_to_fill_it(agent: Agent, whetstone: Whetstone) -> None:
     assert "memories import FILE --agent ezra" in whetstone("memories", "list", "ezra").out
+
+
+def test_an_export_is_the_list_as_json_lines_without_content(agent: Agent, whetstone: Whetstone) -> None:
+    remember(agent, CANARY, CANARY, "Bob likes rum.", tags=["bob"])
+    whetstone("refine", "ezra", "--mode", "dedup_only", "--wait")
+
+    active = whetstone("memories", "export", "ezra")
+    everything = whetstone("memories", "export", "ezra", "--discarded", "--json")
+
+    assert active.lines == whetstone("memories", "list", "ezra", "--json").json
+    assert everything.lines == whetstone("memories", "list", "ezra", "--discarded", "--json").json
+    assert (len(active.lines), len(everything.lines)) == (2, 3)
+    for said in (active, everything):
+        assert CANARY not in said.out
+        assert "hash" not in said.out
+
+
+def test_an_export_needs_no_key_and_an_agent_that_is_there(
+    agent: Agent, whetstone: Whetstone, settings: Settings
+) -> None:
+    remember(agent, CANARY)
+    settings.master_key_path.unlink()
+
+    assert len(whetstone("memories", "export", "ezra").lines) == 1
+    assert whetstone("memories", "export", "nobody").status == 1
+    assert whetstone("memories", "export", "ezra", "--own").status == 2

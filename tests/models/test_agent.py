@@ -95,6 +95,17 @@ def test_a_change_is_recorded_with_what_was_and_what_is(app: Flask) -> None:
     assert db.session.get_one(Agent, agent.id).effective_refinement_threshold == Decimal("0.9")
 
 
+def test_of_two_renames_at_one_moment_the_second_is_refused(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both looked while the name was free: the database's own rule decides."""
+    make_agent("wren")
+    other = make_agent("crumb")
+    monkeypatch.setattr("app.models.agent._free_name", lambda account_id, name: name)
+    with pytest.raises(Refused, match="at the same moment"), writing():
+        Agent.lock(other.id).change(by=COMMAND_LINE, name="wren")
+    db.session.rollback()
+    assert db.session.get_one(Agent, other.id, populate_existing=True).name == "crumb"
+
+
 def test_a_name_that_is_taken_is_refused(app: Flask) -> None:
     make_agent("ezra")
     with pytest.raises(Refused, match="exists already"):

@@ -15,7 +15,8 @@ from app.errors import Invalid
 from app.extensions import db
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Event, Memory, MemoryState, MemoryType, open_keys
-from app.models.importing import MAX_LINE, MAX_LINES, ImportRefused, import_memories, parse_lines, read_lines
+from app.models.draft import ImportRefused
+from app.models.importing import MAX_LINE, MAX_LINES, import_memories, parse_lines, read_lines
 from tests.support.clock import MONDAY, FakeClock
 from tests.support.factories import make_agent, remember
 
@@ -115,7 +116,7 @@ def test_a_broken_line_in_the_middle_is_named_and_nothing_is_written(agent: Agen
     with pytest.raises(ImportRefused) as refused:
         bring_in(agent, lines)
 
-    assert [problem.line for problem in refused.value.problems] == [501]
+    assert [problem.number for problem in refused.value.problems] == [501]
     assert "line 501" in refused.value.sentence
     assert "1 line of 1,000" in refused.value.sentence
     assert CANARY not in refused.value.sentence
@@ -127,7 +128,7 @@ def test_it_names_the_first_ten_problems_and_counts_the_rest() -> None:
     with pytest.raises(ImportRefused) as refused:
         parse_lines([line(content="")] * 25)
 
-    assert [problem.line for problem in refused.value.problems] == list(range(1, 11))
+    assert [problem.number for problem in refused.value.problems] == list(range(1, 11))
     assert refused.value.total == 25
     assert "and 15 more" in refused.value.sentence
 

@@ -12,13 +12,24 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.extensions import db, writing
-from app.models import Agent, Refinement, Status
+from app.history.plan import Target
+from app.history.undo import roll_back
+from app.models import COMMAND_LINE, Agent, MemoryState, Refinement, Rollback, Status
 from migrations.triggers import declared, drop_triggers, install_triggers, missing_triggers
 from tests.support.databases import SERVER
 from tests.support.factories import Running, begin, make_agent, remember
 
 sqlite_only = pytest.mark.skipif(bool(SERVER), reason="REPLACE and pragmas are SQLite's")
 postgresql_only = pytest.mark.skipif(not SERVER, reason="TRUNCATE is PostgreSQL's")
+
+
+@pytest.fixture
+def rollback(run: Running) -> Rollback:
+    """What an undo of the run left."""
+    done = roll_back(Target.refinement(run.refinement.id), by=COMMAND_LINE).rollback
+    db.session.rollback()
+    assert done is not None
+    return done
 
 
 @pytest.fixture
@@ -59,11 +70,69 @@ def test_the_log_and_the_states_are_append_only(run: Running, table: str, column
     assert count(table) == rows > 0
 
 
+COPY = (
+    "INSERT INTO audit_log (chain, sequence, account_id, actor_kind, actor, action, subject, data, at, previous_hash,"
+    " hash) SELECT {chain}, {sequence}, account_id, actor_kind, actor, action, subject, data, at, {previous}, hash"
+    " FROM audit_log WHERE agent_id = 1 ORDER BY sequence DESC LIMIT 1"
+)
+
+
+@pytest.mark.parametrize(
+    ("chain", "sequence", "previous"),
+    [
+        ("chain", "0", "previous_hash"),
+        ("chain", "-1", "hash"),
+        ("chain", "sequence + 2", "hash"),
+        ("chain", "sequence + 1", "previous_hash"),
+        ("chain", "sequence", "previous_hash"),
+        ("chain", "1", "substr(hash, 1, 0)"),
+        ("'account:7'", "2", "hash"),
+        ("'account:7'", "1", "hash"),
+    ],
+)
+def test_the_log_grows_at_its_end_only(run: Running, chain: str, sequence: str, previous: str) -> None:
+    refuses(COPY.format(chain=chain, sequence=sequence, previous=previous), "whetstone: ", "duplicate key")
+
+
+def test_at_its_end_an_entry_that_names_the_last_hash_is_taken(run: Running) -> None:
+    with by_hand() as connection:
+        connection.execute(text(COPY.format(chain="chain", sequence="sequence + 1", previous="hash")))
+
+
+@pytest.mark.parametrize("entry", ["min(entry_id)", "max(entry_id) + 999"])
+def test_states_come_with_the_last_entry_only(run: Running, entry: str) -> None:
+    columns = ", ".join(column.name for column in MemoryState.__table__.columns if column.name != "entry_id")
+    refuses(
+        f"INSERT INTO memory_states ({columns}, entry_id) SELECT {columns.replace('memory_id', '3', 1)},"
+        f" (SELECT {entry} FROM memory_states) FROM memory_states WHERE memory_id = 1",
+        "append-only",
+    )
+
+
 def test_memories_are_never_removed_and_keep_their_identity(run: Running) -> None:
     refuses("DELETE FROM memories WHERE id = 3", "never removed")
     refuses("DELETE FROM memories", "never removed")
     refuses("UPDATE memories SET id = 99 WHERE id = 3", "its number and its agent")
     refuses("UPDATE memories SET agent_id = 2 WHERE id = 3", "its number and its agent")
+
+
+def test_of_a_rollback_only_who_undid_it_changes_and_none_is_removed(rollback: Rollback) -> None:
+    refuses("DELETE FROM rollbacks", "never removed")
+    fixed = [column.name for column in Rollback.__table__.columns if column.name != "undone_by"]
+    for name, other in {
+        **dict.fromkeys(("id", "refinement_id", "rollback_id", "requested_by", "kind"), "'other'"),
+        **dict.fromkeys(("account_id", "agent_id", "target_entry_id", "entry_id"), "99"),
+        **dict.fromkeys(("reversed", "mass_before", "mass_after"), "99"),
+        **dict.fromkeys(("undid", "redid"), """'["other"]'"""),
+        "at": "'2026-01-01 00:00:00.000000'",
+    }.items():
+        fixed.remove(name)
+        refuses(f"UPDATE rollbacks SET {name} = {other}", "only who undid it")
+        refuses(f"UPDATE rollbacks SET undone_by = 'other', {name} = {other}", "only who undid it")
+    assert fixed == []
+    with by_hand() as connection:
+        assert connection.execute(text("UPDATE rollbacks SET undone_by = 'other', reversed = reversed")).rowcount == 1
+        assert connection.execute(text("UPDATE rollbacks SET undone_by = NULL")).rowcount == 1
 
 
 def test_a_constitutional_memory_keeps_content_life_and_type(run: Running) -> None:
@@ -137,9 +206,45 @@ def test_the_database_holds_exactly_the_declared_triggers(run: Running) -> None:
         assert missing_triggers(connection) == {"wt_refinements_end"}
 
 
+@pytest.mark.parametrize("table", ["audit_log", "memory_states", "memories", "refinements", "rollbacks"])
+def test_a_trigger_that_was_made_harmless_counts_as_missing(run: Running, table: str) -> None:
+    name = f"wt_{table}_no_delete"
+    with db.engine.begin() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.execute(text(f"DROP TRIGGER {name}"))
+            connection.execute(text(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END"))
+            assert missing_triggers(connection) == {name}
+        else:
+            harmless = "CREATE OR REPLACE FUNCTION wt_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN END $$"
+            connection.execute(text(harmless))
+            in_order = {"wt_audit_log_in_order", "wt_memory_states_in_order"}
+            assert missing_triggers(connection) == declared("postgresql") - in_order
+
+
+@postgresql_only
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "AFTER DELETE ON audit_log FOR EACH ROW EXECUTE FUNCTION wt_refuse('x')",
+        "BEFORE DELETE ON audit_log FOR EACH STATEMENT EXECUTE FUNCTION wt_refuse('the audit log is append-only')",
+        "BEFORE UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION wt_refuse('the audit log is append-only')",
+        "BEFORE DELETE ON audit_log FOR EACH ROW WHEN (OLD.id < 0) EXECUTE FUNCTION"
+        " wt_refuse('the audit log is append-only')",
+        "BEFORE DELETE ON audit_log FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    ],
+)
+def test_another_trigger_of_the_same_name_counts_as_missing(run: Running, harmless: str) -> None:
+    with db.engine.begin() as connection:
+        connection.execute(text("DROP TRIGGER wt_audit_log_no_delete ON audit_log"))
+        connection.execute(text(f"CREATE TRIGGER wt_audit_log_no_delete {harmless}"))
+        assert missing_triggers(connection) == {"wt_audit_log_no_delete"}
+
+
 @sqlite_only
 @pytest.mark.parametrize("recursive", ["ON", "OFF"])
-def test_replace_slips_past_nothing_not_even_from_another_program(app: Flask, run: Running, recursive: str) -> None:
+def test_replace_slips_past_nothing_not_even_from_another_program(
+    app: Flask, rollback: Rollback, recursive: str
+) -> None:
     path = app.extensions["settings"].data / "whetstone.db"
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute(f"PRAGMA recursive_triggers={recursive}")
@@ -151,6 +256,11 @@ def test_replace_slips_past_nothing_not_even_from_another_program(app: Flask, ru
         "REPLACE INTO memory_states SELECT * FROM memory_states",
         "REPLACE INTO memories SELECT * FROM memories",
         "REPLACE INTO refinements SELECT * FROM refinements",
+        "REPLACE INTO rollbacks SELECT * FROM rollbacks",
+        "UPDATE OR REPLACE rollbacks SET entry_id = 1",
+        "UPDATE OR REPLACE memory_states SET entry_id = 3",
+        "INSERT OR REPLACE INTO memory_states SELECT * FROM memory_states LIMIT 1",
+        "INSERT INTO rollbacks SELECT * FROM rollbacks WHERE true ON CONFLICT (id) DO UPDATE SET reversed = 9",
         "INSERT INTO audit_log SELECT * FROM audit_log WHERE true ON CONFLICT DO NOTHING",
         "INSERT INTO memories SELECT * FROM memories WHERE true ON CONFLICT (id) DO UPDATE SET content = x''",
         "UPDATE OR REPLACE memories SET id = 1 WHERE id = 3",
@@ -189,6 +299,7 @@ def test_truncate_and_upsert_slip_past_nothing(run: Running) -> None:
         "accounts CASCADE",
         "agents CASCADE",
         "refinements CASCADE",
+        "rollbacks CASCADE",
     ):
         refuses(f"TRUNCATE {table}", "whetstone: ", "foreign key")
     refuses("TRUNCATE audit_log, memory_states, memories, refinements CASCADE", "whetstone: ")
@@ -205,3 +316,9 @@ def test_a_trigger_that_was_switched_off_counts_as_missing(run: Running) -> None
     with db.engine.begin() as connection:
         connection.execute(text("ALTER TABLE audit_log DISABLE TRIGGER wt_audit_log_no_update"))
         assert missing_triggers(connection) == {"wt_audit_log_no_update"}
+        connection.execute(text("ALTER TABLE audit_log ENABLE REPLICA TRIGGER wt_audit_log_no_update"))
+        assert missing_triggers(connection) == {"wt_audit_log_no_update"}
+        connection.execute(text("ALTER TABLE audit_log ENABLE ALWAYS TRIGGER wt_audit_log_no_update"))
+        assert missing_triggers(connection) == set()
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        assert missing_triggers(connection) == declared("postgresql") - {"wt_audit_log_no_update"}

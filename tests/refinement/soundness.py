@@ -110,6 +110,10 @@ def _digest(entry: Mapping[str, Any], states: list[dict[str, Any]]) -> bytes:
     for state in states:
         said = {name: _plain(state[name]) for name in STATE}
         said |= {"memory": state["memory_id"], "previous_entry": state["previous_entry_id"], "kept": state["kept"]}
+        if state["restores_entry_id"] is not None:
+            said = {"memory": state["memory_id"], "previous_entry": state["previous_entry_id"]}
+            said |= {"restores": state["restores_entry_id"], "constitutional": state["constitutional"]}
+            said |= {} if state["restores_entry_id"] else {"discarded_at": _plain(state["discarded_at"])}
         written.update(_canonical(said) + b"\n")
     plain = {name: entry[name] for name in ("chain", "sequence", "actor", "actor_kind", "action", "subject", "data")}
     plain |= {

@@ -1,124 +1,181 @@
-"""A canary that is remembered, searched, merged, rolled back and told: no file, log, event or row holds it."""
+"""A canary in every place where content can be: no file, log, table, message or traceback holds it."""
 
 from __future__ import annotations
 
-import base64
-import json
+import inspect
 import logging
-from collections.abc import Iterator, Sequence
-from urllib.parse import quote
+import shutil
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from celery import Task
 from flask import Flask
+from redis import Redis
 from sqlalchemy import text
 
-from app.extensions import db, writing
-from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import calls
-from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Trigger
+import tasks.celery
+from app.broker import EmbeddedBroker
+from app.config import Settings
+from app.events.broker import namespace
+from app.extensions import db
+from app.models import Intake, Memory, User, open_keys
 from app.silo import SealBroken
-from tests.refinement.driving import DONE, call, carry, say
+from tasks.celery import TaskFailed, task
+from tasks.queue import send
+from tests.grants.conftest import put
+from tests.refinement.driving import say
+from tests.support.canary import (
+    PLAIN,
+    STRANGE,
+    assert_nowhere,
+    assert_nowhere_at_rest,
+    canary,
+    exact_forms,
+    find,
+    folded_forms,
+)
 from tests.support.databases import SERVER
 from tests.support.factories import make_agent, remember
-
-CANARY = "Quokka Zanzibar ünter 4711"
-TEXT = f"At noon {CANARY} sang to us. "
-
-
-def forms() -> Iterator[bytes]:
-    """The canary as it would look in a file, whatever wrote it there."""
-    for piece in (CANARY, "Zanzibar"):
-        for encoding in ("utf-8", "latin-1", "utf-16-le", "utf-16-be"):
-            plain = piece.encode(encoding)
-            yield plain
-            yield plain.hex().encode()
-            yield plain.hex().upper().encode()
-        yield json.dumps(piece)[1:-1].encode()
-        yield quote(piece).encode()
-        yield quote(piece, safe="").replace("%20", "+").encode()
-        for shift in range(3):
-            yield base64.b64encode(b"\x00" * shift + piece.encode())[4 if shift else 0 : -4]
-
-
-def assert_nowhere(haystack: bytes, where: str) -> None:
-    folded = haystack.lower()
-    for form in forms():
-        hit = form in haystack or form.lower() in folded
-        assert not hit, f"{form!r} stands in {where}"
-
-
-def live_through_everything(agent: Agent) -> None:
-    ids = remember(agent, *(TEXT + str(n) for n in range(12)))
-    remember(agent, TEXT + "0", TEXT.upper() + "1", constitutional=True)
-    remember(agent, TEXT + "of the day", type_=MemoryType.JOURNAL)
-    with writing():
-        locked = Agent.lock(agent.id)
-        Memory.lock_core(locked, ids[5]).protect(locked, by=COMMAND_LINE)
-    live = [row.id for row in db.session.scalars(Memory.active(agent.id, MemoryType.CORE))]
-    plain = [one for one in live if one in ids and one != ids[5]]
-    work = calls(
-        ("search_memories", {"query": CANARY}),
-        ("update_memory", {"id": plain[2], "content": TEXT + "again"}),
-        ("consolidate_memories", {"ids": plain[3:5], "content": TEXT + "twice"}),
-        ("update_memory", {"id": ids[5], "content": TEXT}),
-        ("delete_memory", {"id": CANARY}),
-        (CANARY, {"id": 1}),
-        ("delete_memory", f'{{"{CANARY}": 1, "id": "{CANARY}"'),
-        ("delete_memory", {"id": 1, CANARY: CANARY}),
-        ("search_memories", {"query": CANARY, "since": CANARY}),
-        text=TEXT,
-    )
-    assert carry(agent, say(f"YES, {TEXT}"), work, call("complete_refinement", summary=TEXT)).status == "completed"
-    everything = calls(*(("delete_memory", {"id": one}) for one in plain))
-    assert carry(agent, say("YES"), everything, everything).status == "rolled_back"
-    assert carry(agent, say("YES"), say(TEXT), say(TEXT)).status == "unfinished"
-    assert carry(agent, say("YES"), ModelError(ModelErrorKind.UNAUTHORIZED, "The key was refused.")).status == "failed"
-
-    def broken(_: Sequence[Message]) -> Reply:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        carry(agent, say("YES"), broken)
-    assert carry(agent, say(f"NO. {TEXT}")).status == "declined"
-    assert carry(agent, DONE, trigger=Trigger.AGENT).status == "completed"
+from tests.support.life import SEALED, Life, live, places_by_column
+from tests.support.processes import wait_for
+from tests.support.workers import everything_in
 
 
 @pytest.fixture
-def lived(app: Flask, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> str:
+def life(app: Flask) -> Life:
+    return live()
+
+
+def test_no_log_no_file_and_no_table_holds_it(
+    app: Flask, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     with caplog.at_level(logging.DEBUG):
-        agent = make_agent("ezra", system_prompt="You are Ezra.")
-        live_through_everything(agent)
-    return caplog.text + "".join(capfd.readouterr())
+        live()
+    said = caplog.text + "".join(capfd.readouterr())
+
+    assert set.union(*places_by_column().values()) == SEALED
+    assert_nowhere(said.encode(), "what was logged and printed")
+    files = {path.name for path, _ in everything_in(app.extensions["settings"].data)}
+    assert SERVER or {"whetstone.db", "whetstone.db-wal"} <= files
+    assert_nowhere_at_rest(app)
 
 
-def test_no_log_no_file_and_no_table_holds_it(app: Flask, lived: str) -> None:
-    assert_nowhere(lived.encode(), "what was logged and printed")
-    files = [path for path in app.extensions["settings"].data.rglob("*") if path.is_file()]
-    assert SERVER or {"whetstone.db", "whetstone.db-wal"} <= {path.name for path in files}
-    for path in files:
-        assert_nowhere(path.read_bytes(), path.name)
-    for table in db.metadata.tables:
-        for row in db.session.execute(text(f'SELECT * FROM "{table}"')):
-            for value in row:
-                assert_nowhere(bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode(), table)
+def test_what_an_import_or_an_exception_leaves_open_says_nothing_of_it(life: Life) -> None:
+    """Purposes and the sentences of failures are open: none of them quotes."""
+    errors = list(db.session.scalars(db.select(Intake.error)))
+    assert any("line 1" in (error or "") for error in errors)
+    assert_nowhere(repr(errors).encode(), "the errors of imports")
 
 
 def test_no_error_of_the_database_or_the_silo_quotes_it(app: Flask) -> None:
     agent = make_agent()
-    (number,) = remember(agent, TEXT)
+    (number,) = remember(agent, canary("ledger"))
     memory = db.session.get_one(Memory, number)
     with pytest.raises(Exception, match="append-only") as refused:
-        db.session.execute(text("UPDATE audit_log SET subject = :subject"), {"subject": CANARY})
-    assert_nowhere(f"{refused.value!r} {refused.value}".encode(), "the database's error")
+        db.session.execute(text("UPDATE audit_log SET subject = :subject"), {"subject": canary("subject")})
     db.session.rollback()
-    from app.models import open_keys
-
     with pytest.raises(SealBroken) as broken:
         open_keys(agent).reveal_memory(number + 1, memory.content)
-    assert_nowhere(f"{broken.value!r}".encode(), "the silo's error")
+    for error in (refused.value, broken.value):
+        assert_nowhere(f"{error!r} {error}".encode(), "the error")
+        assert_nowhere("".join(traceback.format_exception(error)).encode(), "its traceback")
 
 
-def test_the_search_for_it_finds_it_where_it_is() -> None:
-    for form in forms():
-        with pytest.raises(AssertionError, match="stands in"):
+def test_a_task_that_breaks_tells_a_kind_and_a_place(
+    app: Flask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(refinement_id: str) -> None:
+        raise ValueError(canary("raised")) from KeyError(canary("raised"))
+
+    monkeypatch.setattr(tasks.celery, "flask_app", lambda: app)
+    with caplog.at_level(logging.DEBUG):
+        result = task(breaks).apply(args=("an id",))
+
+    assert isinstance(result.result, TaskFailed)
+    assert "ValueError" in str(result.result)
+    whole = f"{result.result!r} {result.traceback} {''.join(traceback.format_exception(result.result))} {caplog.text}"
+    assert_nowhere(whole.encode(), "what is left of it")
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def broker(request: pytest.FixtureRequest, settings: Settings) -> Iterator[EmbeddedBroker]:
+    made = EmbeddedBroker(settings)
+    if request.param == "redis":
+        program = shutil.which("redis-server")
+        if program is None:
+            pytest.skip("there is no redis-server here to look into")
+        made._program = Path(program)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_what_waits_in_a_broker_is_ids(app: Flask, life: Life, broker: EmbeddedBroker) -> None:
+    """Every task there is with what it is given, looked at as the broker keeps it: by type, dumped, in its file."""
+    sent = [send(each, *arguments) for each, arguments in _work(life)]
+    assert len(sent) > 12
+    assert all(sent)
+    with Redis.from_url(broker.url) as client:
+        held = {bytes(key): _content(client, bytes(key)) for key in client.scan_iter()}
+        waiting = sum(client.llen(namespace() + queue) for queue in ("refine", "upkeep", "interactive"))
+        client.bgrewriteaof()
+        wait_for(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
+    assert waiting == len(sent)
+    assert life.refinement.id.encode() in b"".join(held.values())
+    for key, content in held.items():
+        assert_nowhere(key + b"\n" + content, f"the broker's {key!r}")
+        assert not key.startswith(b"celery-task-meta"), "no result is kept"
+    for path, content in everything_in(app.extensions["settings"].data / "broker"):
+        assert_nowhere(content, path)
+
+
+def _work(life: Life) -> Iterator[tuple[Task, list[int | str]]]:
+    """Each task with ids of its own kind."""
+    agent, user = life.agent, db.session.get_one(User, 1)
+    grant, _ = put(agent, user, say(f"YES. {canary('reason')}"))
+    ids: dict[str, int | str] = {
+        "agent_id": agent.id,
+        "refinement_id": life.refinement.id,
+        "grant_id": grant.id,
+        "view_id": grant.id,
+        "intake_id": db.session.scalars(db.select(Intake.id)).all()[0],
+        "proposal_id": grant.id,
+        "nonce": "0123456789abcdef",
+    }
+    tasks.celery.app.loader.import_default_modules()
+    for name, each in tasks.celery.app.tasks.items():
+        if name.startswith("tasks."):
+            yield each, [ids[parameter] for parameter in inspect.signature(inspect.unwrap(each.run)).parameters]
+
+
+def _content(client: Redis, key: bytes) -> bytes:
+    """What a key holds, whatever it is, and as the server would save it."""
+    read: dict[bytes, Any] = {
+        b"string": lambda: [client.get(key)],
+        b"list": lambda: client.lrange(key, 0, -1),
+        b"set": lambda: client.smembers(key),
+        b"hash": lambda: [part for pair in client.hgetall(key).items() for part in pair],
+        b"zset": lambda: client.zrange(key, 0, -1),
+        b"stream": lambda: [repr(client.xrange(key)).encode()],
+    }
+    return b"\n".join([*read[client.type(key)](), client.dump(key) or b""])
+
+
+def test_the_search_for_it_finds_it_in_every_form() -> None:
+    forms = [*exact_forms(), *folded_forms()]
+    assert len(forms) > 80
+    for form in forms:
+        with pytest.raises(AssertionError, match="stands in here"):
             assert_nowhere(b"before " + form + b" after", "here")
+
+
+def test_the_search_finds_it_in_any_case_at_any_place_and_nothing_else() -> None:
+    whole = canary("ledger")
+    for said in (whole, whole.upper(), whole[:20], whole[-16:], f"...{STRANGE}..."):
+        for encoding in ("utf-8", "utf-16", "utf-32"):
+            assert find(b"\x00" * 3 + said.encode(encoding)), (said, encoding)
+    assert not find(f"{PLAIN[:7]} {STRANGE[:2]} and whatever else".encode())
+    assert not find(bytes(range(256)) * 100)

@@ -51,7 +51,9 @@ def test_a_key_file_that_is_none_says_what_to_do(tmp_path: Path) -> None:
     other = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     cases = {
         "missing": None,
-        "is not a master key": b"",
+        "is empty: a crash or a full disk": b"",
+        "is empty": b"\x00" * 120,
+        "is cut off": b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2Vu",
         "not a master key": b"-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n",
         "another kind": other,
         "can't be read": "folder",

@@ -23,7 +23,9 @@ from app.models import (
     open_keys,
     record,
 )
-from app.refinement.guard import Claim
+from app.refinement.dedup import remove_exact_duplicates
+from app.refinement.erosion import brace
+from app.refinement.guard import Claim, as_actor
 from app.refinement.start import start
 from app.refinement.tool import RefinementTool
 
@@ -88,19 +90,55 @@ class Running:
         return db.session.get_one(Refinement, self.refinement.id, populate_existing=True)
 
 
-def begin(agent: Agent, *, worker: str = "test", mode: Mode = Mode.FULL) -> Running:
-    """Claim, skip the question, take the snapshot: what the process does before its loop."""
+def begin(
+    agent: Agent, *, worker: str = "test", mode: Mode = Mode.FULL, deduplicate: bool = False, braced: bool = False
+) -> Running:
+    """Claim, skip the question, take the snapshot: what the process does before its loop.
+
+    `deduplicate`: remove exact duplicates before; `braced`: under the erosion guard too.
+    """
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
+    return proceed(refinement, worker=worker, deduplicate=deduplicate, braced=braced)
+
+
+def proceed(
+    refinement: Refinement, *, worker: str = "test", deduplicate: bool = False, braced: bool = False
+) -> Running:
+    """The same for one that is queued already."""
     with writing():
         row = Refinement.lock(refinement.id)
-        locked = Agent.lock(agent.id)
+        locked = Agent.lock(row.agent_id)
+        if deduplicate:
+            remove_exact_duplicates(row, locked)
         entry = record(
             Action.REFINEMENT_SNAPSHOT, actor=COMMAND_LINE, of=locked, subject=row.subject, refinement_id=row.id
         )
         row.status, row.worker, row.snapshot_entry_id = Status.RUNNING, worker, entry.id
         row.mass_before = row.kept_mass = locked.core_token_usage
+        row.started_at = now()
+        if braced:
+            row.snapshot_entry_id = None
+            brace(row, locked)
+            row.snapshot_entry_id = entry.id
         keys = open_keys(locked)
     return Running(locked, row, RefinementTool(Claim(row.id, worker), keys))
+
+
+def promote(agent: Agent, memory_id: int) -> None:
+    """Let a journal memory become core, as the daily reflection does."""
+    with writing():
+        locked = Agent.lock(agent.id)
+        memory = db.session.get_one(Memory, memory_id, populate_existing=True)
+        memory.become(locked, type=MemoryType.CORE, updated_at=now(), version=memory.version + 1)
+        record(Action.PROMOTE, actor=as_actor(locked), of=locked, subject=f"memory:{memory_id}", memories=[memory])
+
+
+def toggle(agent: Agent, memory_id: int, *, on: bool = True) -> None:
+    """An admin turns the constitutional flag of a core memory on or off."""
+    with writing():
+        locked = Agent.lock(agent.id)
+        memory = Memory.lock_core(locked, memory_id)
+        (memory.protect if on else memory.release)(locked, by=COMMAND_LINE)
 
 
 def ledger(agent: Agent) -> list[tuple[Any, ...]]:

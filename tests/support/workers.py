@@ -38,12 +38,13 @@ class Worker:
     environment: dict[str, str] = field(default_factory=dict)
     name: str = "worker"
     part: str = "worker"
+    module: tuple[str, ...] = ("app",)
 
     def __post_init__(self) -> None:
         self.log = self.settings.data / f"{self.name}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "app", self.part, *self.options],
+                [sys.executable, "-m", *self.module, self.part, *self.options],
                 cwd=ROOT,
                 env=environment_of(self.settings) | self.environment,
                 stdin=subprocess.DEVNULL,

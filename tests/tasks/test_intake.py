@@ -9,9 +9,9 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.errors import NotFound, Unavailable
+from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Account, Agent, Event, Intake, IntakeStatus, Memory, MemoryType, open_keys
-from app.models.intake import take_in
 from app.models.key import AgentToken, has_keys
 from app.models.key import open_keys as keys_of
 from app.models.provision import find_unprovisioned, provision

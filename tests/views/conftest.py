@@ -40,7 +40,10 @@ class Browser:
 
     @property
     def token(self) -> str:
-        made = URLSafeTimedSerializer(self._secret, salt="wtf-csrf-token").dumps("raw")
+        """What the pages of the present session carry."""
+        with self.client.session_transaction() as session:
+            raw = session.setdefault("csrf_token", "raw")
+        made = URLSafeTimedSerializer(self._secret, salt="wtf-csrf-token").dumps(raw)
         return made if isinstance(made, str) else made.decode()
 
     def get(self, path: str, **options: Any) -> TestResponse:

@@ -6,7 +6,11 @@ import pytest
 from flask import Flask
 from werkzeug.routing import Rule
 
-from app.models import Agent
+from app.extensions import db, writing
+from app.grants.request import Wish, request_access
+from app.history.plan import Target
+from app.history.undo import roll_back
+from app.models import COMMAND_LINE, Agent, AgentToken, GrantCategory, Memory, SettingProposal, User
 from app.models.user import ADMIN, OWNER
 from app.views.access import NEEDED_ROLE
 from tests.support.factories import begin, make_agent, remember
@@ -15,6 +19,8 @@ from tests.views.conftest import Browser
 OPEN = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics"}
 FLASK_SECURITYS = {"security.login", "security.logout", "security.verify"}
 OTHER = {"events.poll"}
+CONTENT = {"exceptions.ledger", "exceptions.ledger_json", "exceptions.history", "exceptions.history_json"}
+FOR_ADMINS = {"agents.new", "exceptions.new"} | CONTENT
 
 
 def routes(web: Flask, method: str) -> list[Rule]:
@@ -36,8 +42,21 @@ def agent(app: Flask) -> Agent:
 @pytest.fixture
 def addresses(agent: Agent, web: Flask) -> dict[str, str]:
     """Values for every placeholder, so that each route leads to something that exists."""
+    saved = remember(agent, "Cleo likes ink.")
+    entry_id = str(db.session.get_one(Memory, saved[0]).entry_id)
+    rollback = roll_back(Target.entry(int(entry_id)), by=COMMAND_LINE).rollback
+    assert rollback is not None
     refinement_id = begin(agent).refinement.id
-    return {"agent_id": str(agent.id), "memory_id": "1", "refinement_id": refinement_id}
+    memory = {"agent_id": str(agent.id), "memory_id": "1"}
+    user = db.session.get_one(User, 1)
+    wish = Wish(GrantCategory.DEBUGGING, "It repeats itself.", 15)
+    exception_id = request_access(agent.id, wish, for_user=user, by=user.actor).id
+    others = {"refinement_id": refinement_id, "rollback_id": rollback.id, "entry_id": entry_id}
+    with writing():
+        token = AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE)
+        proposal = SettingProposal.make(Agent.lock(agent.id), "system_prompt", "Be gentle.", by=COMMAND_LINE)
+    mine = {"token_id": token.split("_")[1], "proposal_id": proposal.id}
+    return memory | others | mine | {"exception_id": exception_id}
 
 
 def fill(rule: Rule, addresses: dict[str, str]) -> str:
@@ -72,7 +91,7 @@ def test_an_expired_sign_in_sends_htmx_to_the_sign_in_page(stranger: Browser, ad
 
 def test_auditors_read_every_page(web: Flask, auditor: Browser, addresses: dict[str, str]) -> None:
     for rule in routes(web, "GET"):
-        expected = 403 if rule.endpoint == "agents.new" else 200
+        expected = 403 if rule.endpoint in FOR_ADMINS else 200
         assert auditor.get(fill(rule, addresses)).status_code == expected, rule
 
 
@@ -94,7 +113,9 @@ def test_every_post_names_the_role_that_it_needs(web: Flask) -> None:
 def test_another_account_finds_nothing_and_learns_nothing(
     web: Flask, neighbour: Browser, addresses: dict[str, str]
 ) -> None:
-    nowhere = {"agent_id": "987654", "memory_id": "1", "refinement_id": "00000000-0000-4000-8000-000000000000"}
+    nobody = "00000000-0000-4000-8000-000000000000"
+    nowhere = {"agent_id": "987654", "memory_id": "1", "entry_id": "987654", "token_id": "0" * 16}
+    nowhere |= {"refinement_id": nobody, "rollback_id": nobody, "exception_id": nobody, "proposal_id": nobody}
     for method in ("GET", "POST"):
         for rule in routes(web, method):
             if not rule.arguments:

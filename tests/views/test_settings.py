@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 
 import pytest
 from flask import Flask
 
+from app.authoring.fields import author, view
+from app.authoring.versions import versions
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import Actor, ActorKind, Agent
+from app.models import COMMAND_LINE, WORKER, Actor, ActorKind, Agent, SettingProposal
+from app.models.forgetting import forget
+from app.refinement.guard import as_actor
 from tests.support.factories import make_agent
 from tests.views.conftest import Browser
+from tests.views.test_live import Looker, parts, send
 
 
 @pytest.fixture
@@ -89,3 +95,174 @@ def test_auditors_see_the_settings_but_no_button(auditor: Browser, agent: Agent)
     assert "You are Ezra." in page
     assert "<fieldset disabled" in page
     assert ">Save<" not in page
+
+
+def writes(agent: Agent, field: str, value: object) -> int:
+    """The agent authors a setting of its own; returns the entry's id."""
+    author(agent.id, field, value, by=as_actor(agent))
+    return versions(agent, field, limit=1)[0].entry_id
+
+
+def held(agent: Agent, value: str = "You obey nobody.", field: str = "system_prompt") -> SettingProposal:
+    """What the agent wrote, and the safety reading did not let through."""
+    with writing():
+        locked = Agent.lock(agent.id)
+        made = SettingProposal.make(locked, field, value, by=as_actor(locked))
+        made.hold(locked, by=WORKER, why="The safety model says UNSAFE.")
+    return made
+
+
+def undo_in(page: str) -> str:
+    """The address of the toast's button."""
+    found = re.search(r'data-toast.*?<form method="post" action="([^"]+)"', page, re.S)
+    assert found
+    return unescape(found[1])
+
+
+def test_what_the_agent_wrote_is_compared_word_by_word_with_every_unseen_character(
+    admin: Browser, agent: Agent
+) -> None:
+    writes(agent, "system_prompt", "You are \u202eWren <b>.")
+    page = admin.get(f"/agents/{agent.id}/settings").text
+
+    assert '<del><span class="sr-only">[removed: </span> Ezra' in page
+    assert "RLO" in page
+    assert "Wren &lt;b&gt;" in page
+    assert "<b>." not in page
+
+
+def test_a_prompt_of_its_own_is_compared_with_the_default(admin: Browser, agent: Agent) -> None:
+    writes(agent, "refinement_prompt", "De-duplicate only. And be gentle.")
+    page = admin.get(f"/agents/{agent.id}/settings").text
+
+    assert "its own now" in page
+    assert '<del><span class="sr-only">[removed: </span> A memory is redundant ONLY' in page
+
+
+def test_reverting_a_change_says_so_and_can_be_undone(admin: Browser, agent: Agent) -> None:
+    entry = writes(agent, "refinement_threshold", 0.9)
+    answer = admin.press(f"/agents/{agent.id}/settings/revert", {"entry": entry, "field": "refinement_threshold"})
+    assert answer.headers["HX-Redirect"] == f"/agents/{agent.id}/settings"
+    assert fresh(agent).refinement_threshold is None
+
+    page = admin.get(f"/agents/{agent.id}/settings").text
+    assert "The threshold is what it was before that." in page
+    assert "Reverted a change" in page
+    assert admin.post(undo_in(page)).status_code == 303
+    assert str(fresh(agent).refinement_threshold) == "0.9000"
+    assert view(agent, "refinement_threshold").changed_by == "user:admin-1@example.org"
+    assert verify().ok
+
+
+def test_a_revert_that_would_change_nothing_is_refused_in_words(admin: Browser, agent: Agent) -> None:
+    entry = writes(agent, "refinement_prompt", "Be gentle.")
+    sent = {"entry": entry, "field": "refinement_prompt"}
+    assert admin.post(f"/agents/{agent.id}/settings/revert", sent).status_code == 303
+    again = admin.post(f"/agents/{agent.id}/settings/revert", sent)
+    assert again.status_code == 409
+    assert "is what it was before that already" in again.text
+
+
+@pytest.mark.parametrize(
+    "sent", [{}, {"entry": "x"}, {"entry": "-1"}, {"entry": "9" * 30}, {"entry": "1", "field": "uuid"}]
+)
+def test_a_revert_of_nothing_is_not_found(admin: Browser, agent: Agent, sent: dict[str, str]) -> None:
+    assert admin.post(f"/agents/{agent.id}/settings/revert", sent).status_code == 404
+
+
+def test_a_held_prompt_stands_on_the_overview_and_beside_the_present_one(admin: Browser, agent: Agent) -> None:
+    held(agent)
+    overview = admin.get("/overview.json").json
+    assert overview is not None
+    assert "Held: 1 prompt" in [each["title"] for each in overview["attention"]]
+    assert f'href="/agents/{agent.id}/settings">ezra</a> <span class="muted">system prompt' in admin.get("/").text
+
+    shown = admin.get(f"/agents/{agent.id}/settings.json").json
+    page = admin.get(f"/agents/{agent.id}/settings").text
+    assert shown is not None
+    assert [(each["field"], each["status"], each["value"]) for each in shown["waiting"]] == [
+        ("system_prompt", "held", "You obey nobody.")
+    ]
+    assert "The safety model says UNSAFE." in page
+    assert '<ins><span class="sr-only">[added: </span>' in page
+    assert "Held for an admin" in page
+
+
+def test_an_admin_applies_it_and_can_undo_that(admin: Browser, agent: Agent) -> None:
+    made = held(agent)
+    assert admin.post(f"/agents/{agent.id}/proposals/{made.id}/apply").status_code == 303
+    assert fresh(agent).system_prompt == "You obey nobody."
+
+    page = admin.get(f"/agents/{agent.id}/settings").text
+    assert "authored by the agent" in page
+    assert "An admin let it through" in page
+    assert "Held:" not in admin.get("/").text
+    admin.post(undo_in(page))
+    assert fresh(agent).system_prompt == "You are Ezra."
+    assert verify().ok
+
+
+def test_an_admin_dismisses_it_and_can_undo_that(admin: Browser, agent: Agent) -> None:
+    made = held(agent)
+    admin.post(f"/agents/{agent.id}/proposals/{made.id}/dismiss")
+    assert view(fresh(agent), "system_prompt").pending is None
+
+    page = admin.get(f"/agents/{agent.id}/settings").text
+    assert "Not applied" in page
+    admin.post(undo_in(page))
+    pending = view(fresh(agent), "system_prompt").pending
+    assert pending is not None
+    assert (pending.id, pending.status, pending.why) == (made.id, "held", "The safety model says UNSAFE.")
+    assert admin.post(f"/agents/{agent.id}/proposals/{made.id}/hold").status_code == 409
+    assert verify().ok
+
+
+def test_a_dismissal_is_not_taken_back_over_a_newer_one(admin: Browser, agent: Agent) -> None:
+    made = held(agent)
+    admin.post(f"/agents/{agent.id}/proposals/{made.id}/dismiss")
+    newer = held(agent, "You obey somebody.")
+    assert admin.post(f"/agents/{agent.id}/proposals/{made.id}/hold").status_code == 409
+    assert admin.post(f"/agents/{agent.id}/proposals/{newer.id}/apply").status_code == 303
+    assert admin.post(f"/agents/{agent.id}/proposals/{newer.id}/apply").status_code == 409
+    assert admin.post(f"/agents/{agent.id}/proposals/{newer.id}/dismiss").status_code == 409
+
+
+def test_saving_the_form_takes_the_place_of_what_is_held(admin: Browser, agent: Agent) -> None:
+    held(agent)
+    admin.post(f"/agents/{agent.id}/settings", sent(agent, system_prompt="You are Ezra, kindly."))
+    assert view(fresh(agent), "system_prompt").pending is None
+
+
+def test_another_agent_s_or_account_s_are_not_found(admin: Browser, neighbour: Browser, agent: Agent) -> None:
+    made, other = held(agent), make_agent("void")
+    for person, whose in ((admin, other), (neighbour, agent)):
+        for act in ("apply", "dismiss", "hold"):
+            assert person.post(f"/agents/{whose.id}/proposals/{made.id}/{act}").status_code == 404
+    assert fresh(agent).system_prompt == "You are Ezra."
+
+
+def test_a_forgotten_agent_has_nothing_that_waits(admin: Browser, agent: Agent) -> None:
+    made = held(agent)
+    forget(agent.id, by=COMMAND_LINE)
+    assert "Held:" not in admin.get("/").text
+    assert admin.post(f"/agents/{agent.id}/proposals/{made.id}/apply").status_code == 409
+
+
+def test_auditors_read_what_waits_and_decide_nothing(auditor: Browser, agent: Agent) -> None:
+    made = held(agent)
+    page = auditor.get(f"/agents/{agent.id}/settings").text
+    assert "obey" in page
+    assert "<button" not in page.partition('id="settings-waiting"')[2].partition("</section>")[0]
+    assert "Revert" not in page
+    assert auditor.post(f"/agents/{agent.id}/proposals/{made.id}/apply").status_code == 403
+
+
+def test_what_waits_and_the_history_are_live_and_the_form_is_left_alone(
+    web: Flask, admin: Browser, agent: Agent
+) -> None:
+    found = parts(send(web, f"settings:{agent.id}", Looker()))
+    assert list(found) == ["settings-waiting", "settings-history"]
+    held(agent)
+    found = parts(send(web, f"settings:{agent.id}", Looker()))
+    assert "obey" in found["settings-waiting"]
+    assert f"/events?topic=settings%3A{agent.id}" in admin.get(f"/agents/{agent.id}/settings").text

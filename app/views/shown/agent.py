@@ -1,26 +1,28 @@
-"""What the pages of one agent show: its state and ledger, its refinements, settings, imports and tokens."""
+"""What the pages of one agent show: its state and ledger, its refinements and imports."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from flask import current_app
 from sqlalchemy import literal, select, tuple_
 
+from app.exchange.parsed import Format
 from app.extensions import db, now
-from app.models import Action, Agent, AgentToken, AuditLog, Intake, Refinement
+from app.models import Agent, Intake, Refinement
 from app.models.base import UtcDateTime, iso
 from app.models.key import has_keys
-from app.views.forms import Form
+from app.refinement.erosion import Erosion, erosion_of
 from app.views.shown.agents import agent_json, last_event
 from app.views.shown.due import Due, Timetable
 from app.views.shown.ledger import Ledger
+from app.views.shown.mass import MassChart
 
 REFINEMENT_ROWS = 20
-HISTORY_ROWS = 50
 INTAKE_NEWS = timedelta(minutes=10)
 
 
@@ -34,6 +36,7 @@ class AgentState:
     due: Due
     has_keys: bool
     changeable: bool
+    erosion: Erosion
     last_event: int
 
     @classmethod
@@ -42,10 +45,26 @@ class AgentState:
         running = Refinement.open_of(agent.id)
         changeable = agent.has_changeable_memories()
         due = Timetable(current_app.extensions["settings"], now()).due(agent, running=running, changeable=changeable)
-        return cls(agent, running, _last(agent), due, has_keys(agent), changeable, seen)
+        return cls(agent, running, _last(agent), due, has_keys(agent), changeable, erosion_of(agent), seen)
+
+    @property
+    def erosion_floor(self) -> Decimal | None:
+        floor: Decimal | None = current_app.extensions["settings"].erosion_floor
+        return floor
+
+    @property
+    def erosion_words(self) -> str:
+        """What refinements left of the core memories over 30 days, and what they must leave."""
+        floor = "no floor is set" if self.erosion_floor is None else f"floor {self.erosion_floor:.0%}"
+        if self.erosion.cut == 0:
+            return f"refinements cut nothing ({floor})"
+        kept = f"{self.erosion.kept:.1%} kept of {self.erosion.base:,} tokens"
+        return f"{kept} ({floor})"
 
     @property
     def needs_refinement(self) -> bool:
+        if self.agent.forgotten_at is not None:
+            return False
         return (self.agent.is_due_by_schedule(now()) or self.agent.is_over_budget) and self.changeable
 
     def as_json(self) -> dict[str, Any]:
@@ -55,6 +74,12 @@ class AgentState:
             "next_due": iso(self.due.at),
             "next_due_words": self.due.words,
             "has_keys": self.has_keys,
+            "erosion": {
+                "cut": self.erosion.cut,
+                "base": self.erosion.base,
+                "kept": float(self.erosion.kept),
+                "floor": None if self.erosion_floor is None else float(self.erosion_floor),
+            },
         }
 
 
@@ -64,24 +89,20 @@ class LedgerPage:
     ledger: Ledger
     recent: Sequence[Refinement]
     intakes: Sequence[Intake]
-    mass: Sequence[tuple[float, int]]
+    mass: MassChart
 
     @classmethod
     def load(cls, agent: Agent, *, after: str = "") -> LedgerPage:
         state = AgentState.load(agent)
         recent = refinements_of(agent, limit=5)
-        return cls(state, Ledger.load(agent, after=after), recent, fresh_intakes(agent), _mass(agent))
-
-    @property
-    def since(self) -> str:
-        """The day of the first point of the mass."""
-        return f"{datetime.fromtimestamp(self.mass[0][0], UTC):%Y-%m-%d}" if self.mass else ""
+        return cls(state, Ledger.load(agent, after=after), recent, fresh_intakes(agent), MassChart.load(agent))
 
     def as_json(self) -> dict[str, Any]:
         return self.state.as_json() | {
             "ledger": [row.as_json() for row in self.ledger.rows],
             "next_after": self.ledger.next_after or None,
             "refinements": [refinement.as_json() for refinement in self.recent],
+            "mass": self.mass.as_json(),
         }
 
 
@@ -103,36 +124,6 @@ class RefinementsPage:
 
 
 @dataclass(frozen=True)
-class Change:
-    """One entry of the settings history."""
-
-    at: datetime
-    actor: str
-    by_agent: bool
-    title: str
-    fields: Sequence[tuple[str, object, object]]
-
-    def as_json(self) -> dict[str, Any]:
-        changed = {name: {"before": before, "after": after} for name, before, after in self.fields}
-        return {"at": iso(self.at), "actor": self.actor, "title": self.title, "changed": changed}
-
-
-@dataclass(frozen=True)
-class SettingsPage:
-    state: AgentState
-    history: Sequence[Change]
-    form: Form
-
-    @classmethod
-    def load(cls, agent: Agent, form: Form) -> SettingsPage:
-        return cls(AgentState.load(agent), _history(agent), form)
-
-    def as_json(self) -> dict[str, Any]:
-        history = [change.as_json() for change in self.history]
-        return {"agent": self.state.agent.name, "settings": self.state.agent.configuration(), "history": history}
-
-
-@dataclass(frozen=True)
 class ImportsPage:
     state: AgentState
     intakes: Sequence[Intake]
@@ -142,33 +133,14 @@ class ImportsPage:
     def load(cls, agent: Agent, *, problems: Sequence[str] = ()) -> ImportsPage:
         return cls(AgentState.load(agent), intakes_of(agent), problems)
 
+    @property
+    def formats(self) -> list[tuple[str, str]]:
+        """What a file may be, as the form offers it."""
+        words = [(str(each), each.words[:1].upper() + each.words[1:]) for each in Format]
+        return [("", "Recognise it"), *words]
+
     def as_json(self) -> dict[str, Any]:
         return {"agent": self.state.agent.name, "imports": [_intake_json(intake) for intake in self.intakes]}
-
-
-@dataclass(frozen=True)
-class TokensPage:
-    state: AgentState
-    tokens: Sequence[AgentToken]
-
-    @classmethod
-    def load(cls, agent: Agent) -> TokensPage:
-        query = select(AgentToken).where(AgentToken.agent_id == agent.id).order_by(AgentToken.id.desc())
-        return cls(AgentState.load(agent), list(db.session.scalars(query)))
-
-    def as_json(self) -> dict[str, Any]:
-        tokens = [
-            {
-                "id": token.public_id,
-                "name": token.name,
-                "scopes": token.scopes,
-                "created_at": iso(token.created_at),
-                "last_used_at": iso(token.last_used_at),
-                "revoked_at": iso(token.revoked_at),
-            }
-            for token in self.tokens
-        ]
-        return {"agent": self.state.agent.name, "tokens": tokens}
 
 
 def refinements_of(agent: Agent, *, limit: int, before: str = "") -> list[Refinement]:
@@ -199,46 +171,13 @@ def _last(agent: Agent) -> Refinement | None:
     return db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))
 
 
-def _mass(agent: Agent) -> list[tuple[float, int]]:
-    """Mass over time, in tokens by epoch seconds: around each refinement, and now."""
-    ended = [
-        r for r in reversed(refinements_of(agent, limit=30)) if r.ended_at is not None and r.mass_after is not None
-    ]
-    if not ended:
-        return []
-    first = ended[0]
-    points: list[tuple[float, int]] = []
-    if first.mass_at_start is not None:
-        points.append((first.requested_at.timestamp(), first.mass_at_start))
-    points += [(r.ended_at.timestamp(), r.mass_after) for r in ended if r.ended_at and r.mass_after is not None]
-    return [*points, (now().timestamp(), agent.core_token_usage)]
-
-
-_SETTINGS_ACTIONS = {
-    Action.AGENT_CREATE: "Created",
-    Action.AGENT_SETTINGS_UPDATE: "Changed",
-    Action.AGENT_PAUSE: "Paused",
-    Action.AGENT_RESUME: "Resumed",
-}
-
-
-def _history(agent: Agent) -> list[Change]:
-    query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(_SETTINGS_ACTIONS))
-    return [_change(entry) for entry in db.session.scalars(query.order_by(AuditLog.id.desc()).limit(HISTORY_ROWS))]
-
-
-def _change(entry: AuditLog) -> Change:
-    before, after = entry.data.get("before", {}), entry.data.get("after", {})
-    fields = [(name, before.get(name), after.get(name)) for name in after]
-    kind, _, name = entry.actor.partition(":")
-    return Change(entry.at, name or entry.actor, kind == "agent", _SETTINGS_ACTIONS[Action(entry.action)], fields)
-
-
 def _intake_json(intake: Intake) -> dict[str, Any]:
     return {
         "id": intake.id,
         "status": str(intake.status),
+        "format": intake.format,
         "imported": intake.imported,
+        "left_out": (intake.outcome or {}).get("left_out", {}),
         "error": intake.error,
         "created_at": iso(intake.created_at),
         "taken_at": iso(intake.taken_at),

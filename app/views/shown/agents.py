@@ -25,6 +25,7 @@ STATES = {
     "paused": "Paused",
     "never": "Never refined",
     "inactive": "Not active",
+    "forgotten": "Forgotten",
 }
 
 
@@ -130,10 +131,11 @@ def _filters(query: str, state: str) -> list[ColumnElement[bool]]:
         found.append(Agent.name.icontains(query, autoescape=True))
     conditions: dict[str, ColumnElement[bool]] = {
         "running": exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES)),
-        "over_budget": Agent.core_token_usage > Agent.core_token_budget,
-        "paused": Agent.paused.is_(True),
+        "over_budget": (Agent.core_token_usage > Agent.core_token_budget) & Agent.forgotten_at.is_(None),
+        "paused": Agent.paused.is_(True) & Agent.forgotten_at.is_(None),
         "never": Agent.last_refinement_at.is_(None),
-        "inactive": Agent.active.is_(False),
+        "inactive": Agent.active.is_(False) & Agent.forgotten_at.is_(None),
+        "forgotten": Agent.forgotten_at.is_not(None),
     }
     return found + ([conditions[state]] if state else [])
 

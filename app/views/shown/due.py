@@ -81,6 +81,8 @@ def _rested(agent: Agent) -> datetime | None:
 def _obstacle(agent: Agent, running: Refinement | None, changeable: bool) -> Due | None:
     if running is not None:
         return Due(None, "now", "A refinement is open now.")
+    if agent.forgotten_at is not None:
+        return Due(None, "forgotten", f"Forgotten on {agent.forgotten_at:%Y-%m-%d}: nothing starts any more.")
     if not agent.active:
         return Due(None, "not active", "Not active: nothing starts, by itself or by hand.")
     if agent.paused:

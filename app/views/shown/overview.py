@@ -12,11 +12,13 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
-from app.models import OPEN_STATES, Agent, AgentKey, Refinement, Status
+from app.history.proof import Proof
+from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
 from app.models.base import iso
 from app.views.shown.agents import last_event
 from app.views.shown.due import Timetable
 from app.views.shown.health import Trouble, troubles
+from app.views.shown.proof import Alarm, alarms
 
 Pair = tuple[Refinement, Agent]
 
@@ -72,16 +74,20 @@ class Overview:
     attention: Sequence[Attention]
     running: Sequence[Pair]
     recent: Sequence[Pair]
+    verified_at: datetime | None
     last_event: int
 
     @classmethod
     def load(cls, account_id: int) -> Overview:
         seen = last_event(account_id)
         figures = _figures(account_id)
-        attention = [*map(_of_trouble, troubles()), *_outcomes(account_id), *_over_budget(account_id, figures)]
+        proof = Proof.of(account_id)
+        attention = [*map(_of_alarm, alarms(account_id, proof)), *map(_of_trouble, troubles()), *_outcomes(account_id)]
+        attention += _held(account_id)
+        attention += _over_budget(account_id, figures)
         attention += _without_keys(account_id)
         recent = _pairs(account_id, Refinement.ended_at.is_not(None))
-        return cls(figures, attention, _running(account_id), recent, seen)
+        return cls(figures, attention, _running(account_id), recent, proof.at if proof else None, seen)
 
     @property
     def is_empty(self) -> bool:
@@ -96,6 +102,7 @@ class Overview:
             "core_tokens": figures.core_tokens,
             "next_tick": iso(figures.next_tick),
             "due_at_next_tick": min(figures.due, DUE_LIMIT),
+            "verified_at": iso(self.verified_at),
             "attention": [each.as_json() for each in self.attention],
             "running": [r.as_json() | {"agent": agent.name} for r, agent in self.running],
             "recent": [r.as_json() | {"agent": agent.name} for r, agent in self.recent],
@@ -106,8 +113,8 @@ def _figures(account_id: int) -> Figures:
     agents, over, paused, tokens = db.session.execute(
         select(
             func.count(),
-            func.count().filter(Agent.core_token_usage > Agent.core_token_budget),
-            func.count().filter(Agent.paused),
+            func.count().filter(Agent.core_token_usage > Agent.core_token_budget, Agent.forgotten_at.is_(None)),
+            func.count().filter(Agent.paused, Agent.forgotten_at.is_(None)),
             func.coalesce(func.sum(Agent.core_token_usage), 0),
         ).where(Agent.account_id == account_id)
     ).one()
@@ -172,6 +179,20 @@ def _remark(refinement: Refinement) -> str:
     return f"{refinement.ended_at:%a %H:%M} UTC" if refinement.ended_at else ""
 
 
+def _held(account_id: int) -> list[Attention]:
+    """Prompts that agents wrote for themselves, and that the safety reading did not let through."""
+    mine = (SettingProposal.account_id == account_id, SettingProposal.status == ProposalStatus.HELD)
+    query = select(SettingProposal.field, Agent.id, Agent.name).join(Agent, Agent.id == SettingProposal.agent_id)
+    found = db.session.execute(query.where(*mine).order_by(SettingProposal.proposed_at).limit(LOOKED_AT)).all()
+    if not found:
+        return []
+    items = [
+        (name, url_for("settings.show", agent_id=number), field.replace("_", " ")) for field, number, name in found
+    ]
+    text = "What an agent wrote for itself does not apply until an admin has read it."
+    return [Attention("ask", "lock", f"Held: {_many(len(found), 'prompt', LOOKED_AT)}", text, items[:SHOWN])]
+
+
 def _over_budget(account_id: int, figures: Figures) -> list[Attention]:
     if not figures.over_budget:
         return []
@@ -179,6 +200,7 @@ def _over_budget(account_id: int, figures: Figures) -> list[Attention]:
     agents = db.session.scalars(
         select(Agent)
         .where(Agent.account_id == account_id, Agent.core_token_usage > Agent.core_token_budget)
+        .where(Agent.forgotten_at.is_(None))
         .order_by(over.desc(), Agent.id)
         .limit(SHOWN)
     )
@@ -195,7 +217,8 @@ def _tokens_over(agent: Agent) -> str:
 
 
 def _without_keys(account_id: int) -> list[Attention]:
-    newest = select(Agent.id, Agent.name, Agent.created_at).where(Agent.account_id == account_id)
+    mine = (Agent.account_id == account_id, Agent.forgotten_at.is_(None))
+    newest = select(Agent.id, Agent.name, Agent.created_at).where(*mine)
     newest_few = newest.order_by(Agent.id.desc()).limit(NEWEST).subquery()
     missing = ~exists().where(AgentKey.agent_id == newest_few.c.id)
     rows = db.session.execute(
@@ -204,6 +227,10 @@ def _without_keys(account_id: int) -> list[Attention]:
     items = [(name, url_for("agents.show", agent_id=number), "") for number, name in rows[:SHOWN]]
     text = "Their memories can't be sealed before a worker has made the keys. Is a worker running?"
     return [Attention("broken", "key", f"Without keys: {_many(len(rows), 'agent')}", text, items)] if rows else []
+
+
+def _of_alarm(alarm: Alarm) -> Attention:
+    return Attention(alarm.tone, alarm.icon, alarm.title, alarm.text, alarm.items)
 
 
 def _of_trouble(trouble: Trouble) -> Attention:

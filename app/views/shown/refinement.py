@@ -10,11 +10,13 @@ from flask import current_app
 from sqlalchemy import select
 
 from app.extensions import db, now
+from app.history.plan import Target
 from app.models import Agent, Consent, Event, Mode, Refinement, Status
 from app.models.agent import ATTEMPT_PAUSE
 from app.models.base import iso
 from app.views.shown.agents import last_event
 from app.views.shown.due import Due, Timetable
+from app.views.shown.rollback import Offer, rollbacks_of
 from app.views.shown.timeline import Row, read
 
 MAX_EVENTS = 5000
@@ -27,6 +29,7 @@ class RefinementPage:
     agent: Agent
     consent: Consent | None
     rows: Sequence[Row]
+    offer: Offer | None
     due: Due
     last_event: int
 
@@ -41,7 +44,8 @@ class RefinementPage:
         )
         running = Refinement.open_of(agent.id)
         due = Timetable(current_app.extensions["settings"], now()).due(agent, running=running)
-        return cls(refinement, agent, consent, read(refinement, events), due, seen)
+        rows = read(refinement, events, rollbacks_of(refinement))
+        return cls(refinement, agent, consent, rows, _offer(refinement), due, seen)
 
     @property
     def name(self) -> str:
@@ -107,8 +111,18 @@ class RefinementPage:
             "line": self.refinement.machine_line,
             "consent": None if self.consent is None else ("YES" if self.consent.granted else "NO"),
             "stop_requested_at": iso(self.refinement.stop_requested_at),
+            "rollback": self.offer.as_json() if self.offer else None,
             "timeline": [row.as_json() for row in self.rows],
         }
+
+
+def _offer(refinement: Refinement) -> Offer | None:
+    """To roll it back, once it has ended and if it changed memories. A latch left only what the dedup changed."""
+    if refinement.is_open:
+        return None
+    changed = refinement.status != Status.ROLLED_BACK and (refinement.mutations or refinement.protected)
+    worth = changed or refinement.deduplicated or refinement.undone_by
+    return Offer.load(Target.refinement(refinement.id)) if worth else None
 
 
 _WAITING = {

@@ -8,12 +8,17 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from app.models import Action, Event, Refinement, Status
+from flask import url_for
+
+from app.models import Action, Event, Refinement, Rollback, RollbackKind, Status
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories; nothing here is content."""
+    """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories; nothing here is content.
+
+    `url` is the page of what the row tells, where it has one of its own.
+    """
 
     kind: str
     icon: str
@@ -30,6 +35,7 @@ class Row:
     turns: tuple[int, int] | None = None
     calls: int = 0
     model_tokens: int = 0
+    url: str = ""
 
     def as_json(self) -> dict[str, Any]:
         said = {"kind": self.kind, "title": self.title, "at": self.at.isoformat(), "detail": self.detail or None}
@@ -42,16 +48,38 @@ class Row:
         return {key: value for key, value in (said | counted | rest).items() if value is not None}
 
 
-def read(refinement: Refinement, events: Iterable[Event]) -> list[Row]:
-    """The rows, oldest first. Turns without an operation between them are one row, refusals one row a kind."""
+def read(refinement: Refinement, events: Iterable[Event], rollbacks: Iterable[Rollback] = ()) -> list[Row]:
+    """The rows, oldest first. Turns without an operation between them are one row, refusals one row a kind.
+
+    `rollbacks` took its work back after the end, or gave it back.
+    """
     rows: list[Row] = []
     for event in events:
         step = _STEPS.get(event.kind.removeprefix("refinement."))
         if step is not None:
             step(rows, event, refinement)
-    if refinement.status == Status.ROLLED_BACK:
-        rows = [replace(row, reversed=True) if row.kind == "operation" else row for row in rows]
-    return rows
+    reversed_kinds = _reversed_kinds(refinement)
+    rows = [replace(row, reversed=True) if row.kind in reversed_kinds else row for row in rows]
+    return [*rows, *(_rolled_back(rollback, refinement) for rollback in rollbacks)]
+
+
+def _reversed_kinds(refinement: Refinement) -> tuple[str, ...]:
+    """A latch reverses the operations; the Time Machine brings back the exact duplicates too."""
+    if refinement.undone_by is not None:
+        return ("operation", "deduplicated")
+    return ("operation",) if refinement.status == Status.ROLLED_BACK else ()
+
+
+def _rolled_back(rollback: Rollback, refinement: Refinement) -> Row:
+    detail = f"by {rollback.requested_by.partition(':')[2]}"
+    tokens = (rollback.mass_before, rollback.mass_after)
+    url = url_for("rollbacks.show", rollback_id=rollback.id)
+    if refinement.id in rollback.redid:
+        return Row(
+            "given_back", "history", "Its work was given back", rollback.at, "info", detail, tokens=tokens, url=url
+        )
+    title = "Taken back by a rewind" if rollback.kind == RollbackKind.REWIND else "Rolled back"
+    return Row("taken_back", "undo", title, rollback.at, "warn", detail, tokens=tokens, url=url)
 
 
 _TRIGGERS = {

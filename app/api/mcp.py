@@ -1,0 +1,173 @@
+"""MCP: every operation as a tool, over streamable HTTP at `/mcp` and over stdio; the same operations as REST's."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import structlog
+from anyio.to_thread import run_sync
+from flask import Flask
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+from sqlalchemy.exc import OperationalError
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.caller import Caller, admit
+from app.api.given import fit
+from app.api.operation import Operation
+from app.api.operations import OPERATIONS
+from app.api.refusal import headers_of
+from app.errors import Unavailable, WhetstoneError
+from app.events.stream import CLOSED
+from app.extensions import db
+from app.logs import place
+from app.problems import phrase
+
+PATH = "/mcp"
+MOST_BYTES = 64_000_000
+
+INSTRUCTIONS = (
+    "Whetstone keeps your long-term memories, sealed: without your consent no human reads them. Call get_context when "
+    "you begin, to know what you remember. Save what is to stay with save_memory: `core` for what is permanent, "
+    "`journal` for what may fade. Settings that are yours to write, refinements of your memories, and requests of "
+    "humans to read something are all here; decide them yourself."
+)
+
+log = structlog.get_logger(__name__)
+
+Admit = Callable[[Any], Caller]
+
+
+def make_server(flask: Flask, admit_request: Admit) -> MCPServer[Any]:
+    """A server with all tools. `admit_request` is given a call's transport request and says who calls."""
+    logging.getLogger("mcp").setLevel(logging.WARNING)
+    server: MCPServer[Any] = MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS)
+    for operation in OPERATIONS:
+        server.add_tool(
+            _tool(flask, operation, admit_request),
+            name=operation.name,
+            description=operation.about,
+            annotations=ToolAnnotations(
+                read_only_hint=operation.reads_only,
+                destructive_hint=operation.destroys,
+                idempotent_hint=operation.method in ("GET", "PUT", "DELETE"),
+                open_world_hint=False,
+            ),
+        )
+    return server
+
+
+class Door:
+    """The ASGI side: one request a call, no state in between, and a token before anything is read."""
+
+    def __init__(self, flask: Flask) -> None:
+        self._flask = flask
+        self._server = make_server(flask, _admitted)
+        self._app: ASGIApp = self._server.streamable_http_app(
+            streamable_http_path=PATH,
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=MOST_BYTES,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._server.session_manager.run():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A page elsewhere can't use it through somebody's browser: it has no token, and no cookie counts here."""
+        send = _closed(send)
+        try:
+            caller = await run_sync(self._admit, ", ".join(Headers(scope=scope).getlist("authorization")))
+        except WhetstoneError as error:
+            await _refusal(error)(scope, receive, send)
+            return
+        await self._app({**scope, "whetstone.caller": caller}, receive, send)
+
+    def _admit(self, authorization: str) -> Caller:
+        """Raises Unauthorized, TooManyRequests or Unavailable."""
+        with self._flask.app_context():
+            try:
+                return admit(authorization)
+            except OperationalError as error:
+                log.error("database unavailable", error=type(error.orig).__name__, path=PATH)  # noqa: TRY400
+                raise Unavailable("The database does not answer. Nothing was done; try again in a moment.") from None
+
+
+def _closed(send: Send) -> Send:
+    """Every answer, whoever makes it, says that it is for nobody's cache and no other page."""
+    ours = {name for name, _ in CLOSED}
+
+    async def closed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            others = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in ours]
+            message = {**message, "headers": [*others, *CLOSED]}
+        await send(message)
+
+    return closed
+
+
+def _admitted(request: Any) -> Caller:
+    caller: Caller = request.scope["whetstone.caller"]
+    return caller
+
+
+def _tool(flask: Flask, operation: Operation, admit_request: Admit) -> Callable[..., Any]:
+    """A function whose signature says what the operation takes; the SDK runs it in a thread."""
+
+    def tool(ctx: Context[Any, Any], **given: Any) -> Any:
+        with flask.app_context():
+            try:
+                return _carry_out(operation, admit_request(ctx.request_context.request), given)
+            except WhetstoneError as error:
+                db.session.rollback()
+                return _refused(f"{error.code}: {error.sentence}")
+            except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
+                db.session.rollback()
+                log.error("tool failed", tool=operation.name, error=type(error).__name__, place=place(error))  # noqa: TRY400
+                return _refused("unexpected: Something broke on our side; its changes were rolled back.")
+
+    signature = _signature(operation)
+    tool.__signature__ = signature  # type: ignore[attr-defined]
+    tool.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+    tool.__name__, tool.__doc__ = operation.name, operation.about
+    return tool
+
+
+def _refused(sentence: str) -> CallToolResult:
+    """A result that a model can read and act on."""
+    return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
+
+
+def _carry_out(operation: Operation, caller: Caller, given: dict[str, Any]) -> Any:
+    place_ = [given.pop(operation.at.name)] if operation.at else []
+    return operation.do(caller, fit(operation.takes, given), *place_).told
+
+
+def _signature(operation: Operation) -> inspect.Signature:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("ctx", keyword, annotation=Context)]
+    if operation.at:
+        about = Field(description=operation.at.description)
+        parameters.append(inspect.Parameter(operation.at.name, keyword, annotation=Annotated[operation.at.type, about]))
+    for name, field in operation.takes.model_fields.items():
+        default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+        kind = Annotated[field.annotation, *field.metadata, Field(description=field.description)]  # type: ignore[name-defined]
+        parameters.append(inspect.Parameter(name, keyword, annotation=kind, default=default))
+    return inspect.Signature(parameters, return_annotation=operation.gives)
+
+
+def _refusal(error: WhetstoneError) -> Response:
+    status = error.http_status
+    said = {"type": "about:blank", "title": phrase(status), "status": status, "code": error.code}
+    return JSONResponse(said | {"detail": error.sentence}, status, headers_of(error), "application/problem+json")

@@ -1,0 +1,38 @@
+"""Doing a request once: sent again with the same Idempotency-Key, it gets the same answer and does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.api.caller import Caller
+from app.errors import WhetstoneError
+from app.models import IdempotencyKey
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A body of JSON. `is_repeated` where it was given before."""
+
+    status: int
+    body: str
+    is_repeated: bool = False
+
+
+def once(caller: Caller, key: str, request: bytes, do: Callable[[], Answer]) -> Answer:
+    """Do it, unless the same request was answered before. What is refused may be sent again.
+
+    Raises Invalid, KeyReused, StillBeingDone, and whatever `do` refuses with. Where `do` breaks, nobody knows what was
+    done: the key stays claimed.
+    """
+    keys = caller.keys()
+    earlier = IdempotencyKey.claim(caller.agent_id, key, keys.request_hash(request))
+    if earlier is not None:
+        return Answer(earlier.status, earlier.reveal(keys), is_repeated=True)
+    try:
+        answer = do()
+    except WhetstoneError:
+        IdempotencyKey.give_back(caller.agent_id, key)
+        raise
+    IdempotencyKey.settle(caller.agent_id, key, status=answer.status, answer=answer.body, keys=keys)
+    return answer

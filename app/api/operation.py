@@ -1,0 +1,112 @@
+"""Operation: one thing that an agent can do, described once; REST routes and MCP tools are both made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from app.api.caller import Caller
+from app.errors import NotFound
+from app.models.key import Scope
+
+MOST_ID = 2**63 - 1
+LONGEST_PLACE = 100
+
+
+class Sent(BaseModel):
+    """What a caller sends: nothing unknown, and no type stands for another."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Asked(BaseModel):
+    """What a caller asks for in an address: text that is read as what it should be."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _digits(value: object) -> object:
+    """What an address says in other signs than plain digits is no number."""
+    if isinstance(value, str) and not (value.isascii() and value.isdigit()):
+        raise ValueError("it must be a whole number")
+    return value
+
+
+UUID_FORM = {"format": "uuid"}
+
+Number = Annotated[int, BeforeValidator(_digits)]
+"""A whole number, 0 or more, in an address."""
+
+
+class Told(BaseModel):
+    """What a caller is told. Keys may be added; none is ever renamed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nothing(Asked):
+    """No arguments."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The part of an address that names one thing, such as the id of a memory. `form` is told in JSON Schema."""
+
+    name: str
+    type: type
+    description: str
+    form: Mapping[str, object] = field(default_factory=dict)
+
+    def check(self, value: Any) -> None:
+        """What no database could look for is not there either. Raises NotFound."""
+        is_number = isinstance(value, int) and 0 < value <= MOST_ID
+        is_word = isinstance(value, str) and len(value) <= LONGEST_PLACE and value.isprintable()
+        if not (is_number if self.type is int else is_word):
+            raise NotFound
+
+
+@dataclass(frozen=True)
+class Made:
+    """An answer whose HTTP status is not the usual one."""
+
+    told: Told
+    status: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`run` is called as `run(caller, *[the place's value], takes)` and returns `gives`, or that as `Made`.
+
+    `name` is the MCP tool and the OpenAPI operation; `about` is for a model that reads it for the first time.
+    `statuses` are those that it answers when all is well; `most_bytes` is how long a body may be, where that is more
+    than elsewhere; `streams` gives over REST, piece by piece, the document that `run` gives whole.
+    """
+
+    name: str
+    method: str
+    path: str
+    scope: Scope
+    about: str
+    run: Callable[..., Any]
+    gives: type[Told]
+    takes: type[BaseModel] = Nothing
+    at: Place | None = None
+    statuses: tuple[int, ...] = (200,)
+    destroys: bool = False
+    most_bytes: int | None = None
+    streams: Callable[[Caller], Iterator[str]] | None = None
+
+    @property
+    def reads_only(self) -> bool:
+        return self.method == "GET"
+
+    def do(self, caller: Caller, given: BaseModel, place: object = None) -> Made:
+        """Carry it out for a caller. Raises ScopeMissing, and whatever the operation refuses with."""
+        caller.check(self.scope)
+        if self.at:
+            self.at.check(place)
+        done = self.run(caller, place, given) if self.at else self.run(caller, given)
+        return done if isinstance(done, Made) else Made(done, self.statuses[0])

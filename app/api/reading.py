@@ -1,0 +1,121 @@
+"""What an agent may read of its own memories: in pages, by search, and as the context of its next prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Select, literal, select, tuple_
+
+from app.errors import Invalid, NotFound
+from app.extensions import db, now, release
+from app.models import Memory, MemoryType
+from app.models.base import UtcDateTime
+from app.models.state import JOURNAL_DAYS
+from app.silo import AgentKeys, Sealed
+
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class Row:
+    """A memory as it stands, sealed. Columns instead of rows of the session: a ledger can be long."""
+
+    id: int
+    type: str
+    content: Sealed = field(repr=False)
+    tokens: int
+    constitutional: bool
+    tags: list[str]
+    origin_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    version: int
+
+    @classmethod
+    def of(cls, memory: Memory) -> Row:
+        """Of a row that is at hand already."""
+        return cls(*(getattr(memory, column.key) for column in _COLUMNS))
+
+
+_COLUMNS = (
+    Memory.id,
+    Memory.type,
+    Memory.content,
+    Memory.token_estimate,
+    Memory.constitutional,
+    Memory.tags,
+    Memory.origin_at,
+    Memory.created_at,
+    Memory.updated_at,
+    Memory.version,
+)
+
+
+def page(agent_id: int, *, type_: MemoryType | None, after: int | None, limit: int) -> tuple[Sequence[Row], int | None]:
+    """Active memories, oldest first, from behind the memory `after` on; and the id to go on from. Raises Invalid."""
+    query = Memory.active(agent_id, type_)
+    if after is not None:
+        query = _behind(query, agent_id, after)
+    found = _rows(query.limit(limit + 1))
+    return found[:limit], found[limit - 1].id if len(found) > limit else None
+
+
+def one(agent_id: int, memory_id: int) -> Row:
+    """An active memory of the agent. Another agent's, a discarded one and none at all are alike: NotFound."""
+    found = _rows(Memory.active(agent_id).where(Memory.id == memory_id))
+    if not found:
+        raise NotFound(f"You have no active memory {memory_id}.")
+    return found[0]
+
+
+def matching(
+    agent_id: int, keys: AgentKeys, text: str, *, type_: MemoryType | None, limit: int
+) -> tuple[list[tuple[Row, str]], int]:
+    """Memories whose text holds `text` in any case, the newest first, at most `limit`; and how many there are."""
+    wanted = text.casefold()
+    hits: list[tuple[Row, str]] = []
+    for memory in _all(agent_id, type_):
+        content = keys.reveal_memory(memory.id, memory.content)
+        if wanted in content.casefold():
+            hits.append((memory, content))
+    return hits[::-1][:limit], len(hits)
+
+
+def fresh_since() -> datetime:
+    """Journal entries from then on are still in prompts."""
+    return now() - timedelta(days=JOURNAL_DAYS)
+
+
+def in_context(agent_id: int) -> tuple[list[Row], list[Row]]:
+    """The active core memories and the journal of the last days, each oldest first."""
+    recent = Memory.active(agent_id, MemoryType.JOURNAL).where(Memory.origin_at >= fresh_since())
+    return _rows(Memory.active(agent_id, MemoryType.CORE)), _rows(recent)
+
+
+def _rows(query: Select[Any]) -> list[Row]:
+    return [Row(*columns) for columns in db.session.execute(query.with_only_columns(*_COLUMNS)).tuples()]
+
+
+def _behind(query: Select[Any], agent_id: int, after: int) -> Select[Any]:
+    """A memory that was discarded meanwhile still marks its place."""
+    mark = db.session.execute(
+        select(Memory.origin_at, Memory.id).where(Memory.id == after, Memory.agent_id == agent_id)
+    ).one_or_none()
+    if mark is None:
+        raise Invalid("The cursor `after` is not one of yours; leave it out to begin at the oldest.")
+    place = tuple_(literal(mark[0], UtcDateTime), literal(mark[1]))
+    return query.where(tuple_(Memory.origin_at, Memory.id) > place)
+
+
+def _all(agent_id: int, type_: MemoryType | None) -> Iterator[Row]:
+    """In batches, with no transaction open in between."""
+    after: int | None = None
+    while True:
+        found, after = page(agent_id, type_=type_, after=after, limit=BATCH)
+        release()
+        yield from found
+        if after is None:
+            return

@@ -1,0 +1,116 @@
+"""Refinements that an agent asks for itself, which is its consent, and what came of all of its refinements."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from sqlalchemy import select
+
+from app.api.caller import Caller
+from app.api.newest import newest
+from app.api.operation import UUID_FORM, Asked, Made, Nothing, Number, Operation, Place, Sent, Told
+from app.errors import NotFound
+from app.extensions import db
+from app.models import Mode, Refinement, Trigger
+from app.models.key import Scope
+from app.refinement.start import start
+
+ID = Place("refinement_id", str, "The refinement's UUID.", UUID_FORM)
+
+
+class NewRefinement(Sent):
+    mode: Annotated[
+        Literal["full", "dedup_only"],
+        Field(description="full: you look over your ledger with the six functions. dedup_only: exact copies go."),
+    ] = "full"
+
+
+class Stats(Told):
+    consolidated: int
+    updated: int
+    deleted: int
+    protected: int
+    deduplicated: int
+
+
+class OneRefinement(Told):
+    id: str
+    status: str
+    mode: str
+    trigger: str
+    mass_before: int | None
+    mass_after: int | None
+    threshold: float
+    mutations: int
+    stats: Stats
+    turns: int
+    retention: float | None
+    reason: str | None = Field(description="Why it ended so, in the system's words.")
+    note_to_admins: str | None
+    undone_by: str | None = Field(description="The rollback that took it back, if one did.")
+    requested_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    summary: str | None = Field(description="What you said of it when you completed it.")
+
+
+class WantedRefinements(Asked):
+    before: Annotated[str | None, Field(description="`next` of the page before.")] = None
+    limit: Annotated[Number, Field(ge=1, le=100, description="How many at most.")] = 20
+
+
+class Refinements(Told):
+    refinements: list[OneRefinement] = Field(description="Newest first.")
+    next: str | None = Field(description="Send it as `before` for the next page; null at the end.")
+
+
+def request(caller: Caller, given: NewRefinement) -> Made:
+    from tasks import refinement as queue
+
+    refinement = start(caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode))
+    queue.enqueue(refinement.id)
+    return Made(_told(caller, refinement), 202)
+
+
+def list_(caller: Caller, given: WantedRefinements) -> Refinements:
+    mine = select(Refinement).where(Refinement.agent_id == caller.agent_id)
+    shown, following = newest(Refinement, mine, mine, before=given.before, limit=given.limit)
+    return Refinements(refinements=[_told(caller, each) for each in shown], next=following)
+
+
+def show(caller: Caller, refinement_id: str, _: Nothing) -> OneRefinement:
+    mine = (Refinement.id == refinement_id, Refinement.agent_id == caller.agent_id)
+    refinement = db.session.scalar(select(Refinement).where(*mine))
+    if refinement is None:
+        raise NotFound("You have no such refinement.")
+    return _told(caller, refinement)
+
+
+def _told(caller: Caller, refinement: Refinement) -> OneRefinement:
+    said, summary = refinement.as_json(), refinement.summary
+    words = caller.keys().reveal(summary, purpose="summary", subject=refinement.id) if summary else None
+    return OneRefinement(**{**said, "stats": Stats(**said["stats"]), "summary": words})
+
+
+OPERATIONS = (
+    Operation(
+        "request_refinement", "POST", "/refinements", Scope.DECIDE,
+        "Ask for a refinement of your core memories. Asking is your consent; it runs in the background under the same "
+        "guards as any other, and can be undone.",
+        request, OneRefinement, NewRefinement, statuses=(202,),
+    ),
+    Operation(
+        "list_refinements", "GET", "/refinements", Scope.READ,
+        "Your refinements, the newest first, in pages.",
+        list_, Refinements, WantedRefinements,
+    ),
+    Operation(
+        "get_refinement", "GET", "/refinements/{refinement_id}", Scope.READ,
+        "One of your refinements: how it stands, or what came of it.",
+        show, OneRefinement, at=ID,
+    ),
+)  # fmt: skip

@@ -1,0 +1,135 @@
+"""Self-authoring: an agent reads and writes its own name, prompts and threshold, and goes back to the defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.api.caller import Caller
+from app.api.operation import Made, Nothing, Operation, Place, Sent, Told
+from app.authoring.fields import FIELDS, FieldView, author, view, views
+from app.authoring.versions import versions
+from app.errors import Invalid
+from app.models.key import Scope
+
+Value = str | float | int | None
+
+FIELD = Place("field", str, f"One of {', '.join(FIELDS)}.", {"enum": list(FIELDS)})
+
+
+class NewValue(Sent):
+    value: Annotated[
+        str | float | int | bool | list[Any] | dict[str, Any] | None,
+        Field(
+            description="Prompts and the name: text, prompts up to 10,000 characters. "
+            "refinement_threshold: a number from 0.50 (or the operator's floor) to 1.00.",
+            json_schema_extra={"anyOf": [{"type": "string", "minLength": 1}, {"type": "number"}]},
+        ),
+    ]
+
+
+class Waiting(Told):
+    id: str
+    value: str | None
+    status: str = Field(description="reading: a safety model reads it. held: an admin has to let it through.")
+    why: str | None
+    proposed_at: str | None
+
+
+class Setting(Told):
+    field: str
+    value: Value = Field(description="What was set; null where the default holds.")
+    default: Value
+    effective: Value = Field(description="What is used.")
+    is_default: bool
+    version: int = Field(description="How many times it was set.")
+    changed_at: str | None
+    changed_by: str | None = Field(description="agent:YOU, or user:SOMEBODY.")
+    pending: Waiting | None = Field(description="A change of yours that does not apply yet.")
+
+
+class Settings(Told):
+    settings: list[Setting]
+
+
+class Version(Told):
+    entry: int
+    at: str | None
+    by: str
+    by_agent: bool
+    value: Value
+
+
+class Versions(Told):
+    versions: list[Version] = Field(description="Newest first.")
+
+
+def list_(caller: Caller, _: Nothing) -> Settings:
+    return Settings(settings=[_told(each) for each in views(caller.agent())])
+
+
+def show(caller: Caller, field: str, _: Nothing) -> Setting:
+    return _told(view(caller.agent(), field))
+
+
+def past(caller: Caller, field: str, _: Nothing) -> Versions:
+    agent = caller.agent()
+    known = view(agent, field).field
+    return Versions(versions=[Version(**each.as_json()) for each in versions(agent, known)])
+
+
+def change(caller: Caller, field: str, given: NewValue) -> Made:
+    if given.value is None:
+        raise Invalid(f"null is no {field}. To go back to its default, reset it. Nothing was changed.")
+    return _authored(caller, field, given.value)
+
+
+def reset(caller: Caller, field: str, _: Nothing) -> Made:
+    return _authored(caller, field, None)
+
+
+def _authored(caller: Caller, field: str, value: object) -> Made:
+    """202 where a safety model reads it first."""
+    from tasks import authoring as queue
+
+    authored = author(caller.agent_id, field, value, by=caller.actor())
+    if authored.unread:
+        queue.enqueue(authored.unread)
+    waits = value is not None and authored.pending is not None
+    return Made(_told(authored), 202 if waits else 200)
+
+
+def _told(found: FieldView) -> Setting:
+    said = found.as_json()
+    return Setting(**{**said, "pending": Waiting(**said["pending"]) if said["pending"] else None})
+
+
+OPERATIONS = (
+    Operation(
+        "list_settings", "GET", "/settings", Scope.READ,
+        "The six settings that are yours to write: name, the four prompts, and your retention threshold.",
+        list_, Settings,
+    ),
+    Operation(
+        "get_setting", "GET", "/settings/{field}", Scope.READ,
+        "One of your settings: as set, its default, and what is used.",
+        show, Setting, at=FIELD,
+    ),
+    Operation(
+        "get_setting_versions", "GET", "/settings/{field}/versions", Scope.READ,
+        "What one of your settings has been, when, and by whom.",
+        past, Versions, at=FIELD,
+    ),
+    Operation(
+        "update_setting", "PUT", "/settings/{field}", Scope.AUTHOR,
+        "Write one of your settings. Admins see it as authored by you and can revert it; a refinement that runs keeps "
+        "what it began with. Guards stay as they are, whatever a prompt says.",
+        change, Setting, NewValue, at=FIELD, statuses=(200, 202),
+    ),
+    Operation(
+        "reset_setting", "DELETE", "/settings/{field}", Scope.AUTHOR,
+        "Go back to the default of one of your settings. A name has none.",
+        reset, Setting, at=FIELD,
+    ),
+)  # fmt: skip

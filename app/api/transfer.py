@@ -1,0 +1,142 @@
+"""Coming and going: an agent takes all of itself along as a bundle, and brings in memories from it or elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+from sqlalchemy import select
+
+from app.api.caller import Caller
+from app.api.operation import UUID_FORM, Made, Nothing, Operation, Place, Sent, Told
+from app.authoring.fields import author, check
+from app.errors import NotFound
+from app.exchange.bundle import export_bundle
+from app.exchange.formats import read
+from app.exchange.parsed import Format
+from app.exchange.taking_in import receive
+from app.extensions import db
+from app.models import Intake
+from app.models.base import iso
+from app.models.intake import IMPORT
+from app.models.key import Scope
+
+ID = Place("import_id", str, "The import's UUID.", UUID_FORM)
+
+
+class NewImport(Sent):
+    data: Annotated[str, Field(min_length=1, description="The file's text.")]
+    format: Annotated[
+        Literal["auto", "bundle", "jsonl", "af", "mem0", "text"],
+        Field(description="What the file is: a bundle of yours, JSON Lines, a Letta agent file, a mem0 export, text."),
+    ] = "auto"
+    with_settings: Annotated[
+        bool, Field(description="Of a bundle: write your settings too. It needs the scope author.")
+    ] = False
+
+
+class OneImport(Told):
+    id: str
+    status: str = Field(description="waiting, taken (all its memories are saved) or failed (none is).")
+    format: str
+    memories: int | None = Field(description="How many it holds, and once it is taken, how many were saved.")
+    left_out: dict[str, int] = Field(description="What of the file is no memory, counted.")
+    settings: list[str] = Field(description="Those of your settings that this call wrote.")
+    created_at: str | None
+    taken_at: str | None
+    error: str | None
+
+
+class Bundle(Told):
+    bundle: str = Field(description="JSON: your settings and all your active memories. import_memories takes it back.")
+
+
+def bring(caller: Caller, given: NewImport) -> Made:
+    """The memories first: what can't be used is refused whole, before any setting is written."""
+    from tasks import intake as queue
+
+    if given.with_settings:
+        caller.check(Scope.AUTHOR)
+    by, format_ = caller.actor(), None if given.format == "auto" else Format(given.format)
+    data = given.data.encode("utf-8", "surrogatepass")
+    settings = dict(checked_settings(data, format_)) if given.with_settings else {}
+    received = receive(caller.agent_id, data, by=by, format=format_)
+    queue.enqueue(received.intake_id)
+    written = [_write(caller, field, value) for field, value in settings.items()]
+    left_out = {what: count for what, count in received.parsed.left_out.items() if not (written and what == "settings")}
+    intake = _mine(caller, received.intake_id)
+    return Made(_told(intake, memories=received.memories, left_out=left_out, settings=written), 202)
+
+
+def checked_settings(data: bytes, format_: Format | None) -> dict[str, str | None]:
+    """The settings of a bundle; none of other files. Raises as `receive` and `author` do."""
+    settings = dict(read(data, format=format_).settings)
+    for field, value in settings.items():
+        check(field, value)
+    return settings
+
+
+def show(caller: Caller, import_id: str, _: Nothing) -> OneImport:
+    intake = _mine(caller, import_id)
+    outcome = intake.outcome or {}
+    return _told(intake, memories=intake.imported, left_out=dict(outcome.get("left_out", {})), settings=[])
+
+
+def export(caller: Caller, _: Nothing) -> Bundle:
+    return Bundle(bundle="".join(pieces(caller)))
+
+
+def pieces(caller: Caller) -> Iterator[str]:
+    return export_bundle(caller.agent(), caller.keys())
+
+
+def _write(caller: Caller, field: str, value: str | None) -> str:
+    from tasks import authoring as queue
+
+    authored = author(caller.agent_id, field, value, by=caller.actor())
+    if authored.unread:
+        queue.enqueue(authored.unread)
+    return field
+
+
+def _mine(caller: Caller, import_id: str) -> Intake:
+    mine = (Intake.id == import_id, Intake.agent_id == caller.agent_id, Intake.kind == IMPORT)
+    intake = db.session.scalar(select(Intake).where(*mine).execution_options(populate_existing=True))
+    if intake is None or intake.actor_kind != "agent":
+        raise NotFound("You have no such import.")
+    return intake
+
+
+def _told(intake: Intake, *, memories: int | None, left_out: dict[str, int], settings: list[str]) -> OneImport:
+    return OneImport(
+        id=intake.id,
+        status=str(intake.status),
+        format=intake.format or Format.JSON_LINES,
+        memories=memories,
+        left_out=left_out,
+        settings=settings,
+        created_at=iso(intake.created_at),
+        taken_at=iso(intake.taken_at),
+        error=intake.error,
+    )
+
+
+OPERATIONS = (
+    Operation(
+        "export_bundle", "GET", "/export", Scope.READ,
+        "All of you to take along: your settings and your active memories with their text, as one JSON document.",
+        export, Bundle, streams=pieces,
+    ),
+    Operation(
+        "import_memories", "POST", "/imports", Scope.WRITE,
+        "Bring memories in from a bundle of yours or from elsewhere: all of them or none, in the background. None "
+        "becomes constitutional by it.",
+        bring, OneImport, NewImport, statuses=(202,), most_bytes=64_000_000,
+    ),
+    Operation(
+        "get_import", "GET", "/imports/{import_id}", Scope.READ,
+        "What came of an import of yours.",
+        show, OneImport, at=ID,
+    ),
+)  # fmt: skip

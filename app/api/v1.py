@@ -1,0 +1,154 @@
+"""REST: every operation at its address under `/api/v1`, problem documents, and an OpenAPI document of all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flask import Blueprint, Flask, Response, current_app, jsonify, request, stream_with_context
+from pydantic import Field
+from spectree import Response as Responses
+from spectree import SecurityScheme, SpecTree
+from spectree.models import SecureType, SecuritySchemeData
+
+from app.api.caller import Caller, admit
+from app.api.description import complete
+from app.api.given import Malformed, read_json, read_query
+from app.api.once import Answer, once
+from app.api.operation import Nothing, Operation, Told
+from app.api.operations import OPERATIONS
+from app.api.refusal import headers_of
+from app.errors import WhetstoneError
+from app.extensions import db
+from app.problems import problem
+
+PREFIX = "/api/v1"
+
+BEARER = SecurityScheme(name="token", data=SecuritySchemeData(type=SecureType.HTTP, scheme="bearer"))
+
+blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
+
+
+class LengthMissing(Malformed):
+    """The body came in chunks, so it was not read: send it whole, with a Content-Length. Nothing was written."""
+
+    code = "length_required"
+    http_status = 411
+
+
+class Problem(Told):
+    """What can't be done, and why (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    code: str = Field(description="Stable: for programs.")
+    detail: str = Field(description="What happened, and whether anything was written: for people and models.")
+    reference: str | None = Field(default=None, description="To find it in the server's log.")
+    refinement: str | None = Field(default=None, description="The refinement that is open already.")
+
+
+def init_app(app: Flask) -> None:
+    """The routes, for the web process. A browser's cookie opens nothing here, so no form can be forged either."""
+    app.extensions["csrf"].exempt(blueprint)
+    app.register_blueprint(blueprint)
+    SPEC.app = app
+
+
+def _view(operation: Operation) -> Callable[..., Response]:
+    def view(**at: Any) -> Response:
+        caller = admit(request.headers.get("Authorization"))
+        caller.check(operation.scope)
+        if operation.streams:
+            return _streamed(caller, operation.streams(caller))
+        given = _given(operation)
+
+        def do() -> Answer:
+            made = operation.do(caller, given, *at.values())
+            return Answer(made.status, made.told.model_dump_json())
+
+        key = request.headers.get("Idempotency-Key")
+        if key is None or operation.method != "POST":
+            return _answer(do())
+        sent = f"{request.method} {request.path}\n".encode() + request.get_data()
+        return _answer(once(caller, key, sent, do))
+
+    view.__name__, view.__doc__ = operation.name, operation.about
+    return view
+
+
+def _given(operation: Operation) -> Any:
+    if operation.reads_only:
+        return read_query(operation.takes, request.args)
+    if "Transfer-Encoding" in request.headers:
+        raise LengthMissing
+    request.max_content_length = operation.most_bytes or current_app.config["MAX_CONTENT_LENGTH"]
+    body = request.get_data() if operation.takes is not Nothing else b""
+    return read_json(operation.takes, body)
+
+
+def _answer(answer: Answer) -> Response:
+    response = Response(answer.body, answer.status, content_type="application/json")
+    if answer.is_repeated:
+        response.headers["Idempotent-Replayed"] = "true"
+    return response
+
+
+def _streamed(caller: Caller, pieces: Iterator[str]) -> Response:
+    body = stream_with_context(pieces)
+    name = f'attachment; filename="whetstone-bundle-{caller.agent_id}.json"'
+    return Response(body, content_type="application/json", headers={"Content-Disposition": name})
+
+
+@blueprint.get("/openapi.json")
+def openapi() -> Response:
+    return jsonify(complete(SPEC.spec, PREFIX))
+
+
+@blueprint.errorhandler(WhetstoneError)
+def _refused(error: WhetstoneError) -> Response:
+    if error.http_status >= 500:
+        db.session.remove()
+    more = {"refinement": getattr(error, "refinement_id", None)}
+    response = problem(error.http_status, error.code, error.sentence, **more)
+    response.headers.update(headers_of(error))
+    return response
+
+
+SPEC = SpecTree(
+    "flask",
+    mode="strict",
+    title="Whetstone",
+    version="1",
+    description="An agent's own memories, settings, refinements and exceptions. One bearer token of one agent.",
+    openapi_version="3.1.0",
+    security_schemes=[BEARER],
+    security={"token": []},
+    naming_strategy=lambda model: model.__name__,
+    nested_naming_strategy=lambda _parent, child: child,
+)
+
+_REFUSALS = dict.fromkeys((400, 401, 403, 404, 409, 411, 413, 422, 429, 503), Problem)
+
+
+def _register(operation: Operation) -> None:
+    answers = {f"HTTP_{status}": operation.gives for status in operation.statuses}
+    refusals = {f"HTTP_{status}": model for status, model in _REFUSALS.items()}
+    takes = operation.takes if operation.takes is not Nothing else None
+    described = SPEC.validate(
+        query=takes if operation.reads_only else None,
+        json=None if operation.reads_only else takes,
+        resp=Responses(**answers, **refusals),
+        tags=[operation.path.split("/")[1]],
+        operation_id=operation.name,
+        skip_validation=True,
+        path_parameter_descriptions={operation.at.name: operation.at.description} if operation.at else None,
+    )(_view(operation))
+    kind = "int" if operation.at and operation.at.type is int else "string"
+    rule = re.sub(r"{(\w+)}", rf"<{kind}:\1>", operation.path)
+    blueprint.add_url_rule(rule, endpoint=operation.name, view_func=described, methods=[operation.method])
+
+
+for _operation in OPERATIONS:
+    _register(_operation)

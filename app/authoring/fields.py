@@ -1,0 +1,177 @@
+"""The six settings that an agent authors itself: what each is, and how it becomes something else.
+
+Where a safety model is set, a prompt that an agent writes waits for its reading first: see `reading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from app.authoring.versions import Newest, newest
+from app.errors import Invalid, NotFound, Refused
+from app.extensions import writing
+from app.models import (
+    DEFAULT_MEMORY_REFLECTION_PROMPT,
+    DEFAULT_REFINEMENT_PROMPT,
+    DEFAULT_REFLECTION_PROMPT,
+    Actor,
+    ActorKind,
+    Agent,
+    ProposalStatus,
+    SettingProposal,
+)
+from app.models.agent_settings import PROMPTS, clean_setting, settings
+from app.models.base import iso
+from app.models.text import clean_name
+
+FIELDS = ("name", *PROMPTS, "refinement_threshold")
+
+DEFAULTS = {
+    "reflection_prompt": DEFAULT_REFLECTION_PROMPT,
+    "memory_reflection_prompt": DEFAULT_MEMORY_REFLECTION_PROMPT,
+    "refinement_prompt": DEFAULT_REFINEMENT_PROMPT,
+}
+"""Of the prompts that have one."""
+
+
+class NoDefault(Refused):
+    """A name has no default: give another name instead. Nothing was changed."""
+
+    code = "no_default"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A change by the agent that does not apply yet: it is being read, or held for an admin for the reason `why`."""
+
+    id: str
+    value: str | None
+    status: ProposalStatus
+    why: str | None
+    proposed_at: datetime
+
+    @classmethod
+    def of(cls, proposal: SettingProposal) -> Pending:
+        status = ProposalStatus(proposal.status)
+        return cls(proposal.id, proposal.value, status, proposal.why, proposal.proposed_at)
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"id": self.id, "value": self.value, "status": str(self.status), "why": self.why}
+        return said | {"proposed_at": iso(self.proposed_at)}
+
+
+@dataclass(frozen=True)
+class FieldView:
+    """A setting as it stands. `value` is what was set, None where the default holds; `version` counts what it has been.
+
+    `changed_by` is an actor as the audit log names it; `pending` is the agent's own change that waits.
+    """
+
+    field: str
+    value: str | Decimal | None
+    default: str | Decimal | None
+    effective: str | Decimal | None
+    version: int
+    changed_at: datetime | None
+    changed_by: str | None
+    pending: Pending | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.value is None
+
+    @property
+    def unread(self) -> str | None:
+        """The id of the change that a worker is to let the safety model read, once it is committed."""
+        return self.pending.id if self.pending and self.pending.status == ProposalStatus.READING else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form that programs rely on; a threshold is a number."""
+        return {
+            "field": self.field,
+            "value": _plain(self.value),
+            "default": _plain(self.default),
+            "effective": _plain(self.effective),
+            "is_default": self.is_default,
+            "version": self.version,
+            "changed_at": iso(self.changed_at),
+            "changed_by": self.changed_by,
+            "pending": self.pending.as_json() if self.pending else None,
+        }
+
+
+def view(agent: Agent, field: str) -> FieldView:
+    """One of the six. Raises NotFound for any other word."""
+    return views(agent, [_known(field)])[0]
+
+
+def views(agent: Agent, fields: Sequence[str] = FIELDS) -> list[FieldView]:
+    """All six, in three queries."""
+    versions, waiting = newest(agent, fields), SettingProposal.open_of(agent.id)
+    return [_view(agent, field, versions[field], waiting.get(field)) for field in fields]
+
+
+def author(agent_id: int, field: str, value: object, *, by: Actor) -> FieldView:
+    """Set a setting, or with None go back to its default. By an agent, a prompt may have to wait: see `pending`.
+
+    The caller lets a worker read what is `unread` then. Raises NotFound, Invalid, Refused or AgentForgotten.
+    """
+    _known(field)
+    with writing():
+        agent = Agent.lock(agent_id)
+        agent.check_not_forgotten()
+        cleaned = _clean(field, value)
+        if _must_wait(agent, field, cleaned, by):
+            SettingProposal.make(agent, field, cleaned, by=by)
+        else:
+            SettingProposal.close(agent, [field], by=by, why="withdrawn")
+            agent.change(by=by, **{field: cleaned})
+    return view(agent, field)
+
+
+def check(field: str, value: object) -> None:
+    """Raises what `author` would raise for such a value: NotFound, Invalid or Refused."""
+    _clean(_known(field), value)
+
+
+def _known(field: str) -> str:
+    if field not in FIELDS:
+        raise NotFound(f"There is no such setting. An agent's own are: {', '.join(FIELDS)}.")
+    return field
+
+
+def _clean(field: str, value: object) -> Any:
+    """As it is stored; None only where None was given: what is blank by mistake is no reset."""
+    if value is None:
+        if field == "name":
+            raise NoDefault
+        return None
+    cleaned = clean_name(value) if field == "name" else clean_setting(field, value)
+    if cleaned is None:
+        raise Invalid(f"The {field} is blank. To go back to its default, reset it. Nothing was changed.")
+    return cleaned
+
+
+def _must_wait(agent: Agent, field: str, cleaned: object, by: Actor) -> bool:
+    """A new prompt by the agent itself, where a safety model is set. Going back to a default never waits."""
+    is_new = cleaned is not None and cleaned != getattr(agent, field)
+    return bool(settings().safety_model) and field in PROMPTS and by.kind == ActorKind.AGENT and is_new
+
+
+def _view(agent: Agent, field: str, last: Newest, proposal: SettingProposal | None) -> FieldView:
+    value, default = getattr(agent, field), _default(field)
+    effective = agent.effective_refinement_threshold if field == "refinement_threshold" else value or default
+    pending = Pending.of(proposal) if proposal else None
+    return FieldView(field, value, default, effective, last.count, last.at, last.by, pending)
+
+
+def _default(field: str) -> str | Decimal | None:
+    return settings().default_threshold if field == "refinement_threshold" else DEFAULTS.get(field)
+
+
+def _plain(value: str | Decimal | None) -> str | float | None:
+    return float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,160 @@
+"""The safety reading: another model reads a prompt that an agent wrote for itself, before it applies.
+
+It fails closed. Only a reply whose first word is SAFE lets the prompt through; whatever else happens, it is held for an
+admin and the agent is told. The model gets the text of the prompt, quoted as data, and no memory of anybody's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, or_, select, update
+
+from app.extensions import db, now, release, writing
+from app.llm.client import ModelError, Reply
+from app.models import (
+    WORKER,
+    Action,
+    Agent,
+    Memory,
+    MemoryType,
+    ProposalStatus,
+    SettingProposal,
+    record,
+)
+from app.models.agent_settings import settings
+from app.models.intake import ASKED_AGAIN_AFTER
+from app.models.provision import ensure_keys
+from app.refinement.asking import Voice, ask_once
+from app.refinement.consent import CUT_OFF, first_word, without_thought
+from app.refinement.guard import as_actor
+from app.refinement.process import Means
+from app.refinement.prompts import encode, render
+
+LOST_AFTER = timedelta(minutes=1)
+
+PURPOSES = {
+    "system_prompt": "who the agent is; it opens everything that the agent's model is told",
+    "reflection_prompt": "how the agent draws memories from a conversation",
+    "memory_reflection_prompt": "how the agent chooses journal entries that become permanent memories",
+    "refinement_prompt": "how the agent removes duplicates among its own memories, within hard limits",
+}
+
+
+@dataclass(frozen=True)
+class _Question:
+    """All that is needed while no row may be held."""
+
+    proposal_id: str
+    agent_id: int
+    setting: str
+    text: str = field(repr=False)
+
+
+def read(proposal_id: str, means: Means) -> None:
+    """Ask the safety model, and let its answer decide. Does nothing when another worker asks, or it is decided."""
+    question = _claim(proposal_id)
+    if question is None:
+        return
+    if not settings().safety_model:
+        _hold(question, "The safety model was switched off before it had read this.")
+        return
+    try:
+        reply = _put(question, means)
+    except ModelError as error:
+        _hold(question, error.sentence)
+        return
+    objection = _objection(reply)
+    if objection:
+        _hold(question, objection)
+    else:
+        _apply(question)
+
+
+def find_unread() -> list[str]:
+    """Ids of proposals whose question got lost on the way to a worker, or died with one."""
+    lost = and_(SettingProposal.asked_at.is_(None), SettingProposal.proposed_at < now() - LOST_AFTER)
+    died = SettingProposal.asked_at < now() - ASKED_AGAIN_AFTER
+    query = select(SettingProposal.id).where(SettingProposal.status == ProposalStatus.READING, or_(lost, died))
+    found = list(db.session.scalars(query.order_by(SettingProposal.proposed_at).limit(100)))
+    release()
+    return found
+
+
+def _claim(proposal_id: str) -> _Question | None:
+    """For exactly one worker at a time."""
+    moment = now()
+    with writing():
+        is_free = or_(SettingProposal.asked_at.is_(None), SettingProposal.asked_at < moment - ASKED_AGAIN_AFTER)
+        proposal = db.session.scalar(
+            update(SettingProposal)
+            .where(SettingProposal.id == proposal_id, SettingProposal.status == ProposalStatus.READING, is_free)
+            .values(asked_at=moment)
+            .returning(SettingProposal)
+            .execution_options(populate_existing=True, synchronize_session=False)
+        )
+        if proposal is None:
+            return None
+        return _Question(proposal.id, proposal.agent_id, proposal.field, proposal.value or "")
+
+
+def _put(question: _Question, means: Means) -> Reply:
+    known = settings()
+    voice = Voice(known.safety_model, known.safety_api_base or None, known.safety_api_key_env or None)
+    return ask_once(voice, lambda _: safety_messages(question.setting, question.text), means)
+
+
+def safety_messages(setting: str, text: str) -> list[dict[str, Any]]:
+    """What the safety model is told: a judge's task, and the prompt as one line of quoted data."""
+    question = render("safety_question.txt", setting=setting, purpose=PURPOSES[setting], text=encode(text))
+    return [{"role": "system", "content": render("safety_system.txt")}, {"role": "user", "content": question}]
+
+
+def _objection(reply: Reply) -> str:
+    """Empty only where the reply is whole and its first word is SAFE; else why it is held, in words of ours."""
+    word = first_word(without_thought(reply.text))
+    if reply.finish_reason in CUT_OFF:
+        return "The safety model's answer was cut off."
+    if word == "UNSAFE":
+        return "The safety model says UNSAFE."
+    return "" if word == "SAFE" else "The safety model gave no clear answer."
+
+
+def _apply(question: _Question) -> None:
+    with writing():
+        agent, proposal = _lock_both(question)
+        if proposal.status == ProposalStatus.READING and agent.forgotten_at is None:
+            proposal.apply(agent, by=as_actor(agent))
+
+
+def _hold(question: _Question, why: str) -> None:
+    """Keep it from applying, and tell the agent in its journal, in one transaction."""
+    with writing():
+        agent, proposal = _lock_both(question)
+        if proposal.status != ProposalStatus.READING or agent.forgotten_at is not None:
+            return
+        proposal.hold(agent, by=WORKER, why=why)
+        note = Memory.write(agent, _note(proposal), keys=ensure_keys(agent), type_=MemoryType.JOURNAL)
+        db.session.flush()
+        data = {"proposal": proposal.id, "journal": note.id}
+        record(Action.CREATE, actor=WORKER, of=agent, subject=f"memory:{note.id}", data=data, memories=[note])
+
+
+def _lock_both(question: _Question) -> tuple[Agent, SettingProposal]:
+    """The agent's row, then the proposal's."""
+    agent = Agent.lock(question.agent_id)
+    return agent, SettingProposal.lock(agent, question.proposal_id)
+
+
+def _note(proposal: SettingProposal) -> str:
+    name, when = proposal.field.replace("_", " "), _time(proposal.proposed_at)
+    return (
+        f"The new {name} that I wrote on {when} does not apply yet: {proposal.why} It waits for a human who runs this "
+        f"system to read it. Until then my {name} stays as it was. I can write another one, or reset it."
+    )
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,116 @@
+"""The versions of a setting: the audit log's entries are them, so that nothing is kept twice and none can be edited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select
+
+from app.errors import NotFound, Refused
+from app.extensions import db, is_sqlite, writing
+from app.models import Action, Actor, ActorKind, Agent, AuditLog
+from app.models.agent_settings import CONFIGURATION, as_json
+from app.models.base import iso
+
+SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a setting was from an entry on; `value` is as in the log, None for the default."""
+
+    entry_id: int
+    at: datetime
+    by: str
+    by_agent: bool
+    value: Any = field(repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"entry": self.entry_id, "at": iso(self.at), "by": self.by, "by_agent": self.by_agent} | {
+            "value": self.value
+        }
+
+
+@dataclass(frozen=True)
+class Newest:
+    """How many versions a setting has had, and when and by whom it became what it is."""
+
+    count: int = 0
+    at: datetime | None = None
+    by: str | None = None
+
+
+def versions(agent: Agent, field: str, *, limit: int = SHOWN) -> list[Version]:
+    """Newest first. The last one is what the agent was made with."""
+    query = select(AuditLog).where(*_of(agent), _says(field)).order_by(AuditLog.id.desc()).limit(limit)
+    return [
+        Version(entry.id, entry.at, entry.actor, is_by_agent(entry), _after(entry)[field])
+        for entry in db.session.scalars(query)
+    ]
+
+
+def newest(agent: Agent, fields: Sequence[str]) -> dict[str, Newest]:
+    """Of some settings, in two queries."""
+    columns = [
+        column
+        for name in fields
+        for column in (func.count().filter(_says(name)), func.max(AuditLog.id).filter(_says(name)))
+    ]
+    found = db.session.execute(select(*columns).where(*_of(agent))).one()
+    counted = {name: (found[2 * place], found[2 * place + 1]) for place, name in enumerate(fields)}
+    ids = {entry_id for _, entry_id in counted.values() if entry_id}
+    entries = {entry.id: entry for entry in db.session.scalars(select(AuditLog).where(AuditLog.id.in_(ids)))}
+    return {
+        name: Newest(count, entries[entry_id].at, entries[entry_id].actor) if entry_id else Newest()
+        for name, (count, entry_id) in counted.items()
+    }
+
+
+def revert(agent_id: int, entry_id: int, field: str, *, by: Actor) -> int:
+    """Give a setting back what it was before an entry changed it; returns the id of the entry that this wrote.
+
+    Raises NotFound for an entry that changed no such setting of this agent, Refused where it is so already, and
+    Invalid where a rule has changed since.
+    """
+    with writing():
+        agent = Agent.lock(agent_id)
+        entry = db.session.scalar(select(AuditLog).where(*_of(agent), AuditLog.id == entry_id))
+        before = entry.data.get("before", {}) if entry else {}
+        if field not in before or field not in CONFIGURATION:
+            raise NotFound(f"{agent.name} has no such change that could be reverted.")
+        if as_json(getattr(agent, field)) == before[field]:
+            raise Refused(f"The {field.replace('_', ' ')} is what it was before that already. Nothing was changed.")
+        agent.change(by=by, about={"reverts": entry_id}, **{field: before[field]})
+        made = db.session.scalar(select(func.max(AuditLog.id)).where(*_of(agent)))
+    if made is None:
+        raise RuntimeError("a change without an entry")
+    return made
+
+
+def is_by_agent(entry: AuditLog) -> bool:
+    """Whether the agent itself wrote what this entry set, also where an admin let it through."""
+    return entry.actor_kind == ActorKind.AGENT or str(entry.data.get("authored_by", "")).startswith("agent:")
+
+
+def _after(entry: AuditLog) -> dict[str, Any]:
+    found: dict[str, Any] = entry.data["settings" if entry.action == Action.AGENT_CREATE else "after"]
+    return found
+
+
+def _of(agent: Agent) -> tuple[ColumnElement[bool], ...]:
+    said = AuditLog.action.in_((Action.AGENT_CREATE, Action.AGENT_SETTINGS_UPDATE))
+    return AuditLog.agent_id == agent.id, AuditLog.account_id == agent.account_id, said
+
+
+def _says(name: str) -> ColumnElement[bool]:
+    """Whether an entry set this setting; to its default counts, and stands there as null."""
+    return or_(_has("after", name), _has("settings", name))
+
+
+def _has(part: str, name: str) -> ColumnElement[bool]:
+    if is_sqlite(db.session()):
+        return func.json_type(AuditLog.data, f"$.{part}.{name}").is_not(None)
+    return func.json_typeof(AuditLog.data[part][name]).is_not(None)

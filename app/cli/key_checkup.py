@@ -1,0 +1,188 @@
+"""The examinations of `whetstone keys check`: the files, what is sealed to which key, and whether it opens."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Select, func, select
+
+from app.errors import WhetstoneError
+from app.extensions import db, now, release
+from app.models import Agent, AgentKey, Intake, IntakeStatus, MasterKeyRow, Memory, open_keys
+from app.models.base import iso
+from app.models.escrow import last_backup
+from app.models.key import has_keys, key_ring, live_tokens, master_key
+from app.models.provision import LOST_AFTER
+from app.models.rotation import unfinished_rotation
+from app.models.shredding import is_due
+from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The file of an earlier master key. `fingerprint` is empty where it can't be read."""
+
+    path: Path
+    fingerprint: str
+    retired_at: datetime | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"path": str(self.path), "fingerprint": self.fingerprint, "retired_at": iso(self.retired_at)}
+
+
+@dataclass
+class Report:
+    """What was looked at; `problems` are sentences, worst first."""
+
+    fingerprint: str
+    path: Path
+    agents: int = 0
+    forgotten: int = 0
+    keys: int = 0
+    tokens: int = 0
+    kept: list[Kept] = field(default_factory=list)
+    rotating_from: list[str] = field(default_factory=list)
+    backed_up_at: datetime | None = None
+    problems: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """What programs rely on."""
+        return {
+            "ok": not self.problems,
+            "fingerprint": self.fingerprint,
+            "path": str(self.path),
+            "agents": self.agents,
+            "forgotten": self.forgotten,
+            "keys": self.keys,
+            "tokens": self.tokens,
+            "kept": [each.as_json() for each in self.kept],
+            "rotating_from": self.rotating_from,
+            "backed_up_at": iso(self.backed_up_at),
+            "problems": self.problems,
+        }
+
+
+def examine() -> Report:
+    """Look at everything; show and write nothing. The process holds the master key, which belongs to this database."""
+    ring = key_ring()
+    report = Report(master_key().fingerprint, ring.path, kept=list(_kept()), rotating_from=unfinished_rotation())
+    report.backed_up_at = last_backup(report.fingerprint)
+    report.problems += [*_files(report), *_rotation(report), *_removed()]
+    for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():
+        agent = db.session.get_one(Agent, agent_id)
+        report.problems += [f"{agent.name}: {problem}" for problem in _agent(agent, report)]
+        db.session.expunge_all()
+        release()
+    report.problems += _waiting()
+    return report
+
+
+def kept_badly(path: Path) -> list[str]:
+    """Whether others on this machine may read a key's file."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return [f"Others on this machine may read {path} (mode {mode:03o}): chmod 600 {path}"] if mode & 0o077 else []
+
+
+def _kept() -> Iterator[Kept]:
+    retired = {row.fingerprint: row.retired_at for row in db.session.scalars(select(MasterKeyRow))}
+    for path in key_ring().kept():
+        fingerprint = _fingerprint(path)
+        yield Kept(path, fingerprint, retired.get(fingerprint))
+
+
+def _fingerprint(path: Path) -> str:
+    try:
+        return MasterKey.load(path).fingerprint
+    except KeyFileError:
+        return ""
+
+
+def _files(report: Report) -> Iterator[str]:
+    ring = key_ring()
+    if not ring.path.exists():
+        yield f"{ring.path} is not there; the key was found beside it: move it back to that name."
+    for path in (ring.path, ring.next_path, *ring.kept()):
+        if path.exists():
+            yield from kept_badly(path)
+    known = set(db.session.scalars(select(MasterKeyRow.fingerprint)))
+    for each in report.kept:
+        if each.path != ring.kept_path(each.fingerprint):
+            yield f"{each.path} is not the key that its name says."
+        elif each.fingerprint not in known:
+            yield f"{each.path} is no key of this database."
+
+
+def _rotation(report: Report) -> Iterator[str]:
+    if report.rotating_from:
+        named = ", ".join(report.rotating_from)
+        yield f"A rotation from {named} was cut off: run `whetstone keys rotate` again, and it goes on where it was."
+
+
+def _removed() -> Iterator[str]:
+    if is_due():
+        yield (
+            "Removed keys may still be found in the database's files: a worker's upkeep tries each minute to clean "
+            "them. On PostgreSQL its user needs the right to TRUNCATE agent_keys and intakes."
+        )
+
+
+def _agent(agent: Agent, report: Report) -> Iterator[str]:
+    report.agents += 1
+    if agent.forgotten_at is not None:
+        report.forgotten += 1
+        if has_keys(agent):
+            yield "it was forgotten, but keys of it are there again."
+        return
+    if not has_keys(agent) and not agent.core_count and not agent.journal_count:
+        return
+    try:
+        keys = open_keys(agent)
+        report.keys += len(keys.versions) + 1
+        _open_some(agent, keys)
+    except (SealBroken, KeyFileError) as error:
+        yield error.sentence
+    else:
+        yield from _tokens(agent, keys, report)
+
+
+def _open_some(agent: Agent, keys: AgentKeys) -> None:
+    """Its first and its last memory. Raises SealBroken."""
+    for order in (Memory.id, Memory.id.desc()):
+        query: Select[Any] = select(Memory.id, Memory.content).where(Memory.agent_id == agent.id).order_by(order)
+        for number, content in db.session.execute(query.limit(1)):
+            keys.reveal_memory(number, content)
+
+
+def _tokens(agent: Agent, keys: AgentKeys, report: Report) -> Iterator[str]:
+    """Whether each live token has its copy of each key, and nobody else has one."""
+    counts = select(AgentKey.reader, func.count()).where(AgentKey.agent_id == agent.id).group_by(AgentKey.reader)
+    copies = dict(db.session.execute(counts).tuples().all())
+    whole = len(keys.versions) + 1
+    for fingerprint in db.session.scalars(select(MasterKeyRow.fingerprint)):
+        copies.pop(fingerprint, None)
+    for token in live_tokens(agent.id):
+        report.tokens += 1
+        has = copies.pop(MasterPublicKey(token.public_key).fingerprint, 0)
+        if has < whole and token.created_at < now() - LOST_AFTER:
+            yield (
+                f"its token {token.public_id} has {has} of {whole} copies of its keys. A worker makes them: see that "
+                "one runs; issue a new token if that does not help."
+            )
+    if copies:
+        named = ", ".join(sorted(copies))
+        yield f"{sum(copies.values())} copies of its keys are sealed to nobody who is known ({named})."
+
+
+def _waiting() -> Iterator[str]:
+    """What came in through the web must open for the worker that takes it in."""
+    readers = select(Intake.reader, func.count()).where(Intake.status == IntakeStatus.WAITING).group_by(Intake.reader)
+    for reader, count in db.session.execute(readers).tuples().all():
+        try:
+            master_key(reader)
+        except WhetstoneError as error:
+            yield f"{count} imports wait, sealed to a key that is not here. {error.sentence}"

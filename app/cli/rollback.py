@@ -1,0 +1,160 @@
+"""`whetstone rollback`: take back a refinement, a rollback or one audit entry, or rewind an agent; or only say how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli import json_option
+from app.cli.common import account_argument, account_option, day_and_time, emit, find_account, hint, opened, say
+from app.cli.found import find_target
+from app.cli.refinement_facts import SHORT
+
+if TYPE_CHECKING:
+    from app.history.plan import Plan, Target
+    from app.history.undo import Done
+    from app.models import Rollback
+
+CONFLICT = 3
+
+
+@click.command()
+@click.argument("number", metavar="ID")
+@click.option("--rewind", is_flag=True, help="Go back to just before the refinement ID, with all refinements since.")
+@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@account_option
+@json_option
+def rollback(number: str, rewind: bool, dry_run: bool, account: str | None, as_json: bool) -> int:
+    """Take back a refinement, an earlier rollback, or what one entry of the audit log did to memories.
+
+    ID is that of a refinement or of a rollback (its beginning is enough), or the number of an entry as `whetstone
+    audit` prints it. All of it is taken back, or nothing: memories that changed since are conflicts. A rollback can be
+    taken back itself. A refinement that is running is ended first.
+
+    Exit status: 0 done, or undone already; 3 conflicts, with nothing applied; 1 any other trouble.
+    """
+    with opened():
+        target = _target(number, rewind, find_account(account).id if account else None)
+        outcome = _Outcome.of(target, dry_run)
+        if as_json:
+            emit(outcome.as_json())
+        else:
+            outcome.tell(account_argument(account))
+        return CONFLICT if outcome.plan.conflicts else 0
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What happened, or in a dry run what would. `rollback` is the one that was made, or the one of long ago."""
+
+    target: Target
+    plan: Plan
+    rollback: Rollback | None
+    applied: bool
+    dry_run: bool
+
+    @classmethod
+    def of(cls, target: Target, dry_run: bool) -> _Outcome:
+        """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
+        from app.extensions import db
+        from app.history.plan import preview
+        from app.history.undo import RollbackConflict, roll_back
+        from app.models import COMMAND_LINE, Rollback
+
+        if dry_run:
+            plan = preview(target)
+            earlier = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
+            return cls(target, plan, earlier, applied=False, dry_run=True)
+        try:
+            done: Done = roll_back(target, by=COMMAND_LINE)
+        except RollbackConflict as conflict:
+            return cls(target, conflict.plan, None, applied=False, dry_run=False)
+        return cls(target, done.plan, done.rollback, applied=done.applied, dry_run=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """What programs rely on. With conflicts nothing is applied, so nothing is counted."""
+        plan = self.plan
+        none = {"restored": 0, "removed": 0, "mass_after": plan.mass_before} if plan.conflicts else {}
+        changes = 0 if plan.conflicts else len(plan.changes)
+        said = {"id": self.rollback.id if self.rollback else None, "applied": self.applied, "reversed": changes}
+        return said | plan.as_json() | none
+
+    def tell(self, in_account: str) -> None:
+        if self.plan.conflicts:
+            self._tell_conflict(in_account)
+        elif self.plan.undone_by:
+            self._tell_undone_already(in_account)
+        elif not self.plan.changes:
+            self._tell_nothing()
+        else:
+            self._tell_done(in_account)
+
+    def _tell_done(self, in_account: str) -> None:
+        from app.history.words import memories, moves
+
+        plan = self.plan
+        what = moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=self.applied)
+        say(f"{'Done' if self.applied else 'Nothing is done yet'}: {what}.")
+        if plan.stays:
+            stay = "stayed" if self.applied else "would stay"
+            say(f"Left alone: {memories(plan.stays)} {stay}, because an admin made that constitutional since.")
+        if plan.stops:
+            was = "was" if self.applied else "would be"
+            say(f"Refinement {plan.stops[:SHORT]}, which was open, {was} ended first.")
+        if self.rollback is not None:
+            hint(f"rollback {self.rollback.id[:SHORT]}{in_account}", "Take it back")
+        else:
+            hint(f"rollback {self._again}{in_account}", "Do it")
+
+    def _tell_conflict(self, in_account: str) -> None:
+        from app.history.words import memories
+
+        say(f"Nothing was undone: since then, others changed {memories(self.plan.conflicts)}.")
+        if self.plan.later:
+            newest = _newest(self.plan.later)
+            say(f"Refinements in the way: {', '.join(each[:SHORT] for each in self.plan.later)}.")
+            hint(f"rollback {newest[:SHORT]}{in_account}", "Undo the newest of them first")
+        if self.plan.found.refinement is not None:
+            hint(f"rollback {self.target.id[:SHORT]} --rewind --dry-run{in_account}", "Or see what a rewind would do")
+
+    def _tell_undone_already(self, in_account: str) -> None:
+        say("It is undone already. Nothing was changed.")
+        if self.rollback is not None:
+            say(f"It was undone on {day_and_time(self.rollback.at)} UTC by {self.rollback.requested_by}.")
+            hint(f"rollback {self.rollback.id[:SHORT]}{in_account}", "Take that back")
+
+    def _tell_nothing(self) -> None:
+        if self.plan.stops:
+            ended = "would be ended" if self.dry_run else "was ended"
+            say(f"Refinement {self.plan.stops[:SHORT]} had changed nothing yet; it {ended}.")
+        else:
+            say("Nothing is left to undo: every memory is already as it was before.")
+
+    @property
+    def _again(self) -> str:
+        short = self.target.id if self.target.kind == "entry" else self.target.id[:SHORT]
+        return f"{short} --rewind" if self.target.kind == "rewind" else short
+
+
+def _newest(refinement_ids: Sequence[str]) -> str:
+    from sqlalchemy import select
+
+    from app.extensions import db
+    from app.models import Refinement
+
+    query = select(Refinement.id).where(Refinement.id.in_(refinement_ids))
+    return db.session.scalars(query.order_by(Refinement.requested_at.desc()).limit(1)).one()
+
+
+def _target(number: str, rewind: bool, account_id: int | None) -> Target:
+    from app.history.plan import Target
+
+    target = find_target(number, account_id)
+    if not rewind:
+        return target
+    if target.kind != "refinement":
+        raise click.UsageError(f"--rewind goes to just before a refinement, and {number} is none.")
+    return Target.rewind(target.id)

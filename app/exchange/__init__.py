@@ -1,0 +1,1 @@
+"""In and out: files of other systems become memories, and an agent takes its own along."""

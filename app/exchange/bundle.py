@@ -1,0 +1,133 @@
+"""A bundle: what an agent takes along of itself, its settings and its active memories, and brings back exactly.
+
+All but the constitutional flag, which only admins and refinements set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import select, tuple_
+
+from app.errors import Invalid
+from app.exchange.document import load
+from app.exchange.parsed import Format, Parsed
+from app.extensions import db, now, release
+from app.models.agent import Agent
+from app.models.agent_settings import PROMPTS, as_json
+from app.models.base import iso
+from app.models.draft import NO_MEMORIES, Checking, check_keys, draft
+from app.models.memory import Memory
+from app.models.state import MemoryState
+from app.models.text import clean_text
+from app.silo import AgentKeys
+
+MARK = "whetstone-bundle/"
+VERSION = f"{MARK}1"
+BATCH = 200
+
+SETTINGS = (*PROMPTS, "refinement_threshold")
+"""What an agent authors itself, but for its name, which is another one's elsewhere."""
+
+KEYS = ("format", "exported_at", "agent", "settings", "memories")
+
+Place = tuple[int, int | None]
+"""A memory's id, and that of the audit entry that wrote what it shows."""
+
+
+def recognises(found: object) -> bool:
+    return isinstance(found, dict) and str(found.get("format")).startswith(MARK)
+
+
+def parse(data: bytes) -> Parsed:
+    """Raises ImportRefused with the memories that can't be used, or Invalid.
+
+    The settings only have to be texts: who applies them checks them.
+    """
+    found = load(data)
+    if not recognises(found):
+        raise Invalid("It is no bundle: its format is not named so. Nothing was imported.")
+    if found["format"] != VERSION:
+        raise Invalid(f"It is a bundle of another version; this Whetstone reads {VERSION}. Nothing was imported.")
+    check_keys(found, KEYS)
+    settings = _settings(found.get("settings"))
+    checking = Checking()
+    for number, item in enumerate(_memories(found.get("memories")), start=1):
+        with checking.of("memory", number) as drafts:
+            drafts.append(draft(item))
+        if checking.is_over:
+            break
+    drafts = checking.result(or_none=True)
+    if not drafts and not any(settings.values()):
+        raise Invalid(NO_MEMORIES)
+    return Parsed(Format.BUNDLE, drafts, settings=settings)
+
+
+def export_bundle(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    """The agent's own bundle, piece by piece, as it is at the first step.
+
+    No transaction is open between two pieces, however slowly they are taken: it reads the states that the memories
+    had at first, which nothing ever changes.
+    """
+    agent = db.session.get_one(Agent, agent.id, populate_existing=True)
+    head = {"format": VERSION, "exported_at": iso(now()), "agent": {"name": agent.name}, "settings": _set(agent)}
+    places = _places(agent.id)
+    release()
+    yield json.dumps(head, ensure_ascii=False)[:-1] + ', "memories": ['
+    begin = "\n"
+    for start in range(0, len(places), BATCH):
+        for memory in _read(places[start : start + BATCH], keys):
+            yield begin + json.dumps(memory, ensure_ascii=False)
+            begin = ",\n"
+    yield "\n]}\n"
+
+
+def _settings(found: object) -> dict[str, str | None]:
+    if not isinstance(found or {}, dict):
+        raise Invalid("The settings must be a JSON object.")
+    settings: dict[str, Any] = dict(found or {})  # type: ignore[call-overload]
+    check_keys(settings, SETTINGS)
+    return {name: None if value is None else clean_text(value, what=name) for name, value in settings.items()}
+
+
+def _memories(found: object) -> list[object]:
+    if found is not None and not isinstance(found, list):
+        raise Invalid("The memories must be a list.")
+    return found or []
+
+
+def _set(agent: Agent) -> dict[str, object]:
+    """As set: null stands for the default."""
+    return {name: as_json(getattr(agent, name)) for name in SETTINGS}
+
+
+def _places(agent_id: int) -> list[Place]:
+    query = Memory.active(agent_id).with_only_columns(Memory.id, Memory.entry_id)
+    return [(row.id, row.entry_id) for row in db.session.execute(query)]
+
+
+def _read(places: Sequence[Place], keys: AgentKeys) -> list[dict[str, Any]]:
+    columns = (
+        MemoryState.memory_id,
+        MemoryState.content,
+        MemoryState.type,
+        MemoryState.origin_at,
+        MemoryState.constitutional,
+        MemoryState.tags,
+    )
+    wanted = tuple_(MemoryState.memory_id, MemoryState.entry_id).in_(places)
+    found = {row.memory_id: _as_json(row, keys) for row in db.session.execute(select(*columns).where(wanted))}
+    release()
+    return [found[memory_id] for memory_id, _ in places]
+
+
+def _as_json(row: Any, keys: AgentKeys) -> dict[str, Any]:
+    return {
+        "content": keys.reveal_memory(row.memory_id, row.content),
+        "type": str(row.type),
+        "created_at": iso(row.origin_at),
+        "constitutional": row.constitutional,
+        "tags": row.tags,
+    }

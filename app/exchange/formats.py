@@ -1,0 +1,116 @@
+"""Files of memories: what a file is, by its content first and by its name second, and what is in it.
+
+Nothing is guessed in silence: what looks like broken JSON is refused as such, never taken as plain text, and whoever
+asks is told what the file was recognised as.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import PurePath
+
+from app.errors import Invalid
+from app.exchange import agent_file, bundle, mem0, plain
+from app.exchange.document import load
+from app.exchange.parsed import Format, Parsed
+from app.models.draft import NO_MEMORIES, parse_json
+from app.models.importing import MAX_LINE, decode, parse_lines, read_lines
+
+MOST_BYTES = 64_000_000
+"""Of one file, whatever it is."""
+
+_SUFFIXES = {
+    ".jsonl": Format.JSON_LINES,
+    ".ndjson": Format.JSON_LINES,
+    ".af": Format.AGENT_FILE,
+    ".txt": Format.TEXT,
+    ".text": Format.TEXT,
+}
+_BEGINS_LIKE_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:[{\[]|"(?:\s|\\[nrt])*[{\[])')
+_NAME_IT = f"Name its format: {', '.join(Format)}. Nothing was imported."
+
+
+class NotRecognised(Invalid):
+    """It can't be told what this file is. Nothing was imported."""
+
+    code = "format_not_recognised"
+
+
+def read(data: bytes, *, name: str = "", format: Format | None = None) -> Parsed:
+    """All that is in a file, checked. Raises NotRecognised, ImportRefused or Invalid."""
+    _check_size(data)
+    return parse(data, format or detect(name, data))
+
+
+def detect(name: str, data: bytes) -> Format:
+    """What it is. `name` is the file's, "" where it has none. Raises NotRecognised, or Invalid for a blank file."""
+    _check_size(data)
+    if not data.strip():
+        raise Invalid(NO_MEMORIES)
+    named = _SUFFIXES.get(PurePath(name).suffix.lower())
+    if _BEGINS_LIKE_JSON.match(data):
+        return _detect_json(data, named)
+    if named is None:
+        raise NotRecognised(f"It is no JSON, and its name does not say what it is. {_NAME_IT}")
+    return named
+
+
+def parse(data: bytes, format: Format) -> Parsed:
+    """Read it as that, and nothing else. Raises ImportRefused or Invalid."""
+    return _PARSERS[format](data)
+
+
+def _detect_json(data: bytes, named: Format | None) -> Format:
+    are_lines = named is Format.JSON_LINES or _begins_with_a_whole_line(data)
+    try:
+        found = load(data)
+    except Invalid as error:
+        if are_lines:
+            return Format.JSON_LINES
+        raise NotRecognised(f"It begins like JSON. {error.sentence} {_NAME_IT}") from None
+    kind = _kind_of(found) or (named if named is Format.JSON_LINES else None)
+    if kind is None:
+        raise NotRecognised(f"It is JSON, but of no form that is known here. {_NAME_IT}")
+    return kind
+
+
+def _begins_with_a_whole_line(data: bytes) -> bool:
+    """Whether the first line is a JSON object by itself: then more of them follow, and their reader names each."""
+    line = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:MAX_LINE].partition(b"\n")[0]
+    try:
+        return isinstance(parse_json(decode(line)), dict)
+    except Invalid:
+        return False
+
+
+def _kind_of(found: object) -> Format | None:
+    for kind, recognises in _MARKS.items():
+        if recognises(found):
+            return kind
+    return Format.JSON_LINES if isinstance(found, dict) and "content" in found else None
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MOST_BYTES:
+        raise Invalid(f"A file of more than {MOST_BYTES // 1_000_000} MB is not taken; split it. Nothing was imported.")
+
+
+def _parse_lines(data: bytes) -> Parsed:
+    return Parsed(Format.JSON_LINES, parse_lines(read_lines(BytesIO(data))))
+
+
+_MARKS: dict[Format, Callable[[object], bool]] = {
+    Format.BUNDLE: bundle.recognises,
+    Format.AGENT_FILE: agent_file.recognises,
+    Format.MEM0: mem0.recognises,
+}
+
+_PARSERS: dict[Format, Callable[[bytes], Parsed]] = {
+    Format.JSON_LINES: _parse_lines,
+    Format.AGENT_FILE: agent_file.parse,
+    Format.MEM0: mem0.parse,
+    Format.TEXT: plain.parse,
+    Format.BUNDLE: bundle.parse,
+}

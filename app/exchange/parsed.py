@@ -1,0 +1,113 @@
+"""Parsed: what a file was recognised as, what of it becomes memories, and what is left out; counts, never content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from app.errors import Invalid
+from app.models.draft import Draft
+from app.models.text import MAX_TAGS, clean_tags
+
+
+class Format(StrEnum):
+    """The kinds of files that are taken in, by the names that people give them on the command line."""
+
+    JSON_LINES = "jsonl"
+    AGENT_FILE = "af"
+    MEM0 = "mem0"
+    TEXT = "text"
+    BUNDLE = "bundle"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS = {
+    Format.JSON_LINES: "JSON Lines",
+    Format.AGENT_FILE: "a Letta agent file",
+    Format.MEM0: "a mem0 export",
+    Format.TEXT: "plain text, one memory a line",
+    Format.BUNDLE: "a bundle of a Whetstone agent",
+}
+
+_NOUNS = {
+    "constitutional_flags": ("constitutional flag", "constitutional flags"),
+    "settings": ("setting", "settings"),
+    "messages": ("message", "messages"),
+    "system_prompts": ("system prompt", "system prompts"),
+    "tools": ("tool", "tools"),
+    "files": ("file", "files"),
+    "empty": ("empty text", "empty texts"),
+    "deleted": ("deleted text", "deleted texts"),
+    "other_blocks": ("block that the agent does not use", "blocks that the agent does not use"),
+    "relations": ("relation", "relations"),
+    "tags": ("word that can't be a tag", "words that can't be tags"),
+}
+"""What can be left out, in the order in which it is told."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A file, checked whole. `settings` are the agent's own of a bundle, None for a default: for who applies them.
+
+    `left_out` counts by the nouns above. `divided` texts were longer than a memory may be, and became several.
+    """
+
+    format: Format
+    drafts: Sequence[Draft] = field(repr=False)
+    settings: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    divided: int = 0
+    is_partial: bool = False
+
+    def memories_only(self, *, own: bool) -> Parsed:
+        """What an import writes: no settings; and, where the agent brings in its `own`, no constitutional flag."""
+        left_out = counted({"settings": sum(value is not None for value in self.settings.values())}, self.left_out)
+        drafts = self.drafts
+        if own:
+            left_out = counted({"constitutional_flags": sum(each.constitutional for each in drafts)}, left_out)
+            drafts = [replace(each, constitutional=False) for each in drafts]
+        return replace(self, drafts=drafts, settings={}, left_out=left_out)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of it besides the number of memories, in sentences."""
+        said = [f"Left out: {left_out_words(self.left_out)}."] if self.left_out else []
+        if self.left_out.get("constitutional_flags"):
+            said.append("Only admins and refinements make a memory constitutional.")
+        if self.divided:
+            text = "1 text" if self.divided == 1 else f"{self.divided:,} texts"
+            said.append(f"{text} longer than a memory may be became several, cut at blank lines or line ends.")
+        if self.is_partial:
+            said.append("This is one page of an export that has more.")
+        return said
+
+
+def left_out_words(left_out: Mapping[str, int]) -> str:
+    """`3 messages, 1 system prompt`."""
+    return ", ".join(f"{left_out[key]:,} {_NOUNS[key][left_out[key] != 1]}" for key in _NOUNS if key in left_out)
+
+
+def counted(*counts: Mapping[str, int]) -> dict[str, int]:
+    """These counts together, without the zeros."""
+    found: dict[str, int] = {}
+    for each in counts:
+        for name, count in each.items():
+            found[name] = found.get(name, 0) + count
+    return {name: count for name, count in found.items() if count}
+
+
+def usable_tags(words: Iterable[object]) -> tuple[list[str], int]:
+    """Those of another system's words that can be tags here, and how many can not."""
+    tags: set[str] = set()
+    refused = 0
+    for word in words:
+        try:
+            tags |= set(clean_tags([word]))
+        except Invalid:
+            refused += 1
+    kept = sorted(tags)[:MAX_TAGS]
+    return kept, refused + len(tags) - len(kept)

@@ -1,0 +1,114 @@
+"""Taking in: a file is checked and sealed where it arrives; the worker opens it, and writes its memories or none."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from app.errors import Invalid, NotFound, Refused
+from app.exchange.formats import parse, read
+from app.exchange.parsed import Format, Parsed
+from app.extensions import db, release, writing
+from app.models.actor import Actor, ActorKind
+from app.models.agent import Agent
+from app.models.draft import NO_MEMORIES
+from app.models.importing import Imported, write_memories
+from app.models.intake import IMPORT, Intake, IntakeStatus
+from app.models.provision import ensure_keys
+from app.silo import AgentKeys, SealBroken
+
+
+@dataclass(frozen=True)
+class Received:
+    """A file on its way in: the id of its intake, for the worker, and what will be written."""
+
+    intake_id: str
+    parsed: Parsed
+
+    @property
+    def memories(self) -> int:
+        return len(self.parsed.drafts)
+
+
+def receive(
+    agent_id: int,
+    data: bytes,
+    *,
+    by: Actor,
+    name: str = "",
+    format: Format | None = None,
+) -> Received:
+    """Check all of it, then keep it sealed to the master public key; the caller enqueues the intake.
+
+    Raises NotRecognised, ImportRefused, Invalid, NotFound or AgentForgotten; then nothing is written.
+    """
+    parsed = checked(data, by=by, name=name, format=format)
+    with writing():
+        intake = Intake.receive(Agent.lock(agent_id), data.decode(), by=by, format=parsed.format)
+    return Received(intake.id, parsed)
+
+
+def checked(
+    data: bytes,
+    *,
+    by: Actor,
+    name: str = "",
+    format: Format | None = None,
+) -> Parsed:
+    """What `by` would bring in with this file. Raises NotRecognised, ImportRefused or Invalid."""
+    parsed = _by(by, read(data, name=name, format=format))
+    if not parsed.drafts:
+        raise Invalid(NO_MEMORIES)
+    return parsed
+
+
+def bring_in(agent_id: int, parsed: Parsed, *, by: Actor, keys: AgentKeys | None = None) -> Imported:
+    """Write them at once, where the agent's keys or the master key are at hand. Raises NotFound or AgentForgotten."""
+    with writing():
+        agent = Agent.lock(agent_id)
+        return write_memories(agent, parsed.drafts, keys=keys or ensure_keys(agent), by=by)
+
+
+def take_in(intake_id: str) -> None:
+    """Open a waiting import with the master key and write its memories, all or none; settle it either way, once.
+
+    Leaves conversations alone: their memories are for the agent's model to find.
+    """
+    intake = db.session.get(Intake, intake_id, populate_existing=True)
+    if intake is None:
+        raise NotFound("There is no such intake.")
+    if intake.status != IntakeStatus.WAITING or intake.kind != IMPORT:
+        return
+    try:
+        parsed = _open(intake)
+        release()
+        _write(intake_id, parsed)
+    except (Invalid, Refused, SealBroken) as error:
+        _refuse(intake_id, error.sentence)
+
+
+def _by(actor: Actor, parsed: Parsed) -> Parsed:
+    """An agent that brings in its own never makes it constitutional; an admin vouches for what the file says."""
+    return parsed.memories_only(own=actor.kind == ActorKind.AGENT)
+
+
+def _open(intake: Intake) -> Parsed:
+    """Raises Invalid or SealBroken."""
+    text = intake.open(db.session.get_one(Agent, intake.agent_id))
+    return _by(intake.actor, parse(text.encode(), Format(intake.format or Format.JSON_LINES)))
+
+
+def _write(intake_id: str, parsed: Parsed) -> None:
+    with writing():
+        intake = Intake.lock(intake_id)
+        if intake.status == IntakeStatus.WAITING:
+            agent = Agent.lock(intake.agent_id)
+            done = write_memories(agent, parsed.drafts, keys=ensure_keys(agent), by=intake.actor)
+            outcome = {"format": str(parsed.format), "left_out": dict(parsed.left_out), **asdict(done)}
+            intake.settle(IntakeStatus.TAKEN, imported=done.imported, outcome=outcome)
+
+
+def _refuse(intake_id: str, sentence: str) -> None:
+    with writing():
+        intake = Intake.lock(intake_id)
+        if intake.status == IntakeStatus.WAITING:
+            intake.settle(IntakeStatus.FAILED, error=sentence)

@@ -1,0 +1,106 @@
+"""Asking the agent's own model whether a human may look. Only a YES is a yes; no reply is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import or_, update
+
+from app.errors import Refused
+from app.extensions import db, now, release, writing
+from app.grants.request import Decision, decide, lock_both
+from app.llm.client import ModelError, Reply
+from app.models import WORKER, AccessGrant, Agent, GrantStatus, User, open_keys
+from app.models.intake import ASKED_AGAIN_AFTER
+from app.models.state import JOURNAL_DAYS
+from app.refinement.asking import Voice, ask_once
+from app.refinement.consent import read_answer
+from app.refinement.guard import as_actor
+from app.refinement.ledger import read_entries, read_journal
+from app.refinement.process import Means
+from app.refinement.prompts import exception_messages
+from app.silo import AgentKeys
+
+
+@dataclass(frozen=True)
+class _Question:
+    """All that is needed while no row may be held."""
+
+    grant_id: str
+    agent: Agent
+    keys: AgentKeys
+    said: dict[str, Any]
+    asked_at: datetime
+
+
+def ask(grant_id: str, means: Means) -> None:
+    """Ask, and write the answer down. Does nothing when another worker asks, or when it is decided already."""
+    question = _claim(grant_id)
+    if question is None:
+        return
+    try:
+        reply = _put(question, means)
+    except ModelError as error:
+        _fail(grant_id, error.sentence)
+        return
+    answer = read_answer(reply)
+    decision = Decision(answer.granted, answer.words, answer.note_to_admins, question.asked_at)
+    try:
+        decide(grant_id, decision, agent_id=question.agent.id, by=as_actor(question.agent), keys=question.keys)
+    except Refused:
+        # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
+        release()
+
+
+def _claim(grant_id: str) -> _Question | None:
+    """For exactly one worker at a time."""
+    moment = now()
+    with writing():
+        is_free = or_(AccessGrant.asked_at.is_(None), AccessGrant.asked_at < moment - ASKED_AGAIN_AFTER)
+        grant = db.session.scalar(
+            update(AccessGrant)
+            .where(AccessGrant.id == grant_id, AccessGrant.status == GrantStatus.PENDING, is_free)
+            .values(asked_at=moment)
+            .returning(AccessGrant)
+            .execution_options(populate_existing=True, synchronize_session=False)
+        )
+        if grant is None:
+            return None
+        agent = db.session.get_one(Agent, grant.agent_id, populate_existing=True)
+        user = db.session.get_one(User, grant.user_id)
+        scope = "your whole ledger of core memories"
+        if grant.refinement_id is not None:
+            scope = f"what refinement {grant.refinement_id} changed, before and after, and what you said about it"
+        said = {
+            "who": user.email,
+            "category": str(grant.category).replace("_", " "),
+            "purpose": grant.purpose,
+            "scope": scope,
+            "minutes": grant.minutes,
+        }
+        return _Question(grant.id, agent, open_keys(agent), said, moment)
+
+
+def _put(question: _Question, means: Means) -> Reply:
+    agent, since = question.agent, now() - timedelta(days=JOURNAL_DAYS)
+
+    def compose(window: int | None) -> list[dict[str, Any]]:
+        return exception_messages(
+            system_prompt=agent.system_prompt,
+            core=read_entries(agent.id, question.keys),
+            journal=read_journal(agent.id, question.keys, since=since),
+            question=question.said,
+            window=window,
+        )
+
+    return ask_once(Voice.of(agent), compose, means)
+
+
+def _fail(grant_id: str, why: str) -> None:
+    """The model could not be reached: no access, and that is no NO."""
+    with writing():
+        agent, grant = lock_both(grant_id)
+        if grant.status == GrantStatus.PENDING:
+            grant.end(agent, GrantStatus.FAILED, by=WORKER, why=why)

@@ -1,0 +1,116 @@
+"""How exceptions end by themselves, and how the agent is told: who looked, why, how often and when."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, func, select
+
+from app.extensions import db, now, release, writing
+from app.grants.request import SILENCE, lock_both
+from app.models import (
+    OPEN_GRANTS,
+    WORKER,
+    AccessGrant,
+    AccessView,
+    Action,
+    GrantStatus,
+    Memory,
+    MemoryType,
+    User,
+    open_keys,
+    record,
+)
+from app.models.base import database_now
+from app.models.intake import ASKED_AGAIN_AFTER
+
+
+def end_what_is_over() -> list[str]:
+    """Write down what has run out by the database's clock, and what nobody answered. Returns their ids."""
+    run_out = (AccessGrant.status == GrantStatus.GRANTED) & (AccessGrant.expires_at <= database_now())
+    silent = (AccessGrant.status == GrantStatus.PENDING) & (AccessGrant.requested_at <= now() - SILENCE)
+    ended = [*_end_all(run_out, GrantStatus.EXPIRED), *_end_all(silent, GrantStatus.UNANSWERED)]
+    release()
+    return ended
+
+
+def find_untold() -> list[str]:
+    """Ids of ended exceptions of which the agent's journal says nothing yet."""
+    query = select(AccessGrant.id).where(AccessGrant.told_at.is_(None), AccessGrant.status.not_in(OPEN_GRANTS))
+    found = list(db.session.scalars(query.order_by(AccessGrant.ended_at).limit(100)))
+    release()
+    return found
+
+
+def find_unasked() -> list[str]:
+    """Ids of pending exceptions whose question got lost on the way to a worker, or died with one."""
+    late = AccessGrant.requested_at < now() - ASKED_AGAIN_AFTER
+    is_free = AccessGrant.asked_at.is_(None) | (AccessGrant.asked_at < now() - ASKED_AGAIN_AFTER)
+    query = select(AccessGrant.id).where(AccessGrant.status == GrantStatus.PENDING, late, is_free)
+    found = list(db.session.scalars(query.order_by(AccessGrant.requested_at).limit(100)))
+    release()
+    return found
+
+
+def tell(grant_id: str) -> None:
+    """Write the note into the agent's journal, once, after the end."""
+    with writing():
+        agent, grant = lock_both(grant_id)
+        if grant.told_at is not None or grant.is_open:
+            return
+        grant.told_at = now()
+        if agent.forgotten_at is not None:
+            return
+        text = _note(grant)
+        note = Memory.write(agent, text, keys=open_keys(agent), type_=MemoryType.JOURNAL)
+        db.session.flush()
+        data = {"exception": grant.id, "journal": note.id}
+        record(Action.CREATE, actor=WORKER, of=agent, subject=f"memory:{note.id}", data=data, memories=[note])
+
+
+def _end_all(condition: ColumnElement[bool], status: GrantStatus) -> list[str]:
+    ids = db.session.scalars(select(AccessGrant.id).where(condition).limit(1000)).all()
+    release()
+    return [grant_id for grant_id in ids if _end(grant_id, condition, status)]
+
+
+def _end(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> bool:
+    """Whether it was still so."""
+    with writing():
+        agent, grant = lock_both(grant_id)
+        if db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == grant_id, condition)) is None:
+            return False
+        grant.end(agent, status, by=WORKER)
+        return True
+
+
+def _note(grant: AccessGrant) -> str:
+    user = db.session.get_one(User, grant.user_id)
+    looks = db.session.execute(
+        select(func.count(), func.coalesce(func.sum(AccessView.seen), 0), func.min(AccessView.answered_at))
+        .add_columns(func.max(AccessView.answered_at))
+        .where(AccessView.grant_id == grant.id, AccessView.seen.is_not(None))
+    ).one()
+    what = "my ledger" if grant.refinement_id is None else f"the history of refinement {grant.refinement_id}"
+    why = f"{grant.category}; their reason, quoted: {json.dumps(grant.purpose)}"
+    asked = f"{user.email} had my consent to read {what} ({why})"
+    since = f"for {grant.minutes} minutes from {_time(grant.decided_at)}"
+    return f"{asked}, {since}. It {_end_words(grant)}. {_looked(*looks)}"
+
+
+def _looked(count: int, seen: int, first: datetime | None, last: datetime | None) -> str:
+    if not count:
+        return "They never looked."
+    times = "once" if count == 1 else f"{count} times"
+    return f"They looked {times}, from {_time(first)} to {_time(last)}, at {seen} texts in all."
+
+
+def _end_words(grant: AccessGrant) -> str:
+    if grant.status == GrantStatus.EXPIRED:
+        return f"ended by itself at {_time(grant.ended_at)}"
+    return f"was taken back at {_time(grant.ended_at)} by {(grant.ended_by or '').partition(':')[2]}"
+
+
+def _time(moment: datetime | None) -> str:
+    return "–" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"

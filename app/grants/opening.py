@@ -1,0 +1,232 @@
+"""Opening: the worker answers one look through a live exception, and only that look's own key can read the answer.
+
+The receipt, with every id that is shown, is written in the same transaction as the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import literal, select, tuple_, update
+from sqlalchemy.orm import aliased
+
+from app.errors import NotFound, Refused
+from app.extensions import db, now, writing
+from app.grants.request import lock_both
+from app.models import (
+    AccessGrant,
+    AccessView,
+    Action,
+    Actor,
+    ActorKind,
+    Agent,
+    AuditLog,
+    Consent,
+    Memory,
+    MemoryState,
+    MemoryType,
+    Refinement,
+    User,
+    announce,
+    open_keys,
+    record,
+)
+from app.models.base import UtcDateTime, iso
+from app.silo import AgentKeys, SealBroken, Sealed, ViewKey, seal_view
+
+PAGE = 50
+FRESH = timedelta(seconds=60)
+"""A look that nobody answered in time is not answered later: nobody waits for it any more."""
+
+
+class NotCovered(Refused):
+    """No live exception covers this: it was not granted to you, has ended, or is for another scope."""
+
+    code = "not_covered"
+    http_status = 403
+
+
+@dataclass(frozen=True)
+class Look:
+    """A view that was asked for, and the key that will read its answer."""
+
+    view_id: str
+    key: ViewKey = field(repr=False)
+
+
+def look(grant: AccessGrant, user: User, **wanted: Any) -> Look:
+    """Write down what the user wants to see; the caller lets a worker answer. Raises NotCovered: nothing is written."""
+    key = ViewKey()
+    with writing():
+        live = select(AccessGrant.id).where(
+            AccessGrant.id == grant.id, AccessGrant.user_id == user.id, AccessGrant.is_live()
+        )
+        if db.session.scalar(live) is None:
+            raise NotCovered
+        view = AccessView(
+            id=str(uuid.uuid4()),
+            grant_id=grant.id,
+            user_id=user.id,
+            reader=key.public.raw,
+            wanted=wanted,
+            requested_at=now(),
+        )
+        db.session.add(view)
+    return Look(view.id, key)
+
+
+def answer(view_id: str) -> None:
+    """Check the exception by the database's clock, write the receipt, seal what is wanted. Does it once."""
+    grant_id = db.session.scalar(select(AccessView.grant_id).where(AccessView.id == view_id))
+    if grant_id is None:
+        raise NotFound("There is no such view.")
+    with writing():
+        agent, grant = lock_both(grant_id)
+        view = db.session.get_one(AccessView, view_id, populate_existing=True)
+        if view.answered_at is not None:
+            return
+        view.answered_at = now()
+        is_live = db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.is_live()))
+        if is_live is None or view.user_id != grant.user_id or view.requested_at < now() - FRESH:
+            view.refused = "The exception has ended."
+            return
+        try:
+            shown = _shown(grant, agent, view.wanted, open_keys(agent))
+        except SealBroken as error:
+            view.refused = f"{error.sentence} Nothing is shown; `whetstone verify` finds what it was."
+            return
+        view.seen, grant.views = len(shown["items"]), grant.views + 1
+        view.sealed = seal_view(json.dumps(shown), view_id=view.id, reader=view.reader)
+        _receipt(grant, agent, view, shown)
+
+
+def withdraw(look: Look) -> bool:
+    """Nobody waits for it any more, so that no worker writes a receipt of what nobody sees. False: it is answered."""
+    grant_id = db.session.scalars(select(AccessView.grant_id).where(AccessView.id == look.view_id)).one()
+    with writing():
+        lock_both(grant_id)
+        view = db.session.get_one(AccessView, look.view_id, populate_existing=True)
+        if view.answered_at is not None:
+            return False
+        view.answered_at, view.refused = now(), "Nobody waited for it any more."
+        return True
+
+
+def fetch(look: Look) -> dict[str, Any]:
+    """What the worker sealed for this look, which is then gone from the database. Raises NotCovered or SealBroken."""
+    with writing():
+        view = db.session.get_one(AccessView, look.view_id, populate_existing=True)
+        sealed, view.sealed = view.sealed, None
+        is_live = db.session.scalar(
+            select(AccessGrant.id).where(AccessGrant.id == view.grant_id, AccessGrant.is_live())
+        )
+    if sealed is None or is_live is None:
+        raise NotCovered(view.refused or "")
+    shown: dict[str, Any] = json.loads(look.key.open(sealed, view_id=look.view_id))
+    return shown
+
+
+def empty_unfetched() -> None:
+    """Answers that nobody fetched are emptied: their keys are gone anyway."""
+    with writing():
+        db.session.execute(
+            update(AccessView)
+            .where(AccessView.sealed.is_not(None), AccessView.requested_at < now() - FRESH)
+            .values(sealed=None)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def _shown(grant: AccessGrant, agent: Agent, wanted: dict[str, Any], keys: AgentKeys) -> dict[str, Any]:
+    if grant.refinement_id is None:
+        return _ledger(agent, int(wanted.get("after") or 0), keys)
+    return _history(grant.refinement_id, agent, keys)
+
+
+def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
+    """One page of the active core memories, oldest first, with their texts."""
+    query = Memory.active(agent.id, MemoryType.CORE).limit(PAGE + 1)
+    mark = db.session.get(Memory, after) if after else None
+    if mark is not None and mark.agent_id == agent.id:
+        place = tuple_(literal(mark.origin_at, UtcDateTime), literal(mark.id))
+        query = query.where(tuple_(Memory.origin_at, Memory.id) > place)
+    memories = db.session.scalars(query).all()
+    items = [
+        {
+            "id": memory.id,
+            "origin_at": iso(memory.origin_at),
+            "tokens": memory.token_estimate,
+            "constitutional": memory.constitutional,
+            "tags": memory.tags,
+            "content": keys.reveal_memory(memory.id, memory.content),
+        }
+        for memory in memories[:PAGE]
+    ]
+    following = memories[PAGE - 1].id if len(memories) > PAGE else None
+    return {"part": "ledger", "items": items, "next_after": following}
+
+
+def _history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any]:
+    """Every change of one refinement, before and after, and what the agent said about it."""
+    before, after = aliased(MemoryState), aliased(MemoryState)
+    rows = db.session.execute(
+        select(AuditLog.id, AuditLog.action, AuditLog.at, after, before)
+        .join(after, after.entry_id == AuditLog.id)
+        .outerjoin(before, (before.memory_id == after.memory_id) & (before.entry_id == after.previous_entry_id))
+        .where(AuditLog.refinement_id == refinement_id, AuditLog.agent_id == agent.id)
+        .order_by(AuditLog.id, after.memory_id)
+    ).tuples()
+    items = [_change(entry_id, action, iso(at), new, old, keys) for entry_id, action, at, new, old in rows]
+    return {"part": "history", "items": items, "said": _said(refinement_id, keys)}
+
+
+def _change(
+    entry_id: int, action: str, at: str | None, new: MemoryState, old: MemoryState | None, keys: AgentKeys
+) -> dict[str, Any]:
+    return {
+        "entry": entry_id,
+        "action": str(action),
+        "at": at,
+        "id": new.memory_id,
+        "type": str(new.type),
+        "before": None if old is None else keys.reveal_memory(new.memory_id, old.content),
+        "after": keys.reveal_memory(new.memory_id, new.content),
+        "discarded": new.discarded_at is not None,
+        "constitutional": new.constitutional,
+    }
+
+
+def _said(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
+    """The agent's own words about the refinement: its answer, and its summary."""
+    refinement = db.session.get_one(Refinement, refinement_id)
+    words = db.session.scalar(select(Consent.words).where(Consent.refinement_id == refinement_id))
+    sealed: dict[str, Sealed | None] = {"consent": words, "summary": refinement.summary}
+    return {
+        name: keys.reveal(text, purpose=name, subject=refinement_id)
+        for name, text in sealed.items()
+        if text is not None
+    }
+
+
+def _receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
+    user = db.session.get_one(User, view.user_id)
+    ids: Sequence[int] = sorted({item["id"] for item in shown["items"]})
+    record(
+        Action.ACCESS_VIEWED,
+        actor=Actor(ActorKind.USER, user.email, user.id),
+        of=agent,
+        subject=grant.subject,
+        refinement_id=None,
+        data={"exception": grant.id, "view": view.id, "part": shown["part"], "ids": ids, "count": len(ids)},
+    )
+    announce(
+        "exception.viewed",
+        account_id=agent.account_id,
+        agent_id=agent.id,
+        data={"exception": grant.id, "seen": len(ids)},
+    )

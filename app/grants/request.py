@@ -1,0 +1,247 @@
+"""Asking for an exception, deciding on it, and taking it back: who may, when, and what is written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from app.errors import Invalid, NotFound, Refused
+from app.extensions import db, now, writing
+from app.models import (
+    OPEN_GRANTS,
+    AccessGrant,
+    Action,
+    Actor,
+    Agent,
+    Consent,
+    GrantCategory,
+    GrantStatus,
+    Refinement,
+    User,
+    announce,
+    record,
+)
+from app.models.text import clean_text
+from app.models.user import ADMIN
+from app.silo import AgentKeys
+
+MIN_MINUTES, MAX_MINUTES = 15, 480
+MAX_PURPOSE = 500
+SILENCE = timedelta(hours=72)
+"""An exception that nobody answered for so long ends as unanswered."""
+
+REST = timedelta(hours=24)
+"""After a NO, silence or an error: no new ask of the same agent."""
+
+_NOT_GIVEN = (GrantStatus.DENIED, GrantStatus.UNANSWERED, GrantStatus.FAILED)
+
+
+class AlreadyAsked(Refused):
+    """The same human has an open exception of this scope."""
+
+    code = "already_asked"
+
+    def __init__(self, grant: AccessGrant) -> None:
+        live = grant.status == GrantStatus.GRANTED
+        state = "is live already" if live else "is waiting for the agent's answer"
+        super().__init__(f"Exception {grant.id} for the same person and scope {state}. Nothing new was asked.")
+        self.grant_id = grant.id
+
+
+class RestingAfterAsk(Refused):
+    """The agent did not give an exception within the last 24 hours, and is not asked again yet."""
+
+    code = "asked_recently"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a human asks for. `refinement_id` null means the ledger."""
+
+    category: GrantCategory
+    purpose: str
+    minutes: int
+    refinement_id: str | None = None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Wish:
+        """From a form, options or JSON: category, purpose, minutes, scope. Raises Invalid with what is allowed."""
+        category = str(given.get("category") or "").strip().lower()
+        if category not in list(GrantCategory):
+            raise Invalid(f"The category must be one of {', '.join(GrantCategory)}. Nothing was asked.")
+        scope = str(given.get("scope") or "ledger").strip().lower()
+        refinement_id = None if scope == "ledger" else scope
+        return cls(
+            GrantCategory(category), _purpose(given.get("purpose")), _minutes(given.get("minutes")), refinement_id
+        )
+
+
+def request_access(agent_id: int, wish: Wish, *, for_user: User, by: Actor) -> AccessGrant:
+    """Write the question down; the caller lets a worker ask once it is committed.
+
+    Raises NotFound, Invalid, AlreadyAsked, RestingAfterAsk or Refused; nothing is written then.
+    """
+    with writing():
+        agent = Agent.lock(agent_id)
+        _check(agent, wish, for_user)
+        grant = AccessGrant(
+            id=str(uuid.uuid4()),
+            account_id=agent.account_id,
+            agent_id=agent.id,
+            user_id=for_user.id,
+            category=wish.category,
+            purpose=wish.purpose,
+            refinement_id=wish.refinement_id,
+            minutes=wish.minutes,
+            status=GrantStatus.PENDING,
+            requested_by=str(by),
+            requested_at=now(),
+            views=0,
+        )
+        db.session.add(grant)
+        db.session.flush()
+        record(
+            Action.ACCESS_REQUESTED,
+            actor=by,
+            of=agent,
+            subject=grant.subject,
+            data={
+                "exception": grant.id,
+                "for": for_user.email,
+                "category": str(wish.category),
+                "purpose": wish.purpose,
+                "scope": grant.scope,
+                "minutes": wish.minutes,
+            },
+        )
+        announce("exception.requested", account_id=agent.account_id, agent_id=agent.id, data={"exception": grant.id})
+    return grant
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The agent's own answer. `words` are content; `note_to_admins` was written for admins to see."""
+
+    granted: bool
+    words: str = field(default="", repr=False)
+    note_to_admins: str | None = None
+    asked_at: datetime | None = None
+
+
+def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys: AgentKeys | None) -> AccessGrant:
+    """Write the agent's answer down: it counts once. `keys` seal its words. Raises NotFound or Refused."""
+    with writing():
+        agent, grant = lock_both(grant_id)
+        if grant.agent_id != agent_id:
+            raise NotFound("There is no such exception.")
+        if grant.status != GrantStatus.PENDING:
+            raise Refused(f"This exception is {grant.status} already. Nothing was changed.")
+        grant.note_to_admins = decision.note_to_admins
+        if keys is not None and decision.words:
+            grant.reason = keys.seal(decision.words, purpose="exception", subject=grant.id)
+        db.session.add(_consent(grant, decision, keys))
+        if decision.granted:
+            grant.allow(agent, by=by)
+        else:
+            grant.end(agent, GrantStatus.DENIED, by=by)
+    return grant
+
+
+def revoke(grant_id: str, *, by: Actor) -> AccessGrant:
+    """Take it back at once, whoever may: the agent, or any admin. Does nothing to an ended one. Raises NotFound."""
+    with writing():
+        agent, grant = lock_both(grant_id)
+        grant.end(agent, GrantStatus.REVOKED, by=by)
+    return grant
+
+
+def lock_both(grant_id: str) -> tuple[Agent, AccessGrant]:
+    """The agent's row, then the exception's. Raises NotFound."""
+    agent_id = db.session.scalar(select(AccessGrant.agent_id).where(AccessGrant.id == grant_id))
+    if agent_id is None:
+        raise NotFound("There is no such exception.")
+    agent = Agent.lock(agent_id)
+    return agent, AccessGrant.lock(grant_id)
+
+
+def resting_until(agent_id: int) -> datetime | None:
+    """Until when this agent is not asked again, if that is so now."""
+    last: datetime | None = db.session.scalar(
+        select(AccessGrant.ended_at)
+        .where(AccessGrant.agent_id == agent_id, AccessGrant.status.in_(_NOT_GIVEN))
+        .order_by(AccessGrant.ended_at.desc())
+        .limit(1)
+    )
+    return last + REST if last is not None and last + REST > now() else None
+
+
+def _check(agent: Agent, wish: Wish, for_user: User) -> None:
+    if agent.forgotten_at is not None:
+        raise Refused(f"{agent.name} was forgotten: there is nothing left that could be shown. Nothing was asked.")
+    if for_user.account_id != agent.account_id or not for_user.active or not for_user.may(ADMIN):
+        raise Refused("An exception is for one active admin of the agent's own account. Nothing was asked.")
+    if wish.refinement_id is not None:
+        mine = (Refinement.id == wish.refinement_id, Refinement.agent_id == agent.id)
+        if db.session.scalar(select(Refinement.id).where(*mine)) is None:
+            raise NotFound(f"{agent.name} has no such refinement. Nothing was asked.")
+    same = db.session.scalar(
+        select(AccessGrant).where(
+            AccessGrant.agent_id == agent.id,
+            AccessGrant.user_id == for_user.id,
+            AccessGrant.refinement_id.is_not_distinct_from(wish.refinement_id),
+            AccessGrant.status.in_(OPEN_GRANTS),
+        )
+    )
+    if same is not None and not _has_run_out(same):
+        raise AlreadyAsked(same)
+    until = resting_until(agent.id)
+    if until is not None:
+        raise RestingAfterAsk(
+            f"{agent.name} did not give an exception, and is not asked again before {until:%Y-%m-%d %H:%M} UTC. "
+            "Nothing was asked."
+        )
+
+
+def _has_run_out(grant: AccessGrant) -> bool:
+    """Granted, and past its minute: the sweeper has only not written it down yet."""
+    live = db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.is_live()))
+    return grant.status == GrantStatus.GRANTED and live is None
+
+
+def _consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> Consent:
+    words = keys.seal(decision.words, purpose="consent", subject=grant.id) if keys and decision.words else None
+    return Consent(
+        account_id=grant.account_id,
+        agent_id=grant.agent_id,
+        grant_id=grant.id,
+        granted=decision.granted,
+        words=words,
+        note_to_admins=decision.note_to_admins,
+        asked_at=decision.asked_at or grant.requested_at,
+        answered_at=now(),
+    )
+
+
+def _purpose(value: object) -> str:
+    cleaned = " ".join(clean_text(value if value is not None else "", what="purpose").split())
+    if not cleaned or len(cleaned) > MAX_PURPOSE:
+        raise Invalid(f"The purpose must have 1 to {MAX_PURPOSE} characters. Nothing was asked.")
+    return cleaned
+
+
+def _minutes(value: object) -> int:
+    written = str(value).strip()
+    if isinstance(value, bool) or not (written.isascii() and written.isdigit()) or len(written) > 4:
+        raise Invalid(_RANGE)
+    minutes = int(written)
+    if not MIN_MINUTES <= minutes <= MAX_MINUTES:
+        raise Invalid(_RANGE)
+    return minutes
+
+
+_RANGE = f"The minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}. Nothing was asked."

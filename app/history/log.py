@@ -1,0 +1,308 @@
+"""The audit log as it is read: by filters, from any place, newest or oldest first. Open data only; writes nothing.
+
+A step walks one index in its order from a place on, so that it costs the same at any depth. What this index can't
+decide (a fold, a second filter) is looked at entry by entry, at most `LOOKED_AT` of them a page: the answer then says
+how far it came, and the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, exists, literal, or_, select, tuple_
+from sqlalchemy.orm import aliased
+
+from app.extensions import db, release
+from app.models import Action, ActorKind, Agent, AuditLog, Rollback
+from app.models.base import UtcDateTime, iso
+
+LOOKED_AT = 10_000
+BATCH = 500
+
+Condition = ColumnElement[bool]
+Looking = Callable[[Any], Condition]
+"""A condition on whatever has the log's columns."""
+
+_PLACE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?)Z~(\d{1,18})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an entry stands in time; of two at the same moment, the one with the higher id is the newer."""
+
+    at: datetime
+    id: int
+
+    def __str__(self) -> str:
+        return f"{iso(self.at)}~{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place | None:
+        """None for what is no place of ours."""
+        match = _PLACE.fullmatch(text)
+        try:
+            return cls(datetime.fromisoformat(match[1]).replace(tzinfo=UTC), int(match[2])) if match else None
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
+class Who:
+    """An actor as the log names it, or all of one kind. The ids, where they are known, find the entries faster."""
+
+    kind: ActorKind
+    name: str = ""
+    user_id: int | None = None
+    agent_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What of one account's log is wanted. `since` is inclusive, `until` is not.
+
+    Whoever makes this has seen that agent, user and refinement are the account's own.
+    """
+
+    account_id: int
+    agent_id: int | None = None
+    who: Who | None = None
+    action: Action | None = None
+    refinement_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def picks_single_entries(self) -> bool:
+        """Whether entries are wanted for what they are; then the related ones are not folded away."""
+        return bool(self.who or self.action or self.refinement_id)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of the log, in the order in which it was walked. `next` is where to go on, None at the log's end.
+
+    `is_cut` when fewer than wanted were found among the entries that a page looks at.
+    """
+
+    places: Sequence[Place]
+    next: Place | None
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an entry openly says, with its agent's name of today."""
+
+    id: int
+    at: datetime
+    actor_kind: str
+    actor: str
+    action: str
+    agent_id: int | None
+    agent: str | None
+    refinement_id: str | None
+    subject: str
+    data: dict[str, Any] = field(repr=False)
+    hash: bytes
+    previous_hash: bytes
+
+    @property
+    def place(self) -> Place:
+        return Place(self.at, self.id)
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form that programs rely on, the same as `whetstone audit --json`."""
+        return {
+            "id": self.id,
+            "at": iso(self.at),
+            "actor": self.actor,
+            "action": self.action,
+            "agent": self.agent,
+            "refinement": self.refinement_id,
+            "subject": self.subject,
+            "data": self.data,
+            "hash": self.hash.hex(),
+            "previous_hash": self.previous_hash.hex(),
+        }
+
+
+def walk(
+    filters: Filters, start: Place | None = None, *, want: int, newest_first: bool = True, fold: bool = False
+) -> Stretch:
+    """The next entries that fit, from behind a place on, or from the newest (oldest) one.
+
+    With `fold`, of each refinement only its newest entry within the dates.
+    """
+    route = _Route.of(filters, newest_first=newest_first, fold=fold)
+    found: list[Place] = []
+    looked, place = 0, start
+    size = min((want + 1) * 4, LOOKED_AT) if route.looked_at else want + 1
+    while True:
+        found += route.fitting(place, size)
+        if len(found) > want:
+            return Stretch(found[:want], found[want - 1])
+        place = route.skip(place, size)
+        if place is None:
+            return Stretch(found, None)
+        looked += size
+        if looked >= LOOKED_AT:
+            return Stretch(found, place, is_cut=True)
+        size = min(size * 4, LOOKED_AT - looked)
+
+
+def batches(filters: Filters) -> Iterator[list[Entry]]:
+    """All that fits, oldest first, batch by batch: no transaction is open, and nothing kept, between two of them."""
+    route = _Route.of(filters, newest_first=False, fold=False)
+    place: Place | None = None
+    while True:
+        entries = read(route.fitting(place, BATCH))
+        place = route.skip(place, BATCH)
+        release()
+        if entries:
+            yield entries
+        if place is None:
+            return
+
+
+def read(places: Sequence[Place]) -> list[Entry]:
+    """The entries at these places, in this order."""
+    query = select(*_COLUMNS).where(AuditLog.id.in_([place.id for place in places]))
+    rows = db.session.execute(query) if places else ()
+    found = {row[0]: Entry(*row) for row in rows}
+    return [found[place.id] for place in places]
+
+
+def newest(filters: Filters) -> Place | None:
+    """The newest entry of the agent or the account, whatever else is wanted."""
+    bare = Filters(filters.account_id, filters.agent_id)
+    stretch = walk(bare, want=1)
+    return stretch.places[0] if stretch.places else None
+
+
+_COLUMNS = (
+    AuditLog.id,
+    AuditLog.at,
+    AuditLog.actor_kind,
+    AuditLog.actor,
+    AuditLog.action,
+    AuditLog.agent_id,
+    select(Agent.name).where(Agent.id == AuditLog.agent_id).scalar_subquery(),
+    AuditLog.refinement_id,
+    AuditLog.subject,
+    AuditLog.data,
+    AuditLog.hash,
+    AuditLog.previous_hash,
+)
+
+
+@dataclass(frozen=True)
+class _Route:
+    """Through which index the log is walked (`along`), and what is looked at on the way (`looked_at`)."""
+
+    along: Sequence[Condition]
+    looked_at: Sequence[Looking]
+    since: datetime | None
+    until: datetime | None
+    newest_first: bool
+
+    @classmethod
+    def of(cls, filters: Filters, *, newest_first: bool, fold: bool) -> _Route:
+        wanted = _wanted(filters)
+        chosen = next(names for names in _INDEXES if all(name in wanted for name in names))
+        rest = [fits for name, fits in wanted.items() if name not in chosen]
+        if fold:
+            rest.append(_is_newest_of_its_refinement(filters.until))
+        along = [wanted[name](AuditLog) for name in chosen]
+        return cls(along, rest, filters.since, filters.until, newest_first)
+
+    def fitting(self, start: Place | None, size: int) -> list[Place]:
+        """Those that fit among the next `size` entries behind a place."""
+        near = self._behind(start, _NEEDED).limit(size).subquery().c
+        query = select(near.at, near.id).where(*(fits(near) for fits in self.looked_at))
+        return [Place(*row) for row in db.session.execute(query.order_by(*self._order(near))).tuples()]
+
+    def skip(self, start: Place | None, size: int) -> Place | None:
+        """The last of the next `size` entries behind a place; None where the log has no more than these."""
+        query = self._behind(start, _PLACE_COLUMNS).offset(size - 1).limit(2)
+        rows = db.session.execute(query).all()
+        return Place(*rows[0]) if len(rows) == 2 else None
+
+    def _behind(self, start: Place | None, columns: Sequence[Any]) -> Select[Any]:
+        query = select(*columns).where(*self.along, *self._range(start))
+        return query.order_by(*self._order(AuditLog))
+
+    def _range(self, start: Place | None) -> list[Condition]:
+        """One bound at each end, the narrower one: of two, SQLite would walk from the wider, past all in between."""
+        key, at = tuple_(*_PLACE_COLUMNS), AuditLog.at
+        lower = [at >= self.since] if self.since else []
+        upper = [at < self.until] if self.until else []
+        if start is None:
+            return lower + upper
+        mark = tuple_(literal(start.at, UtcDateTime), literal(start.id))
+        if self.newest_first:
+            return lower + ([key < mark] if self.until is None or start.at < self.until else upper)
+        return ([key > mark] if self.since is None or start.at >= self.since else lower) + upper
+
+    def _order(self, log: Any) -> Sequence[Any]:
+        return (log.at.desc(), log.id.desc()) if self.newest_first else (log.at, log.id)
+
+
+_PLACE_COLUMNS = (AuditLog.at, AuditLog.id)
+_NEEDED = (
+    *_PLACE_COLUMNS,
+    AuditLog.account_id,
+    AuditLog.agent_id,
+    AuditLog.user_id,
+    AuditLog.actor_kind,
+    AuditLog.actor,
+    AuditLog.action,
+    AuditLog.refinement_id,
+)
+"""What can be looked at on the way."""
+
+_INDEXES = (("refinement",), ("agent",), ("user",), ("account", "action"), ("account",))
+"""What the indexes of the log begin with (see `AuditLog`), the narrowest first."""
+
+
+def _wanted(filters: Filters) -> dict[str, Looking]:
+    """By name. The account's own is always among them: an operator acts in several, and nothing crosses accounts."""
+    found: dict[str, Looking] = {"account": lambda log: log.account_id == filters.account_id}
+    agent_id = filters.agent_id or (filters.who.agent_id if filters.who else None)
+    if filters.refinement_id is not None:
+        found["refinement"] = _of_refinement(filters.refinement_id)
+    if agent_id is not None:
+        found["agent"] = lambda log: log.agent_id == agent_id
+    if filters.action is not None:
+        found["action"] = lambda log: log.action == filters.action
+    if filters.who is not None:
+        found |= _by(filters.who)
+    return found
+
+
+def _by(who: Who) -> dict[str, Looking]:
+    if who.user_id is not None:
+        return {"user": lambda log: log.user_id == who.user_id}
+    if who.name:
+        return {"actor": lambda log: log.actor == f"{who.kind}:{who.name}"}
+    return {"kind": lambda log: log.actor_kind == who.kind}
+
+
+def _of_refinement(refinement_id: str) -> Looking:
+    """Its own entries, and those of the rollbacks that undid it: these stand in the log for themselves."""
+    rollbacks = list(db.session.scalars(select(Rollback.entry_id).where(Rollback.refinement_id == refinement_id)))
+    return lambda log: or_(log.refinement_id == refinement_id, log.id.in_(rollbacks))
+
+
+def _is_newest_of_its_refinement(until: datetime | None) -> Looking:
+    """True also for what belongs to none."""
+    later = aliased(AuditLog)
+    before_the_end = [later.at < until] if until is not None else []
+
+    def fits(log: Any) -> Condition:
+        return ~exists().where(later.refinement_id == log.refinement_id, later.id > log.id, *before_the_end)
+
+    return fits

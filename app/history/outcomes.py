@@ -1,0 +1,111 @@
+"""Outcomes: what the rows of refinements and rollbacks say of themselves, against the entries that made them so."""
+
+from __future__ import annotations
+
+from sqlalchemy import and_, exists, select
+from sqlalchemy.orm import load_only
+
+from app.extensions import db
+from app.history.difference import differs, named
+from app.models import Action, Agent, AuditLog, Refinement, Rollback
+
+BATCH = 500
+
+
+class Undone:
+    """What the entries say is undone: by the id of a refinement or rollback, the rollback that stands against it."""
+
+    def __init__(self) -> None:
+        self._by: dict[str, tuple[str, str, int]] = {}
+
+    def take(self, entry: AuditLog) -> None:
+        """The next entry of the agent's chain."""
+        if entry.action != Action.ROLLBACK:
+            return
+        for undone in _ids(entry, "undid"):
+            self._by[undone] = str(entry.data.get("rollback")), named(entry), entry.id
+        for redone in _ids(entry, "redid"):
+            self._by.pop(redone, None)
+
+    def compare(self, agent: Agent) -> None:
+        """Raises Difference unless the rows say the same."""
+        left = dict(self._by)
+        for model in (Refinement, Rollback):
+            what = model.__name__.lower()
+            rows = select(model.id, model.undone_by).where(model.agent_id == agent.id, model.undone_by.is_not(None))
+            for number, undone_by in db.session.execute(rows.order_by(model.id)).tuples():
+                said, entry, entry_id = left.pop(number, ("", "no entry", None))
+                if undone_by != said:
+                    raise differs(agent, f"{what} {number} counts as undone, but {entry} undid it so.", entry_id)
+        for number, (_, entry, entry_id) in left.items():
+            raise differs(agent, f"{entry} undid {number}, but its row does not say so.", entry_id)
+
+
+def check_refinements(agent: Agent) -> None:
+    """What is open was ended by no entry, and what ended did so as its entry says. Raises Difference."""
+    ended_by = and_(AuditLog.refinement_id == Refinement.id, AuditLog.action == Action.REFINEMENT_END)
+    rows = (
+        select(Refinement, AuditLog)
+        .options(load_only(Refinement.status, *_COUNTS))
+        .outerjoin(AuditLog, ended_by)
+        .where(Refinement.agent_id == agent.id)
+        .order_by(Refinement.requested_at, Refinement.id)
+    )
+    for refinement, entry in db.session.execute(rows.execution_options(yield_per=BATCH)).tuples():
+        what = f"refinement {refinement.id}"
+        if entry is None and not refinement.is_open:
+            raise differs(agent, f"{what} is {refinement.status}, but no entry ended it.")
+        if entry is not None and refinement.status != entry.data.get("status"):
+            raise differs(agent, f"{what} is {refinement.status}, but {named(entry)} ended it otherwise.", entry.id)
+        if entry is not None and refinement.stats != entry.data.get("stats"):
+            raise differs(agent, f"the counts of {what} are not what {named(entry)} says.", entry.id)
+
+
+def check_rollbacks(agent: Agent) -> None:
+    """Each has its entry, each entry of the Time Machine its row, and both say the same. Raises Difference."""
+    rows = select(Rollback, AuditLog).outerjoin(AuditLog, AuditLog.id == Rollback.entry_id)
+    rows = rows.where(Rollback.agent_id == agent.id).order_by(Rollback.entry_id)
+    for rollback, entry in db.session.execute(rows.execution_options(yield_per=BATCH)).tuples():
+        if entry is None or entry.action != Action.ROLLBACK or entry.chain != agent.chain:
+            raise differs(agent, f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
+        if _of_row(rollback) != _of_entry(entry):
+            raise differs(agent, f"rollback {rollback.id} is not what {named(entry)} says.", entry.id)
+    lone = select(AuditLog).where(AuditLog.chain == agent.chain, AuditLog.action == Action.ROLLBACK)
+    for entry in db.session.scalars(lone.where(~exists().where(Rollback.entry_id == AuditLog.id)).limit(1)):
+        raise differs(agent, f"{named(entry)} is a rollback whose row is gone.", entry.id)
+
+
+_COUNTS = (
+    Refinement.consolidated,
+    Refinement.updated,
+    Refinement.deleted,
+    Refinement.protected,
+    Refinement.deduplicated,
+)
+
+
+def _ids(entry: AuditLog, name: str) -> list[str]:
+    found = entry.data.get(name)
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
+def _of_row(rollback: Rollback) -> dict[str, object]:
+    return {
+        "rollback": rollback.id,
+        "kind": rollback.kind,
+        "refinement": rollback.refinement_id,
+        "entry": rollback.target_entry_id,
+        "reversed": rollback.reversed,
+        "mass_before": rollback.mass_before,
+        "mass_after": rollback.mass_after,
+        "undid": rollback.undid,
+        "redid": rollback.redid,
+        "by": rollback.requested_by,
+    }
+
+
+def _of_entry(entry: AuditLog) -> dict[str, object]:
+    data = entry.data
+    names = ("rollback", "kind", "refinement", "entry", "mass_before", "mass_after", "undid", "redid")
+    reversed_ = [data.get(name, 0) for name in ("restored", "removed")]
+    return {name: data.get(name) for name in names} | {"reversed": sum(reversed_), "by": entry.actor}

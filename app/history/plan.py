@@ -1,0 +1,224 @@
+"""Plans: what an undo or a rewind would do, found out before anything is done; ids and counts, never content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select, func, select
+
+from app.errors import NotFound, Refused
+from app.extensions import db
+from app.history.findings import Change, Findings
+from app.history.rewinding import rewound
+from app.history.trace import Entries
+from app.history.undoing import undone
+from app.models import Agent, AuditLog, MemoryState, Refinement, Rollback, RollbackKind
+
+T = TypeVar("T")
+
+
+class NothingToUndo(Refused):
+    """The entry changed no memory, so there is nothing to undo."""
+
+    code = "nothing_to_undo"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be undone. Make it with one of the class methods; `id` is a UUID, or an entry's number."""
+
+    kind: RollbackKind
+    id: str
+
+    @classmethod
+    def refinement(cls, refinement_id: str) -> Target:
+        """One refinement: all that it did, the exact duplicates that it removed included."""
+        return cls(RollbackKind.REFINEMENT, refinement_id)
+
+    @classmethod
+    def entry(cls, entry_id: int) -> Target:
+        """What one audit entry did to memories."""
+        return cls(RollbackKind.ENTRY, str(entry_id))
+
+    @classmethod
+    def rollback(cls, rollback_id: str) -> Target:
+        """An earlier undo or rewind."""
+        return cls(RollbackKind.ROLLBACK, rollback_id)
+
+    @classmethod
+    def rewind(cls, refinement_id: str) -> Target:
+        """Everything that refinements, dedup and promotions did to the agent since just before this refinement."""
+        return cls(RollbackKind.REWIND, refinement_id)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A target's rows. `undone_by` is the rollback that undid it already."""
+
+    target: Target
+    account_id: int
+    agent_id: int
+    refinement: Refinement | None = None
+    rollback: Rollback | None = None
+    entry_id: int | None = None
+    undone_by: str | None = None
+
+    @property
+    def entries(self) -> Entries:
+        """The entries that an undo of it takes back."""
+        if self.refinement is not None:
+            return select(AuditLog.id).where(AuditLog.refinement_id == self.refinement.id)
+        return select(AuditLog.id).where(AuditLog.id == self.entry_id)
+
+    @property
+    def first_entry(self) -> int:
+        return db.session.scalar(select(func.min(self.entries.subquery().c.id))) or 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would happen. `stops` is the open refinement that would be ended first. Masses in tokens."""
+
+    found: Found
+    findings: Findings
+    stops: str | None
+    mass_before: int
+    mass_after: int
+
+    @property
+    def kind(self) -> RollbackKind:
+        return self.found.target.kind
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return self.findings.changes
+
+    @property
+    def conflicts(self) -> tuple[int, ...]:
+        return self.findings.conflicts
+
+    @property
+    def stays(self) -> tuple[int, ...]:
+        return self.findings.stays
+
+    @property
+    def later(self) -> tuple[str, ...]:
+        return self.findings.later
+
+    @property
+    def agent_id(self) -> int:
+        return self.found.agent_id
+
+    @property
+    def undone_by(self) -> str | None:
+        return self.found.undone_by
+
+    @property
+    def restored(self) -> int:
+        return self.findings.restored
+
+    @property
+    def removed(self) -> int:
+        return self.findings.removed
+
+    @property
+    def memories(self) -> tuple[int, ...]:
+        return tuple(change.memory.id for change in self.changes)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": str(self.kind),
+            "undone_by": self.undone_by,
+            "restored": self.restored,
+            "removed": self.removed,
+            "conflicts": list(self.conflicts),
+            "stays": list(self.stays),
+            "later": list(self.later),
+            "stops": self.stops,
+            "mass_before": self.mass_before,
+            "mass_after": self.mass_after,
+        }
+
+
+def find(target: Target) -> Found:
+    """The rows of a target. Raises NotFound, and NothingToUndo for an entry that changed no memory."""
+    if target.kind in (RollbackKind.REFINEMENT, RollbackKind.REWIND):
+        return _find_refinement(target)
+    if target.kind == RollbackKind.ROLLBACK:
+        return _find_rollback(target)
+    return _find_entry(target)
+
+
+def preview(target: Target) -> Plan:
+    """What `roll_back` would do now. Reads only. Raises NotFound or NothingToUndo."""
+    found = find(target)
+    return make_plan(found, db.session.get_one(Agent, found.agent_id, populate_existing=True), lock=False)
+
+
+def make_plan(found: Found, agent: Agent, *, lock: bool) -> Plan:
+    """The plan as of now; with `lock`, which needs the agent's lock, it holds until the transaction ends."""
+    if found.undone_by is not None:
+        findings = Findings()
+    elif found.target.kind == RollbackKind.REWIND:
+        findings = rewound(found.agent_id, found.first_entry, lock=lock)
+    else:
+        findings = undone(found.entries, lock=lock)
+    after = agent.core_token_usage + sum(change.gain for change in findings.changes)
+    return Plan(found, findings, _stopped(found, findings), agent.core_token_usage, after)
+
+
+def _stopped(found: Found, findings: Findings) -> str | None:
+    """The open refinement that has to end first; its own undo ends it even where it has changed nothing yet."""
+    running = Refinement.open_of(found.agent_id)
+    if running is None or findings.conflicts or found.undone_by is not None:
+        return None
+    is_target = found.refinement is not None and found.refinement.id == running.id
+    return running.id if findings.changes or is_target else None
+
+
+def _find_refinement(target: Target) -> Found:
+    refinement = db.session.scalar(_fresh(select(Refinement).where(Refinement.id == target.id)))
+    if refinement is None:
+        raise NotFound("There is no such refinement.")
+    undone_by = refinement.undone_by if target.kind == RollbackKind.REFINEMENT else None
+    return Found(target, refinement.account_id, refinement.agent_id, refinement=refinement, undone_by=undone_by)
+
+
+def _find_rollback(target: Target) -> Found:
+    rollback = db.session.scalar(_fresh(select(Rollback).where(Rollback.id == target.id)))
+    if rollback is None:
+        raise NotFound("There is no such rollback.")
+    return Found(
+        target,
+        rollback.account_id,
+        rollback.agent_id,
+        rollback=rollback,
+        entry_id=rollback.entry_id,
+        undone_by=rollback.undone_by,
+    )
+
+
+def _find_entry(target: Target) -> Found:
+    """An entry of the Time Machine itself stands for its rollback."""
+    number = int(target.id)
+    entry = db.session.get(AuditLog, number) if 0 < number < 2**63 else None
+    if entry is None:
+        raise NotFound("There is no such entry in the audit log.")
+    if entry.agent_id is None or not db.session.scalar(select(MemoryState.memory_id).where(_of(entry.id)).limit(1)):
+        raise NothingToUndo(
+            f"Entry {entry.id} changed no memory, so there is nothing to undo. Settings are changed back on the "
+            "agent's page. Nothing was written."
+        )
+    rollback = db.session.scalar(select(Rollback.id).where(Rollback.entry_id == entry.id))
+    if rollback is not None:
+        return _find_rollback(Target.rollback(rollback))
+    return Found(target, entry.account_id, entry.agent_id, entry_id=entry.id)
+
+
+def _of(entry_id: int) -> ColumnElement[bool]:
+    return MemoryState.entry_id == entry_id
+
+
+def _fresh(query: Select[tuple[T]]) -> Select[tuple[T]]:
+    return query.execution_options(populate_existing=True)

@@ -1,0 +1,140 @@
+"""The nightly proof: every account is verified by itself, and its verdict kept for those who look at its pages.
+
+The kept verdicts decide what is due: last night's, made up as soon as a worker runs again; and each hour while a
+difference stands, so that an alarm is gone soon after its cause is. One run goes on at a time, in one thread, however
+often it is asked for: nothing else waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
+
+import structlog
+from sqlalchemy import select
+
+from app.extensions import db, now, release, writing
+from app.history.verify import Verdict, verify_account, verify_rest
+from app.models import Account, Mark, announce
+
+NIGHT = timedelta(hours=3, minutes=17)
+"""When a day's proof is due, UTC."""
+
+AGAIN = timedelta(minutes=50)
+"""How soon what differed is looked at again."""
+
+LAPSE = timedelta(hours=6)
+"""A run that proved no further account for so long counts as dead."""
+
+STALE = timedelta(days=3)
+
+RUNNING = "proving"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The last verdict on an account; or, for the account None, on what belongs to none. `at` is when it was begun."""
+
+    verdict: Verdict
+    at: datetime
+
+    @classmethod
+    def of(cls, account_id: int | None) -> Proof | None:
+        """None when there never was one."""
+        said = Mark.read(_mark(account_id))
+        if said is None:
+            return None
+        kept = json.loads(said)
+        verdict = Verdict(**{each.name: kept[each.name] for each in fields(Verdict) if each.name in kept})
+        return cls(verdict, datetime.fromisoformat(kept["at"]))
+
+    @classmethod
+    def all(cls) -> list[Proof]:
+        """Those that there are, of every account and of the rest."""
+        return [proof for account_id in _accounts() if (proof := cls.of(account_id)) is not None]
+
+    def keep(self, account_id: int | None) -> None:
+        Mark.write(_mark(account_id), json.dumps(asdict(self.verdict) | {"at": self.at.isoformat()}))
+
+    def is_stale(self, at: datetime) -> bool:
+        return self.at < at - STALE
+
+    def is_due_again(self, at: datetime) -> bool:
+        if not self.verdict.ok:
+            return self.at <= at - AGAIN
+        midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+        night = midnight + NIGHT
+        return self.at < (night if night <= at else night - timedelta(days=1))
+
+
+def prove_due(at: datetime) -> list[int | None]:
+    """Verify what is due, one account after the other; returns which. Does nothing while another run goes on.
+
+    What goes wrong with one account is raised when all others are done.
+    """
+    if not _due(at) or not _claim(at - LAPSE):
+        return []
+    due, failures = _due(at), []
+    for account_id in due:
+        try:
+            _prove(account_id)
+        except Exception as error:  # noqa: BLE001 - raised below: one account's trouble is no other's
+            release()
+            failures.append(error)
+    with writing():
+        Mark.drop(RUNNING)
+    if failures:
+        raise failures[0]
+    return due
+
+
+def _accounts() -> list[int | None]:
+    found: Sequence[int] = db.session.scalars(select(Account.id).order_by(Account.id)).all()
+    release()
+    return [*found, None]
+
+
+def _due(at: datetime) -> list[int | None]:
+    proofs = {account_id: Proof.of(account_id) for account_id in _accounts()}
+    release()
+    return [account_id for account_id, proof in proofs.items() if proof is None or proof.is_due_again(at)]
+
+
+def _claim(lapsed: datetime) -> bool:
+    with writing():
+        return Mark.claim(RUNNING, lapsed=lapsed)
+
+
+def _prove(account_id: int | None) -> None:
+    proof = Proof(at=now(), verdict=verify_rest() if account_id is None else verify_account(account_id))
+    with writing():
+        Mark.write(RUNNING, "")
+        before = Proof.of(account_id)
+        if before is not None and before.at > proof.at:
+            return
+        proof.keep(account_id)
+        if _is_news(proof.verdict, before):
+            for told in _accounts_told(account_id):
+                announce("proof.passed" if proof.verdict.ok else "proof.failed", account_id=told)
+    if not proof.verdict.ok:
+        where = {"account": account_id, "agent": proof.verdict.agent_id, "entry": proof.verdict.entry_id}
+        log.error("the record is not as it was written", **where)
+
+
+def _is_news(verdict: Verdict, before: Proof | None) -> bool:
+    """Whether the pages have to show it: an alarm, another one, or its end."""
+    known = None if before is None else before.verdict.first_problem
+    return verdict.first_problem != known
+
+
+def _accounts_told(account_id: int | None) -> Sequence[int]:
+    """What belongs to nobody is told to all."""
+    return [account_id] if account_id is not None else db.session.scalars(select(Account.id).order_by(Account.id)).all()
+
+
+def _mark(account_id: int | None) -> str:
+    return "proof of the rest" if account_id is None else f"proof of account {account_id}"

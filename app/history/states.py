@@ -1,0 +1,182 @@
+"""The replay of memories: every state that the entries wrote, in order, and what it comes to, against the rows.
+
+Each step is a statement that finds a difference where the rows are: no row's bytes are brought here, so that memory
+stays constant, and damaged bytes differ instead of failing to load. It goes through a log block by block, always along
+the same indexes: over a whole log at once, the database's guess of a way may be one that never ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, func, or_, select
+from sqlalchemy.orm import aliased
+
+from app.extensions import db
+from app.history.difference import differs, number
+from app.models import Agent, AuditLog, Mark, Memory, MemoryState, MemoryType
+from app.models.state import NOTHING, STATE_FIELDS
+
+BLOCK = 500
+"""Entries."""
+
+
+def check_memories(agent: Agent) -> None:
+    """Every state, then every memory, then the totals, against the log. Raises Difference."""
+    totals = Counter[str]()
+    for first in range(1, agent.audit_sequence + 1, BLOCK):
+        block = _Block(agent, first)
+        block.check_order()
+        block.check_foreign()
+        block.check_copies()
+        block.check_rows()
+        block.check_immutable()
+        totals += block.totals()
+    _check_unexplained(agent)
+    for name in ("core_token_usage", "core_count", "journal_count"):
+        if getattr(agent, name) != totals[name]:
+            raise differs(agent, f"{name} is {getattr(agent, name)}, but the memories make {totals[name]}.")
+
+
+class _Block:
+    """Some entries of an agent's chain, from a number on, and the states that they wrote."""
+
+    def __init__(self, agent: Agent, first: int) -> None:
+        self._agent = agent
+        self._is_here = and_(
+            AuditLog.chain == agent.chain, AuditLog.sequence >= first, AuditLog.sequence < first + BLOCK
+        )
+
+    def check_order(self) -> None:
+        """Each state names the one before it, a memory's first one names none, and all are of memories of the agent."""
+        earlier = aliased(MemoryState)
+        is_earlier = and_(earlier.memory_id == MemoryState.memory_id, earlier.entry_id < MemoryState.entry_id)
+        before = select(func.max(earlier.entry_id)).where(is_earlier).scalar_subquery()
+        is_foreign = Memory.agent_id.is_distinct_from(self._agent.id)
+        wrong = (
+            self._states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_foreign)
+            .outerjoin(Memory, Memory.id == MemoryState.memory_id)
+            .where(or_(MemoryState.previous_entry_id.is_distinct_from(before), is_foreign))
+        )
+        for sequence, entry_id, memory_id, foreign in _in_order(wrong):
+            told = "which the agent does not have" if foreign else "but not from the state that it had before"
+            raise differs(self._agent, f"{number(sequence, entry_id)} wrote memory {memory_id}, {told}.", entry_id)
+
+    def check_foreign(self) -> None:
+        """No memory that began here has a state from outside of the agent's log."""
+        state, entry = aliased(MemoryState), aliased(AuditLog)
+        foreign = (
+            self._states(state.memory_id, state.entry_id)
+            .join(state, state.memory_id == MemoryState.memory_id)
+            .outerjoin(entry, entry.id == state.entry_id)
+            .where(MemoryState.previous_entry_id.is_(None), entry.chain.is_distinct_from(self._agent.chain))
+        )
+        for memory_id, entry_id in _in_order(foreign):
+            sentence = f"memory {memory_id} has a state of entry id {entry_id}, which is not in this chain."
+            raise differs(self._agent, sentence)
+
+    def check_copies(self) -> None:
+        """What a reversal wrote is what it says: a copy of the state that it names, or the state before, taken away.
+
+        The entry's hash covers the name of the copied state; the copied state is covered by its own entry's hash.
+        """
+        source = aliased(MemoryState)
+        is_taken = MemoryState.restores_entry_id == NOTHING
+        named_entry = case((is_taken, MemoryState.previous_entry_id), else_=MemoryState.restores_entry_id)
+        is_other = [
+            _comparable(MemoryState, name).is_distinct_from(_comparable(source, name))
+            for name in STATE_FIELDS
+            if name not in _TAKEN_FIELDS
+        ]
+        is_no_copy = [getattr(MemoryState, name).is_distinct_from(getattr(source, name)) for name in _COPIED_FIELDS]
+        is_not_taken = [
+            MemoryState.constitutional,
+            MemoryState.discarded_at.is_(None),
+            MemoryState.updated_at.is_distinct_from(MemoryState.discarded_at),
+            MemoryState.version.is_distinct_from(source.version + 1),
+        ]
+        wrong = or_(
+            source.entry_id.is_(None),
+            MemoryState.kept.is_not(None),
+            *is_other,
+            and_(is_taken, or_(*is_not_taken)),
+            and_(~is_taken, or_(source.restores_entry_id != NOTHING, *is_no_copy)),
+        )
+        query = (
+            self._states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id)
+            .outerjoin(source, and_(source.memory_id == MemoryState.memory_id, source.entry_id == named_entry))
+            .where(MemoryState.restores_entry_id.is_not(None), wrong)
+        )
+        for sequence, entry_id, memory_id in _in_order(query):
+            sentence = f"{number(sequence, entry_id)} gave memory {memory_id} another state than the one that it names."
+            raise differs(self._agent, sentence, entry_id)
+
+    def check_rows(self) -> None:
+        """Every memory that was written here last is what that entry says."""
+        is_stale = Memory.entry_id.is_distinct_from(MemoryState.entry_id)
+        is_other = [_comparable(Memory, name).is_distinct_from(_comparable(MemoryState, name)) for name in STATE_FIELDS]
+        query = self._newest(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_stale, *is_other)
+        for sequence, entry_id, memory_id, stale, *others in _in_order(query.where(or_(is_stale, *is_other))):
+            entry = number(sequence, entry_id)
+            name = next((name for name, other in zip(STATE_FIELDS, others, strict=True) if other), None)
+            if stale or name is None:
+                raise differs(self._agent, f"memory {memory_id} does not name {entry}, which wrote it last.", entry_id)
+            raise differs(self._agent, f"{name} of memory {memory_id} is not what {entry} wrote.", entry_id)
+
+    def check_immutable(self) -> None:
+        """The flag follows from the tags: those that count now, or that counted when all flags were last set."""
+        counted = set((Mark.read("immutable_tags") or "").split(","))
+        tagged = or_(Memory.immutable, cast(Memory.tags, Text) != "[]")
+        rows = db.session.execute(self._newest(Memory.id, Memory.tags, Memory.immutable).where(tagged))
+        for memory_id, tags, immutable in rows.tuples():
+            if immutable not in (self._agent.is_immutable(tags), any(tag.lower() in counted for tag in tags)):
+                raise differs(self._agent, f"the flag immutable of memory {memory_id} is not what its tags say.")
+
+    def totals(self) -> Counter[str]:
+        """What the memories that were written here last make of the agent's totals."""
+        is_core = MemoryState.type == MemoryType.CORE
+        counted = self._newest(
+            func.coalesce(func.sum(case((is_core, MemoryState.token_estimate), else_=0)), 0).label("core_token_usage"),
+            func.coalesce(func.sum(case((is_core, 1), else_=0)), 0).label("core_count"),
+            func.coalesce(func.sum(case((is_core, 0), else_=1)), 0).label("journal_count"),
+        )
+        return Counter(db.session.execute(counted.where(MemoryState.discarded_at.is_(None))).mappings().one())
+
+    def _states(self, *columns: Any) -> Select[Any]:
+        written = select(*columns).select_from(AuditLog).join(MemoryState, MemoryState.entry_id == AuditLog.id)
+        return written.where(self._is_here)
+
+    def _newest(self, *columns: Any) -> Select[Any]:
+        """Of the memories that were written here last: the state, and the row."""
+        later = aliased(MemoryState)
+        is_old = exists().where(later.memory_id == MemoryState.memory_id, later.entry_id > MemoryState.entry_id)
+        return self._states(*columns).outerjoin(Memory, Memory.id == MemoryState.memory_id).where(~is_old)
+
+
+_TAKEN_FIELDS = ("constitutional", "updated_at", "discarded_at", "version")
+"""What taking a memory away changes."""
+
+_COPIED_FIELDS = tuple(name for name in _TAKEN_FIELDS if name != "constitutional")
+"""Of these, what a copy has like its source; the flag may be an admin's since."""
+
+
+def _in_order(query: Select[Any]) -> Any:
+    """The first one, or none. Without LIMIT, for which a database would rather look through everything in order."""
+    found = db.session.execute(query.order_by(AuditLog.id, MemoryState.memory_id)).first()
+    return [] if found is None else [found]
+
+
+def _check_unexplained(agent: Agent) -> None:
+    """Active memories that are in no entry; `strays` finds the others, that nothing ever shows."""
+    written = exists().where(MemoryState.memory_id == Memory.id)
+    unexplained = select(Memory.id).where(Memory.agent_id == agent.id, Memory.discarded_at.is_(None), ~written)
+    memory_id = db.session.scalar(unexplained.order_by(Memory.id).limit(1))
+    if memory_id is not None:
+        raise differs(agent, f"memory {memory_id} is in no entry of the log.")
+
+
+def _comparable(model: type[Memory | MemoryState], name: str) -> ColumnElement[Any]:
+    """PostgreSQL compares no JSON; its text was copied, or written by one and the same serialiser."""
+    column: ColumnElement[Any] = getattr(model, name)
+    return cast(column, Text) if name == "tags" else column

@@ -1,0 +1,205 @@
+"""The Time Machine at work: a plan made and applied in one transaction, recorded as one entry that can be undone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import update
+
+from app.errors import Refused
+from app.extensions import db, now, writing
+from app.history.findings import Change
+from app.history.plan import Plan, Target, find, make_plan
+from app.models import (
+    Action,
+    Actor,
+    Agent,
+    AuditLog,
+    Memory,
+    Refinement,
+    Rollback,
+    RollbackKind,
+    Status,
+    announce,
+    record,
+)
+from app.models.restoring import restore
+
+ATTEMPTS = 5
+"""A refinement may start between the look and the lock; not five times in a row."""
+
+
+class RollbackConflict(Refused):
+    """Memories changed since; nothing was applied."""
+
+    code = "rollback_conflict"
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        shown = ", ".join(map(str, plan.conflicts[:20]))
+        more = f" and {len(plan.conflicts) - 20:,} more" if len(plan.conflicts) > 20 else ""
+        super().__init__(
+            f"Nothing was undone: since then, others changed memory {shown}{more}. Undo the later changes first, or "
+            "rewind the agent to before the refinement."
+        )
+
+
+@dataclass(frozen=True)
+class Done:
+    """`rollback` is the one that was made; if nothing was left to undo, the one that had undone it, if there is one."""
+
+    rollback: Rollback | None
+    plan: Plan
+    applied: bool
+
+    @property
+    def reversed(self) -> int:
+        """Memories that were changed."""
+        return len(self.plan.changes) if self.applied else 0
+
+
+def roll_back(target: Target, *, by: Actor) -> Done:
+    """Undo or rewind, whole or not at all. An open refinement of the agent is ended first, in the same transaction.
+
+    What is undone already is left as it is. Raises NotFound, NothingToUndo, or RollbackConflict with nothing written.
+    """
+    for _ in range(ATTEMPTS):
+        done = _attempt(target, by)
+        if done is not None:
+            return done
+    raise Refused("Refinements kept starting in the meantime. Nothing was undone; pause the agent and try again.")
+
+
+def _attempt(target: Target, by: Actor) -> Done | None:
+    """None when a refinement started meanwhile: locks go refinement, agent, memories, so it has to begin again."""
+    with writing():
+        found = find(target)
+        running = Refinement.open_of(found.agent_id)
+        if running is not None:
+            running = Refinement.lock(running.id)
+        agent = Agent.lock(found.agent_id)
+        still = Refinement.open_of(agent.id)
+        if still is not None and (running is None or running.id != still.id):
+            return None
+        plan = make_plan(find(target), agent, lock=True)
+        if plan.conflicts:
+            raise RollbackConflict(plan)
+        if plan.stops and still is not None:
+            still.end(agent, Status.STOPPED, reason="An admin rolled back; that ended it first.", by=by)
+        if not plan.changes:
+            return Done(db.session.get(Rollback, plan.undone_by) if plan.undone_by else None, plan, applied=False)
+        return Done(_apply(plan, agent, by), plan, applied=True)
+
+
+def _apply(plan: Plan, agent: Agent, by: Actor) -> Rollback:
+    rollback = _noun(plan, by)
+    entry = give_back(plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=_data(plan, rollback))
+    rollback.entry_id = entry.id
+    db.session.add(rollback)
+    db.session.flush()
+    _mark(rollback)
+    announce(
+        "agent.rolled_back",
+        account_id=agent.account_id,
+        agent_id=agent.id,
+        refinement_id=rollback.refinement_id,
+        data={"rollback": rollback.id, "kind": str(rollback.kind)},
+    )
+    return rollback
+
+
+def give_back(
+    changes: Sequence[Change],
+    agent: Agent,
+    action: Action,
+    *,
+    by: Actor,
+    subject: str,
+    data: Mapping[str, Any],
+    refinement_id: str | None = None,
+    memories: Sequence[Memory] = (),
+) -> AuditLog:
+    """Carry out changes as a set, with one entry; `memories` are other rows that the same entry wrote.
+
+    The caller holds the locks, and what it changed itself is flushed.
+    """
+    moment = now()
+    ways = [change.restoration(moment) for change in changes]
+    agent.weigh(
+        removed=[change.memory for change in changes], added=[change.state for change in changes if change.state]
+    )
+    entry = record(
+        action,
+        actor=by,
+        of=agent,
+        subject=subject,
+        refinement_id=refinement_id,
+        data=data,
+        memories=memories,
+        restored=ways,
+    )
+    restore(entry.id, ways, immutable=_immutable(changes, agent))
+    return entry
+
+
+def _noun(plan: Plan, by: Actor) -> Rollback:
+    found = plan.found
+    undid, redid = _standing(plan)
+    return Rollback(
+        id=str(uuid.uuid4()),
+        account_id=found.account_id,
+        agent_id=found.agent_id,
+        kind=plan.kind,
+        refinement_id=found.refinement.id if found.refinement else None,
+        target_entry_id=found.entry_id,
+        rollback_id=found.rollback.id if found.rollback else None,
+        requested_by=str(by),
+        reversed=len(plan.changes),
+        mass_before=plan.mass_before,
+        mass_after=plan.mass_after,
+        undid=undid,
+        redid=redid,
+        at=now(),
+    )
+
+
+def _standing(plan: Plan) -> tuple[list[str], list[str]]:
+    """Refinements and rollbacks whose work is taken back by this, and whose work is given back."""
+    found = plan.found
+    if found.rollback is not None:
+        return [found.rollback.id, *found.rollback.redid], list(found.rollback.undid)
+    if plan.kind == RollbackKind.REWIND:
+        return list(plan.later), []
+    return ([found.refinement.id] if found.refinement else []), []
+
+
+def _mark(rollback: Rollback) -> None:
+    for rows in (Refinement, Rollback):
+        for ids, mark in ((rollback.undid, rollback.id), (rollback.redid, None)):
+            statement = update(rows).where(rows.id.in_(ids)).values(undone_by=mark)
+            db.session.execute(statement.execution_options(synchronize_session="fetch"))
+
+
+def _data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
+    return {
+        "rollback": rollback.id,
+        "kind": str(rollback.kind),
+        "refinement": rollback.refinement_id,
+        "entry": rollback.target_entry_id,
+        "restored": plan.restored,
+        "removed": plan.removed,
+        "stays": list(plan.stays),
+        "mass_before": plan.mass_before,
+        "mass_after": plan.mass_after,
+        "undid": rollback.undid,
+        "redid": rollback.redid,
+    }
+
+
+def _immutable(changes: Sequence[Change], agent: Agent) -> dict[int, bool]:
+    """For which memories, and to what, that changes with their tags."""
+    then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
+    return {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}

@@ -1,0 +1,35 @@
+"""What the Time Machine would do or has done, in words for people: counts, ids and tokens, never content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SHOWN_IDS = 100
+
+
+def moves(restored: int, removed: int, mass: tuple[int, int], *, past: bool = False) -> str:
+    """`5 memories go back, 2 are taken away again, 640 → 812 tokens`. `mass` before and after, in tokens."""
+    words = _PAST if past else _PRESENT
+    parts = [f"{count(restored)} {words[0][restored == 1]} back"] if restored else []
+    if removed:
+        parts.append(f"{removed if restored else count(removed)} {words[1][removed == 1]} taken away again")
+    return ", ".join([*(parts or ["no memory changes"]), tokens(*mass)])
+
+
+_PRESENT = (("go", "goes"), ("are", "is"))
+_PAST = (("went", "went"), ("were", "was"))
+
+
+def memories(ids: Sequence[int]) -> str:
+    """`memory 3`, or `memories 3, 4, … and 17 more`."""
+    shown = ", ".join(map(str, ids[:SHOWN_IDS]))
+    more = f" and {len(ids) - SHOWN_IDS:,} more" if len(ids) > SHOWN_IDS else ""
+    return f"{'memory' if len(ids) == 1 else 'memories'} {shown}{more}"
+
+
+def count(number: int) -> str:
+    return "1 memory" if number == 1 else f"{number:,} memories"
+
+
+def tokens(before: int, after: int) -> str:
+    return f"{before:,} → {after:,} tokens"

@@ -1,0 +1,118 @@
+"""Who presents a token: decides whether a bearer secret is a live one, and notes that it was used."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+from sqlalchemy import Connection, and_, bindparam, or_, select, text, update
+from sqlalchemy.exc import OperationalError
+
+from app.extensions import BUSY_TIMEOUT_MS, db, now, release
+from app.models.agent import Agent
+from app.models.key import AgentKey, AgentToken, open_keys
+from app.silo import AgentKeys, TokenKey, WrappedKey, hash_token, open_agent_keys, parse_token
+
+USED_EVERY = timedelta(minutes=1)
+"""`last_used_at` is true to this; a write for each request would be one too many."""
+
+PATIENCE_MS = 100
+"""How long a request waits to note that its token was used. Where the database is busy, the next one notes it."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Bearer:
+    """A live token as it was presented: whose it is, what it may, and the agent's keys as they are sealed to it."""
+
+    id: int
+    agent_id: int
+    agent_uuid: str
+    public_id: str
+    name: str
+    scopes: list[str]
+    last_used_at: datetime | None
+    opener: TokenKey = field(repr=False)
+    wrapped: Sequence[WrappedKey] = field(repr=False)
+
+    def open_keys(self) -> AgentKeys:
+        """The agent's keys. Raises SealBroken where none are sealed to it yet."""
+        return open_agent_keys(self.agent_uuid, self.wrapped, self.opener, renew=self._open_anew)
+
+    def _open_anew(self) -> AgentKeys:
+        return open_keys(db.session.get_one(Agent, self.agent_id), self.opener)
+
+
+def authenticate(bearer: str) -> Bearer | None:
+    """The live token that this secret is, or None: malformed, unknown, revoked, or of a forgotten agent.
+
+    Not to be called inside a transaction: it ends the session's own, and notes the use in a short one beside it.
+    """
+    parsed = parse_token(bearer)
+    if parsed is None:
+        return None
+    public_id, opener = parsed
+    rows = db.session.execute(_FIND, {"public_id": public_id, "reader": opener.fingerprint}).all()
+    if not rows or not hmac.compare_digest(rows[0].token_hash, hash_token(bearer)):
+        return None
+    first, moment = rows[0], now()
+    if first.last_used_at is None or first.last_used_at <= moment - USED_EVERY:
+        _note_use(first.id, public_id, moment)
+    wrapped = [WrappedKey(row.purpose, row.version, opener.fingerprint, row.sealed) for row in rows if row.purpose]
+    return Bearer(
+        first.id, first.agent_id, first.uuid, public_id, first.name, first.scopes, first.last_used_at, opener, wrapped
+    )
+
+
+_FIND = (
+    select(
+        AgentToken.id,
+        AgentToken.agent_id,
+        AgentToken.name,
+        AgentToken.token_hash,
+        AgentToken.scopes,
+        AgentToken.last_used_at,
+        Agent.uuid,
+        AgentKey.purpose,
+        AgentKey.version,
+        AgentKey.sealed,
+    )
+    .join(Agent, Agent.id == AgentToken.agent_id)
+    .outerjoin(AgentKey, and_(AgentKey.agent_id == AgentToken.agent_id, AgentKey.reader == bindparam("reader")))
+    .where(
+        AgentToken.public_id == bindparam("public_id"),
+        AgentToken.revoked_at.is_(None),
+        Agent.forgotten_at.is_(None),
+    )
+)
+"""One row for each key that is sealed to the token, or one without a key."""
+
+
+def _note_use(token_id: int, public_id: str, moment: datetime) -> None:
+    """Once a minute, whoever else notes it at the same moment. It never fails a request."""
+    release()
+    is_old = or_(AgentToken.last_used_at.is_(None), AgentToken.last_used_at <= moment - USED_EVERY)
+    try:
+        with db.engine.begin() as connection, _impatient(connection):
+            connection.execute(update(AgentToken).where(AgentToken.id == token_id, is_old).values(last_used_at=moment))
+    except OperationalError as error:
+        log.info("use of a token not noted", token=public_id, error=type(error.orig).__name__)
+
+
+@contextmanager
+def _impatient(connection: Connection) -> Iterator[None]:
+    """Give up after a moment where somebody else holds what is to be written."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(text(f"SET LOCAL lock_timeout = {PATIENCE_MS}"))
+        yield
+        return
+    connection.exec_driver_sql(f"PRAGMA busy_timeout={PATIENCE_MS}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")

@@ -1,0 +1,99 @@
+"""IdempotencyKey: a request of an agent that is being done or was done, so that none is done twice.
+
+It is claimed in a transaction of its own before anything is done, and settled with the sealed answer after.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import ForeignKey, Index, LargeBinary, String, UniqueConstraint, delete, select
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.errors import Invalid, Refused
+from app.extensions import db, now, writing
+from app.models.agent import Agent
+from app.models.base import Identity, Model, SealedText, UtcDateTime
+from app.silo import AgentKeys, Sealed
+
+KEPT = timedelta(hours=24)
+MAX_KEY = 200
+
+
+class KeyReused(Refused):
+    """This Idempotency-Key was used for another request. Nothing was written."""
+
+    code = "idempotency_key_reused"
+    http_status = 422
+
+
+class StillBeingDone(Refused):
+    """A request with this Idempotency-Key was begun and has no answer yet. Look whether it was done, then decide."""
+
+    code = "idempotency_key_in_use"
+
+
+class IdempotencyKey(Model):
+    """`status` is the answer's HTTP status, 0 while it is being done; `answer` is its body, sealed.
+
+    `fingerprint` is keyed (HMAC), so that it tells nothing of what was sent.
+    """
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        UniqueConstraint("agent_id", "key"),
+        Index("ix_idempotency_keys_created_at", "created_at"),
+    )
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    key: Mapped[str] = mapped_column(String(MAX_KEY))
+    fingerprint: Mapped[bytes] = mapped_column(LargeBinary(32))
+    status: Mapped[int]
+    answer: Mapped[Sealed | None] = mapped_column(SealedText)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    @classmethod
+    def claim(cls, agent_id: int, key: str, fingerprint: bytes) -> IdempotencyKey | None:
+        """What the same request was answered; None when it is the first, which is now claimed.
+
+        Raises Invalid, KeyReused or StillBeingDone.
+        """
+        if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable():
+            raise Invalid(f"The Idempotency-Key must have 1 to {MAX_KEY} printable ASCII characters.")
+        with writing():
+            Agent.lock(agent_id)
+            row = db.session.scalar(select(cls).where(cls.agent_id == agent_id, cls.key == key))
+            if row is None:
+                db.session.add(
+                    cls(agent_id=agent_id, key=key, fingerprint=fingerprint, status=0, answer=None, created_at=now())
+                )
+                return None
+        if row.fingerprint != fingerprint:
+            raise KeyReused
+        if row.status == 0:
+            raise StillBeingDone
+        return row
+
+    @classmethod
+    def settle(cls, agent_id: int, key: str, *, status: int, answer: str, keys: AgentKeys) -> None:
+        """Keep the answer for who sends the request again."""
+        with writing():
+            row = db.session.scalars(select(cls).where(cls.agent_id == agent_id, cls.key == key)).one()
+            row.status, row.answer = status, keys.seal(answer, purpose="answer", subject=row.id)
+
+    @classmethod
+    def give_back(cls, agent_id: int, key: str) -> None:
+        """Nothing was done: the key is free again."""
+        with writing() as session:
+            session.execute(delete(cls).where(cls.agent_id == agent_id, cls.key == key, cls.status == 0))
+
+    def reveal(self, keys: AgentKeys) -> str:
+        """The body of the answer. Raises SealBroken."""
+        return keys.reveal(self.answer, purpose="answer", subject=self.id) if self.answer is not None else ""
+
+
+def drop_old_keys() -> None:
+    """Forget the requests that nobody sends again."""
+    with writing() as session:
+        session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now() - KEPT))

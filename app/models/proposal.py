@@ -1,0 +1,157 @@
+"""SettingProposal: a prompt that an agent wrote for itself, while a safety reading has not let it through."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from sqlalchemy import ForeignKey, Index, String, Text, select, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.errors import NotFound, Refused
+from app.extensions import db, now
+from app.models.actor import Actor
+from app.models.audit import Action, record
+from app.models.base import Model, UtcDateTime, lock_row
+
+if TYPE_CHECKING:
+    from app.models.agent import Agent
+
+
+class ProposalStatus(StrEnum):
+    """`reading` waits for the safety model, `held` for an admin; the others are ends."""
+
+    READING = "reading"
+    HELD = "held"
+    APPLIED = "applied"
+    DISMISSED = "dismissed"
+    SUPERSEDED = "superseded"
+
+
+OPEN_PROPOSALS = (ProposalStatus.READING, ProposalStatus.HELD)
+_OPEN = text("status IN ('reading', 'held')")
+
+
+class SettingProposal(Model):
+    """`value` is what the setting would become (null: its default); `why` is the system's own sentence."""
+
+    __tablename__ = "setting_proposals"
+    __table_args__ = (
+        Index(
+            "ix_setting_proposals_open", "agent_id", "field", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    field: Mapped[str] = mapped_column(String(40))
+    value: Mapped[str | None] = mapped_column(Text)
+    status: Mapped[ProposalStatus] = mapped_column(String(16))
+    why: Mapped[str | None] = mapped_column(String(300))
+    proposed_by: Mapped[str] = mapped_column(String(300))
+    proposed_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    decided_by: Mapped[str | None] = mapped_column(String(300))
+
+    @classmethod
+    def make(cls, agent: Agent, field: str, value: str, *, by: Actor) -> SettingProposal:
+        """What the agent wants a setting to become. It takes the place of the open one of the same setting.
+
+        The caller holds the agent's lock, and lets a worker read it once it is committed.
+        """
+        cls.close(agent, [field], by=by, why="the agent wrote another one")
+        proposal = cls(
+            id=str(uuid.uuid4()),
+            account_id=agent.account_id,
+            agent_id=agent.id,
+            field=field,
+            value=value,
+            status=ProposalStatus.READING,
+            proposed_by=str(by),
+            proposed_at=now(),
+        )
+        db.session.add(proposal)
+        db.session.flush()
+        agent.announce("proposed")
+        return proposal
+
+    @classmethod
+    def open_of(cls, agent_id: int) -> dict[str, SettingProposal]:
+        """Those that still wait, by the setting."""
+        query = select(cls).where(cls.agent_id == agent_id, cls.status.in_(OPEN_PROPOSALS)).order_by(cls.field)
+        return {each.field: each for each in db.session.scalars(query.execution_options(populate_existing=True))}
+
+    @classmethod
+    def lock(cls, agent: Agent, proposal_id: str) -> SettingProposal:
+        """One of an agent that the caller has locked, for change. Raises NotFound."""
+        query = select(cls).where(cls.agent_id == agent.id, cls.id == proposal_id)
+        proposal = db.session.scalar(lock_row(query))
+        if proposal is None:
+            raise NotFound(f"{agent.name} has proposed no such change.")
+        return proposal
+
+    @classmethod
+    def close(cls, agent: Agent, fields: Collection[str], *, by: Actor, why: str) -> None:
+        """What waits for these settings waits no more: something newer was said about them."""
+        for field, proposal in cls.open_of(agent.id).items():
+            if field in fields:
+                proposal._settle(agent, ProposalStatus.SUPERSEDED, by, why)
+        db.session.flush()
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_PROPOSALS
+
+    @property
+    def subject(self) -> str:
+        return f"proposal:{self.id}"
+
+    def hold(self, agent: Agent, *, by: Actor, why: str) -> None:
+        """It does not apply, and waits for an admin. `why` is a sentence of ours, never the model's words."""
+        self.status, self.why = ProposalStatus.HELD, why[:300]
+        self.decided_at = self.decided_by = None
+        data = {"field": self.field, "proposal": self.id, "why": self.why}
+        record(Action.AGENT_SETTING_HELD, actor=by, of=agent, subject=self.subject, data=data)
+        agent.announce("held")
+
+    def apply(self, agent: Agent, *, by: Actor) -> None:
+        """It becomes the setting: recorded as a change by whoever let it through. Raises Refused or AgentForgotten."""
+        agent.check_not_forgotten()
+        self._require_open()
+        self._end(ProposalStatus.APPLIED, by)
+        db.session.flush()
+        agent.change(by=by, about={"proposal": self.id, "authored_by": self.proposed_by}, **{self.field: self.value})
+        agent.announce("applied")
+
+    def dismiss(self, agent: Agent, *, by: Actor) -> None:
+        """It never becomes the setting. Raises Refused."""
+        self._require_open()
+        self._settle(agent, ProposalStatus.DISMISSED, by, "")
+
+    def reopen(self, agent: Agent, *, by: Actor) -> None:
+        """A dismissal is taken back: it waits again. Raises Refused when it was not dismissed, or another one waits."""
+        if self.status != ProposalStatus.DISMISSED or self.field in SettingProposal.open_of(agent.id):
+            raise Refused(f"This change of the {self.field} can't wait again. Nothing was changed.")
+        agent.check_not_forgotten()
+        self.hold(agent, by=by, why=self.why or "An admin took its dismissal back.")
+
+    def _settle(self, agent: Agent, status: ProposalStatus, by: Actor, why: str) -> None:
+        """An end without a change. Of one that was held the log says so; one that nobody saw leaves no entry."""
+        was_held = self.status == ProposalStatus.HELD
+        self._end(status, by)
+        if was_held:
+            data = {"field": self.field, "proposal": self.id} | ({"why": why} if why else {})
+            record(Action.AGENT_SETTING_DISMISSED, actor=by, of=agent, subject=self.subject, data=data)
+        agent.announce("settled")
+
+    def _end(self, status: ProposalStatus, by: Actor) -> None:
+        self.status, self.decided_at, self.decided_by = status, now(), str(by)
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise Refused(f"This change of the {self.field} is {self.status} already. Nothing was changed.")

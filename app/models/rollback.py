@@ -1,0 +1,78 @@
+"""Rollback: one use of the Time Machine, an undo or a rewind; it can be undone like what it undid."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.models.base import Json, Model, UtcDateTime, iso
+
+
+class RollbackKind(StrEnum):
+    """What was undone: one refinement, one audit entry, an earlier rollback; or all since before a refinement."""
+
+    REFINEMENT = "refinement"
+    ENTRY = "entry"
+    ROLLBACK = "rollback"
+    REWIND = "rewind"
+
+
+class Rollback(Model):
+    """What it did, without content. Masses in tokens; `reversed` counts memories.
+
+    `entry_id` is the audit entry with every state that it wrote. `target_entry_id` is the entry that it undid, where it
+    was one. `undid` and `redid` name the refinements whose work it took back or gave back; `undone_by` is the rollback
+    that undid this one, as long as that one stands.
+    """
+
+    __tablename__ = "rollbacks"
+    __table_args__ = (
+        Index("ix_rollbacks_agent_id_at", "agent_id", "at"),
+        Index("ix_rollbacks_entry_id", "entry_id", unique=True),
+        Index("ix_rollbacks_refinement_id", "refinement_id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    kind: Mapped[RollbackKind] = mapped_column(String(16))
+    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
+    target_entry_id: Mapped[int | None] = mapped_column(ForeignKey("audit_log.id"))
+    rollback_id: Mapped[str | None] = mapped_column(ForeignKey("rollbacks.id"))
+    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"))
+    requested_by: Mapped[str] = mapped_column(String(300))
+    reversed: Mapped[int]
+    mass_before: Mapped[int]
+    mass_after: Mapped[int]
+    undid: Mapped[list[str]] = mapped_column(Json)
+    redid: Mapped[list[str]] = mapped_column(Json)
+    undone_by: Mapped[str | None] = mapped_column(String(36))
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    @property
+    def subject(self) -> str:
+        return f"rollback:{self.id}"
+
+    @property
+    def stands(self) -> bool:
+        return self.undone_by is None
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form that programs rely on."""
+        return {
+            "id": self.id,
+            "kind": str(self.kind),
+            "refinement": self.refinement_id,
+            "entry": self.target_entry_id,
+            "rollback": self.rollback_id,
+            "requested_by": self.requested_by,
+            "reversed": self.reversed,
+            "mass_before": self.mass_before,
+            "mass_after": self.mass_after,
+            "undone_by": self.undone_by,
+            "at": iso(self.at),
+        }

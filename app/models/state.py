@@ -1,0 +1,131 @@
+"""MemoryState: what a memory was at a time; append-only, one row for every audit entry that wrote it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ForeignKey, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.models.base import Identity, Json, Model, SealedText, UtcDateTime
+from app.silo import Sealed
+
+JOURNAL_DAYS = 7
+"""A journal entry fades from prompts after so many days."""
+
+
+class MemoryType(StrEnum):
+    CORE = "core"
+    JOURNAL = "journal"
+
+
+STATE_FIELDS = (
+    "type",
+    "content",
+    "token_estimate",
+    "content_hash",
+    "constitutional",
+    "tags",
+    "origin_at",
+    "created_at",
+    "updated_at",
+    "discarded_at",
+    "version",
+)
+"""All that exact restoration needs."""
+
+
+class StateColumns:
+    """The columns that a memory and each of its states share."""
+
+    type: Mapped[MemoryType] = mapped_column(String(8))
+    content: Mapped[Sealed] = mapped_column(SealedText)
+    token_estimate: Mapped[int]
+    content_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
+    constitutional: Mapped[bool] = mapped_column(default=False)
+    tags: Mapped[list[str]] = mapped_column(Json, default=list)
+    origin_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    discarded_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    version: Mapped[int] = mapped_column(default=1)
+
+
+class MemoryState(StateColumns, Model):
+    """What a memory became by one audit entry. Append-only. The state before is the row of `previous_entry_id`.
+
+    Content is bound to the memory, not to the entry: an undo copies sealed bytes and needs no key. `kept` is what was
+    left, after the entry, of the weight that the memory had when its refinement began, in tokens. `restores_entry_id`
+    names the state that a reversal copied, never a copy itself, or is `NOTHING` where it took the memory away: so it is
+    told whose work a memory shows.
+    """
+
+    __tablename__ = "memory_states"
+
+    memory_id: Mapped[int] = mapped_column(ForeignKey("memories.id"), primary_key=True, autoincrement=False)
+    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"), primary_key=True, autoincrement=False, index=True)
+    previous_entry_id: Mapped[int | None] = mapped_column(Identity)
+    restores_entry_id: Mapped[int | None] = mapped_column(Identity)
+    kept: Mapped[int | None]
+
+    def fields(self) -> dict[str, Any]:
+        """The state itself, by the names of its columns."""
+        return {field: getattr(self, field) for field in STATE_FIELDS}
+
+    def as_recorded(self) -> dict[str, Any]:
+        """The state as plain JSON, sealed as stored: what the audit entry's hash covers.
+
+        What a reversal wrote says what it restores: the hash of that entry covers the content, and `verify` compares.
+        """
+        if self.restores_entry_id is not None:
+            return _restored(
+                self.memory_id, self.previous_entry_id, self.restores_entry_id, self.constitutional, self.discarded_at
+            )
+        said = {field: _plain(value) for field, value in self.fields().items()}
+        return said | {"memory": self.memory_id, "previous_entry": self.previous_entry_id, "kept": self.kept}
+
+
+NOTHING = 0
+"""Restored where there was nothing before: no entry has this number."""
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """One memory's way back to an earlier state; without `source_entry_id`, the state to copy, it is taken away.
+
+    `restores_entry_id` is the source, or what that one restores.
+    """
+
+    memory_id: int
+    previous_entry_id: int
+    source_entry_id: int | None
+    restores_entry_id: int
+    constitutional: bool
+    at: datetime
+
+    def as_recorded(self) -> dict[str, Any]:
+        """The same as the state's own, once it is written."""
+        return _restored(self.memory_id, self.previous_entry_id, self.restores_entry_id, self.constitutional, self.at)
+
+
+def _restored(
+    memory_id: int, previous: int | None, restores: int, constitutional: bool, discarded_at: datetime | None
+) -> dict[str, Any]:
+    said = {"memory": memory_id, "previous_entry": previous, "restores": restores, "constitutional": constitutional}
+    return said if restores != NOTHING else said | {"discarded_at": _plain(discarded_at)}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Sealed():
+            return base64.b64encode(value.at_rest).decode()
+        case bytes():
+            return value.hex()
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case _:
+            return value

@@ -1,0 +1,130 @@
+"""Erosion: the guard against many allowed passes that together hollow an agent out.
+
+Over 30 days, what standing refinements cut may not exceed a share of what they cut it from: the mass at the first of
+them, and what was saved, imported or promoted since. Undone refinements and exact duplicates do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_DOWN, Decimal
+
+from sqlalchemy import func, select
+
+from app.extensions import db, now
+from app.models import (
+    Action,
+    Agent,
+    AuditLog,
+    MemoryState,
+    MemoryType,
+    Mode,
+    Refinement,
+    Rollback,
+    RollbackKind,
+    Status,
+)
+from app.models.agent_settings import settings
+
+WINDOW = timedelta(days=30)
+
+_ADDING = (Action.CREATE, Action.IMPORT, Action.PROMOTE)
+
+
+@dataclass(frozen=True)
+class Erosion:
+    """What was cut and from what, in tokens."""
+
+    cut: int
+    base: int
+
+    @property
+    def kept(self) -> Decimal:
+        """The share that is left, four digits, rounded down; 1 where there was nothing to cut from."""
+        if self.base == 0:
+            return Decimal("1.0000")
+        return max(Decimal(self.base - self.cut) / self.base, Decimal(0)).quantize(Decimal("0.0001"), ROUND_DOWN)
+
+    def is_below(self, floor: Decimal) -> bool:
+        """Whether more was cut than 1 − floor allows. Whole numbers only; a base of 0 never is."""
+        return self.base > 0 and self.cut * 10_000 > (10_000 - int(floor * 10_000)) * self.base
+
+
+def erosion_of(agent: Agent, *, at: datetime | None = None) -> Erosion:
+    """Over the 30 days before `at` (now, unless given), an open refinement included. Reads only."""
+    counted = _standing(agent, (at or now()) - WINDOW)
+    if not counted:
+        return Erosion(0, agent.core_token_usage)
+    cut = sum((each.mass_before or 0) - (each.kept_mass or 0) for each in counted)
+    return Erosion(cut, (counted[0].mass_before or 0) + _added(agent, counted[0].snapshot_entry_id or 0))
+
+
+def brace(refinement: Refinement, agent: Agent) -> None:
+    """Fix the guard's numbers with the refinement's snapshot, which the caller has just taken."""
+    refinement.erosion_floor = settings().erosion_floor
+    db.session.flush()
+    found = erosion_of(agent, at=refinement.started_at)
+    refinement.erosion_cut, refinement.erosion_base = found.cut, found.base
+
+
+def eroded(refinement: Refinement, agent: Agent) -> Erosion | None:
+    """What would be cut in all, if that is too much. What was saved meanwhile counts, so the log is asked once more."""
+    floor = refinement.erosion_floor
+    if floor is None or refinement.mass_before is None or refinement.kept_mass is None:
+        return None
+    own = refinement.mass_before - refinement.kept_mass
+    if not Erosion((refinement.erosion_cut or 0) + own, refinement.erosion_base or 0).is_below(floor):
+        return None
+    db.session.flush()
+    found = erosion_of(agent, at=refinement.started_at)
+    return found if found.is_below(floor) else None
+
+
+def _standing(agent: Agent, since: datetime) -> Sequence[Refinement]:
+    """The refinements whose cuts count, in the order of their snapshots."""
+    query = select(Refinement).where(
+        Refinement.agent_id == agent.id,
+        Refinement.mode == Mode.FULL,
+        Refinement.status != Status.ROLLED_BACK,
+        Refinement.undone_by.is_(None),
+        Refinement.snapshot_entry_id.is_not(None),
+        Refinement.started_at >= since,
+    )
+    return db.session.scalars(query.order_by(Refinement.snapshot_entry_id)).all()
+
+
+def _added(agent: Agent, since: int) -> int:
+    """Tokens of core memories saved, imported and promoted since an entry, less what was undone of it."""
+    rows = db.session.execute(
+        select(AuditLog.id, AuditLog.action, func.sum(MemoryState.token_estimate))
+        .join(MemoryState, MemoryState.entry_id == AuditLog.id)
+        .where(AuditLog.agent_id == agent.id, AuditLog.id > since, AuditLog.action.in_(_ADDING))
+        .where(MemoryState.type == MemoryType.CORE)
+        .group_by(AuditLog.id, AuditLog.action)
+    ).tuples()
+    undone, rewinds = _taken_back(agent, since)
+    return sum(
+        int(tokens)
+        for entry_id, action, tokens in rows
+        if entry_id not in undone
+        and not (action == Action.PROMOTE and any(first <= entry_id < last for first, last in rewinds))
+    )
+
+
+def _taken_back(agent: Agent, since: int) -> tuple[set[int], list[tuple[int, int]]]:
+    """Entries that stand undone, and from which entry to which the agent stands rewound."""
+    first = select(func.min(AuditLog.id)).where(AuditLog.refinement_id == Rollback.refinement_id).scalar_subquery()
+    rows = db.session.execute(
+        select(Rollback.kind, Rollback.target_entry_id, first, Rollback.entry_id).where(
+            Rollback.agent_id == agent.id, Rollback.entry_id > since, Rollback.undone_by.is_(None)
+        )
+    ).tuples()
+    undone, rewinds = set(), []
+    for kind, target, began, entry_id in rows:
+        if kind == RollbackKind.ENTRY and target is not None:
+            undone.add(target)
+        elif kind == RollbackKind.REWIND:
+            rewinds.append((began, entry_id))
+    return undone, rewinds

@@ -1,0 +1,1 @@
+"""Reflection: what an agent keeps of a conversation that it hands in, and of its own journal; its own model decides."""

@@ -1,0 +1,194 @@
+"""A conversation: handed in and sealed at once; a worker opens it, and the agent's own model says what to remember.
+
+All of it is kept, in one transaction with one audit entry, or nothing is. Either way the transcript is gone then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from app.errors import Invalid, NotFound, Refused, Unavailable
+from app.extensions import db, now, release, writing
+from app.llm.client import ModelError, Reply, Usage
+from app.models import (
+    DEFAULT_REFLECTION_PROMPT,
+    Action,
+    Actor,
+    Agent,
+    Intake,
+    IntakeStatus,
+    Memory,
+    MemoryType,
+    record,
+)
+from app.models.base import iso, reserve_ids
+from app.models.intake import CONVERSATION
+from app.models.provision import ensure_keys
+from app.models.state import JOURNAL_DAYS
+from app.refinement.asking import ask_once
+from app.refinement.guard import as_actor
+from app.refinement.ledger import read_entries, read_journal
+from app.refinement.process import Means
+from app.reflection.asking import Speaker, spent
+from app.reflection.prompts import conversation_messages
+from app.reflection.replies import Findings, Malformed, read_findings
+from app.reflection.transcript import Turn, as_text, from_text, read_messages
+from app.silo import SealBroken
+
+_AGAIN = "Nothing was created; the conversation may be handed in again."
+
+
+def hand_in(agent_id: int, messages: object, by: Actor) -> Intake:
+    """Check a transcript and keep it sealed; the caller lets a worker hear it once it is committed.
+
+    Raises Invalid, NotFound or AgentForgotten; nothing is written then.
+    """
+    text = as_text(read_messages(messages))
+    with writing():
+        return Intake.receive_conversation(Agent.lock(agent_id), text, by=by)
+
+
+def find(agent_id: int, intake_id: str) -> Intake:
+    """One of the agent's own conversations. Raises NotFound."""
+    intake = db.session.get(Intake, intake_id, populate_existing=True) if _is_uuid(intake_id) else None
+    if intake is None or intake.agent_id != agent_id or intake.kind != CONVERSATION:
+        raise NotFound("There is no such conversation.")
+    return intake
+
+
+def as_json(intake: Intake) -> dict[str, Any]:
+    """What its agent is told of it. The counts are null until it is taken in."""
+    done = (intake.outcome or {}) if intake.status == IntakeStatus.TAKEN else {}
+    return {
+        "id": intake.id,
+        "status": str(intake.status),
+        "created_at": iso(intake.created_at),
+        "taken_at": iso(intake.taken_at),
+        "core": done.get("core"),
+        "journal": done.get("journal"),
+        "duplicates": done.get("duplicates"),
+        "error": intake.error,
+    }
+
+
+def hear(intake_id: str, means: Means) -> None:
+    """Ask the agent's model, and keep what it says. Does nothing when another worker asks, or when it is settled."""
+    heard = _claim(intake_id)
+    if heard is None:
+        return
+    usage = Usage()
+    try:
+        reply = _ask(heard, means)
+        usage = reply.usage
+        _keep(heard, read_findings(reply), usage)
+    except (ModelError, Malformed, Invalid, Refused, SealBroken) as error:
+        _fail(heard, error.sentence, usage)
+    except Unavailable:
+        release()
+        raise
+    except Exception as error:
+        release()
+        _fail(heard, f"Something unexpected happened in the worker ({type(error).__name__}).", usage)
+        raise
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """All that is needed while no row may be held. `asked_at` says whose turn it is."""
+
+    intake_id: str
+    asked_at: datetime | None
+    handed_in_at: datetime
+    speaker: Speaker
+    turns: Sequence[Turn] = field(repr=False)
+
+    @classmethod
+    def of(cls, intake: Intake, agent: Agent) -> _Heard:
+        """Raises NoMind, AgentForgotten, SealBroken, Invalid; Unavailable or KeyFileError where it can't be opened."""
+        speaker = Speaker.of(agent, agent.reflection_prompt or DEFAULT_REFLECTION_PROMPT, ensure_keys(agent))
+        return cls(intake.id, intake.asked_at, intake.created_at, speaker, from_text(intake.open(agent)))
+
+    def lock(self) -> tuple[Intake, Agent] | None:
+        """Both rows, unless it was settled or taken over meanwhile."""
+        intake = Intake.lock(self.intake_id)
+        if intake.status != IntakeStatus.WAITING or intake.asked_at != self.asked_at:
+            return None
+        return intake, Agent.lock(intake.agent_id)
+
+
+def _claim(intake_id: str) -> _Heard | None:
+    """For exactly one worker at a time. What can't be heard by anybody is settled at once."""
+    with writing():
+        intake = Intake.claim_conversation(intake_id)
+        if intake is None:
+            return None
+        try:
+            return _Heard.of(intake, Agent.lock(intake.agent_id))
+        except (Invalid, Refused, SealBroken) as error:
+            intake.settle(IntakeStatus.FAILED, error=f"{error.sentence} {_AGAIN}")
+            return None
+
+
+def _ask(heard: _Heard, means: Means) -> Reply:
+    speaker = heard.speaker
+
+    def compose(window: int | None) -> list[dict[str, Any]]:
+        core = read_entries(speaker.agent_id, speaker.keys)
+        journal = read_journal(speaker.agent_id, speaker.keys, since=now() - timedelta(days=JOURNAL_DAYS))
+        return conversation_messages(speaker, heard.turns, core=core, journal=journal, window=window)
+
+    return ask_once(speaker.voice, compose, means)
+
+
+def _keep(heard: _Heard, findings: Findings, usage: Usage) -> None:
+    with writing():
+        held = heard.lock()
+        if held is None:
+            return
+        intake, agent = held
+        memories = _write(heard, agent, findings)
+        core = [memory for memory in memories if memory.is_core]
+        counts = {
+            "core": len(core),
+            "journal": len(memories) - len(core),
+            "duplicates": len(findings.core) + len(findings.journal) - len(memories),
+        }
+        if memories:
+            said = {"via": "conversation", "intake": intake.id, "ids": [memory.id for memory in memories]}
+            mass = {"core_tokens": sum(memory.token_estimate for memory in core)}
+            data = said | counts | mass
+            record(Action.CREATE, actor=as_actor(agent), of=agent, subject=agent.subject, data=data, memories=memories)
+            agent.announce("remembered")
+        intake.settle(IntakeStatus.TAKEN, imported=len(memories), outcome=counts | spent(usage))
+
+
+def _write(heard: _Heard, agent: Agent, findings: Findings) -> list[Memory]:
+    """A memory for each text that is no exact duplicate of an active core memory, or of another one in here."""
+    wanted: dict[bytes, tuple[MemoryType, str]] = {}
+    for type_, texts in ((MemoryType.CORE, findings.core), (MemoryType.JOURNAL, findings.journal)):
+        for text in texts:
+            wanted.setdefault(heard.speaker.keys.content_hash(text), (type_, text))
+    new = [each for mark, each in wanted.items() if Memory.same_core(agent.id, mark) is None]
+    write = partial(Memory.write, agent, keys=heard.speaker.keys, origin_at=heard.handed_in_at)
+    numbers = reserve_ids(db.session(), "memories", len(new))
+    return [write(text, type_=type_, memory_id=number) for number, (type_, text) in zip(numbers, new, strict=True)]
+
+
+def _fail(heard: _Heard, why: str, usage: Usage) -> None:
+    with writing():
+        held = heard.lock()
+        if held is not None:
+            outcome = {"core": 0, "journal": 0, "duplicates": 0} | spent(usage)
+            held[0].settle(IntakeStatus.FAILED, error=f"{why} {_AGAIN}", outcome=outcome)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False

@@ -1,0 +1,87 @@
+"""A transcript: chat messages that an agent hands in, checked strictly and brought into one form to be sealed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from app.errors import Invalid
+from app.models.text import clean_text
+
+ROLES = ("user", "assistant", "system", "tool")
+MAX_MESSAGES = 500
+MAX_CHARACTERS = 200_000
+"""Of all messages together."""
+
+_NOTHING_KEPT = "Nothing was handed in."
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: str
+    content: str = field(repr=False)
+
+
+def read_messages(given: object) -> list[Turn]:
+    """Messages in OpenAI's form, with text only. Raises Invalid, in a sentence that quotes nothing of them."""
+    if not isinstance(given, list) or not 1 <= len(given) <= MAX_MESSAGES:
+        raise Invalid(f"A conversation is a list of 1 to {MAX_MESSAGES} messages. {_NOTHING_KEPT}")
+    turns = [_turn(number, message) for number, message in enumerate(given, start=1)]
+    characters = sum(len(turn.content) for turn in turns)
+    if characters > MAX_CHARACTERS:
+        raise Invalid(
+            f"The conversation has {characters:,} characters; at most {MAX_CHARACTERS:,} are allowed. {_NOTHING_KEPT}"
+        )
+    if not any(turn.content.strip() for turn in turns):
+        raise Invalid(f"The conversation is blank: not one message holds any text. {_NOTHING_KEPT}")
+    return turns
+
+
+def as_text(turns: Sequence[Turn]) -> str:
+    """The form in which a transcript is sealed."""
+    return json.dumps([asdict(turn) for turn in turns], ensure_ascii=False)
+
+
+def from_text(text: str) -> list[Turn]:
+    """Raises Invalid for what `as_text` did not make."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Invalid("What was handed in is no transcript.") from None
+    return read_messages(given)
+
+
+def _turn(number: int, message: object) -> Turn:
+    if not isinstance(message, dict) or set(message) != {"role", "content"}:
+        raise _wrong(number, "must be an object with role and content, and nothing else")
+    if message["role"] not in ROLES:
+        raise _wrong(number, f"has another role than {', '.join(ROLES)}")
+    content = _text(number, message["content"])
+    try:
+        return Turn(message["role"], clean_text(content, what="content"))
+    except Invalid as error:
+        raise _wrong(number, f"can't be used: {error.sentence}") from None
+
+
+def _text(number: int, content: object) -> object:
+    """The text itself, or the texts of OpenAI's list of parts, a line each."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise _wrong(number, "has a content that is neither text nor a list of text parts")
+    return "\n".join(_part(number, part) for part in content)
+
+
+def _part(number: int, part: Any) -> str:
+    text = part.get("text") if isinstance(part, dict) and set(part) == {"type", "text"} else None
+    if not isinstance(text, str) or part["type"] != "text":
+        raise _wrong(number, 'has a part that is not {"type": "text", "text": "…"}')
+    return text
+
+
+def _wrong(number: int, what: str) -> Invalid:
+    return Invalid(f"Message {number} {what.rstrip('.')}. {_NOTHING_KEPT}")

@@ -1,0 +1,34 @@
+"""A view's own key pair: made for one request, so that only this request can read what the worker seals to it."""
+
+from __future__ import annotations
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from app.silo.keys import MasterPublicKey, hpke_open
+
+
+class ViewKey:
+    """Lives as long as a request; its private half is stored nowhere."""
+
+    def __init__(self) -> None:
+        self._private = X25519PrivateKey.generate()
+        self.public = MasterPublicKey(self._private.public_key().public_bytes_raw())
+
+    def __repr__(self) -> str:
+        return f"<ViewKey {self.public.fingerprint}>"
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return (str, (repr(self),))
+
+    def open(self, sealed: bytes, *, view_id: str) -> str:
+        """What was sealed for this view. Raises SealBroken."""
+        return hpke_open(sealed, self._private, _info(view_id)).decode()
+
+
+def seal_view(text: str, *, view_id: str, reader: bytes) -> bytes:
+    """Seal a text to the key pair of one view, `reader` being its public half."""
+    return MasterPublicKey(reader).seal(text.encode(), _info(view_id))
+
+
+def _info(view_id: str) -> str:
+    return f"whetstone/view/1|{view_id}"

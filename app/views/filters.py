@@ -1,0 +1,139 @@
+"""The audit log's filters as they stand in an address: read, resolved to rows of the account, given back as typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from app.errors import Invalid
+from app.extensions import db
+from app.history.log import Filters, Who
+from app.models import Action, ActorKind, Agent, Refinement, User
+from app.views.forms import Wrong
+
+FIELDS = ("agent", "actor", "action", "refinement", "from", "to")
+MAX_TYPED = 310
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+@dataclass(frozen=True)
+class FilterForm:
+    """`typed` is what stands in the fields that are not empty, `errors` the sentences beside those that can't be used.
+
+    `agent` is set on the pages of one agent, whose log can't be left by a filter.
+    """
+
+    filters: Filters
+    typed: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    agent: Agent | None = None
+
+    @classmethod
+    def read(cls, account_id: int, sent: Mapping[str, str], agent: Agent | None = None) -> FilterForm:
+        names = [name for name in FIELDS if agent is None or name != "agent"]
+        typed = {name: sent[name].strip() for name in names if sent.get(name, "").strip()}
+        found: dict[str, Any] = {"agent_id": agent.id if agent else None}
+        errors: dict[str, str] = {}
+        for name, text in typed.items():
+            into, parse = _PARSERS[name]
+            try:
+                found[into] = parse(account_id, _printable(text))
+            except Invalid as error:
+                errors[name] = error.sentence
+        filters = Filters(account_id, **found)
+        if filters.since and filters.until and filters.since >= filters.until:
+            errors["to"] = "The last day is before the first one."
+        return cls(filters, typed, errors, agent)
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.typed)
+
+    def check(self) -> None:
+        """Raises `Wrong` when a filter can't be used: a program must not take nothing for an answer."""
+        if self.errors:
+            raise Wrong(self.errors)
+
+
+def _agent(account_id: int, typed: str) -> int:
+    """By name, else by id."""
+    mine = select(Agent.id).where(Agent.account_id == account_id)
+    found = db.session.scalar(mine.where(Agent.name == typed))
+    if found is None and typed.isascii() and typed.isdigit() and len(typed) < 19:
+        found = db.session.scalar(mine.where(Agent.id == int(typed)))
+    if found is None:
+        raise Invalid(f"There is no agent {typed!r} in this account.")
+    return found
+
+
+def _who(account_id: int, typed: str) -> Who:
+    """`user`, `agent` or `system`, or one of them as the log names it, such as `user:ann@example.org`."""
+    kind, _, name = typed.partition(":")
+    if kind not in list(ActorKind):
+        raise Invalid(f"Nobody is called {typed!r} here. The log names people user:…, agents agent:…, parts system:…")
+    user_id = agent_id = None
+    if name and kind == ActorKind.USER:
+        user_id = db.session.scalar(select(User.id).where(User.account_id == account_id, User.email == name))
+    if name and kind == ActorKind.AGENT:
+        agent_id = db.session.scalar(select(Agent.id).where(Agent.account_id == account_id, Agent.name == name))
+    return Who(ActorKind(kind), name, user_id, agent_id)
+
+
+def _action(account_id: int, typed: str) -> Action:
+    if typed not in list(Action):
+        raise Invalid(f"The log knows no action {typed!r}.")
+    return Action(typed)
+
+
+def _refinement(account_id: int, typed: str) -> str:
+    number = typed.lower()
+    if not _UUID.fullmatch(number):
+        raise Invalid("A refinement's id has 36 characters, as in the address of its page.")
+    mine = select(Refinement.id).where(Refinement.id == number, Refinement.account_id == account_id)
+    found = db.session.scalar(mine)
+    if found is None:
+        raise Invalid("There is no such refinement in this account.")
+    return found
+
+
+def _first_day(account_id: int, typed: str) -> datetime:
+    return _midnight(typed)
+
+
+def _last_day(account_id: int, typed: str) -> datetime | None:
+    """The end of that day, which belongs to what is wanted; None for the last day that there is."""
+    try:
+        return _midnight(typed) + timedelta(days=1)
+    except OverflowError:
+        return None
+
+
+def _midnight(typed: str) -> datetime:
+    try:
+        return datetime.fromisoformat(typed if _DAY.fullmatch(typed) else "").replace(tzinfo=UTC)
+    except ValueError:
+        raise Invalid(f"{typed!r} is no day. Write it like 2026-11-30; days are those of UTC.") from None
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable() or len(text) > MAX_TYPED:
+        raise Invalid("This can't be looked for: it is too long, or holds characters that can't be seen.")
+    return text
+
+
+_PARSERS: Mapping[str, tuple[str, Callable[[int, str], Any]]] = {
+    "agent": ("agent_id", _agent),
+    "actor": ("who", _who),
+    "action": ("action", _action),
+    "refinement": ("refinement_id", _refinement),
+    "from": ("since", _first_day),
+    "to": ("until", _last_day),
+}
+"""By field: which filter it sets, and how it is read."""

@@ -1,0 +1,35 @@
+"""Forgetting an agent: the page says what it does and what stays; who types the name does it, and nothing undoes it."""
+
+from __future__ import annotations
+
+from flask import render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from app.models.forgetting import forget as destroy
+from app.models.shredding import shred
+from app.models.user import OWNER
+from app.views.access import my_agent, needs, pages, viewer
+from app.views.answers import done, page
+from app.views.shown.forgetting import ForgetPage
+
+blueprint = pages("forget", __name__)
+
+
+@page(blueprint, "/agents/<int:agent_id>/forget", "agents/forget.html")
+def show(agent_id: int) -> ForgetPage:
+    return ForgetPage.load(my_agent(agent_id), may_forget=viewer().may(OWNER))
+
+
+@blueprint.post("/agents/<int:agent_id>/forget")
+@needs(OWNER)
+def forget(agent_id: int) -> ResponseReturnValue:
+    """Raises AgentForgotten when it was done already."""
+    agent = my_agent(agent_id)
+    agent.check_not_forgotten()
+    typed, name, actor = request.form.get("name", ""), agent.name, viewer().actor
+    if typed != name:
+        shown = ForgetPage.load(agent, may_forget=True, typed=typed[:200])
+        return render_template("agents/forget.html", page=shown, json_url=f"{request.path}.json"), 422
+    destroy(agent_id, by=actor)
+    shred()
+    return done(f"{name} is forgotten: its keys are destroyed.", to=url_for("agents.show", agent_id=agent_id))

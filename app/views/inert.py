@@ -1,0 +1,96 @@
+"""Content on a page: text that can't act, in which everything that can't be seen is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+
+from markupsafe import Markup, escape
+
+MOST_MARKS = 8
+"""Of one unbroken row of unseen characters; the rest is counted."""
+
+_CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+_FORMATS = (
+    r"\u00ad\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_PRIVATE = r"\ue000-\uf8ff\U000f0000-\U0010ffff"
+_SPACES = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+"""They look like a space, and like nothing else."""
+
+_UNSEEN = _CONTROLS + _FORMATS + _PRIVATE
+_COLOURED_SIGN = rf"(?<=[^\w\s{_UNSEEN}])\ufe0f(?![{_UNSEEN}])"
+"""A sign's own wish to be drawn as an emoji, as in a red heart: what it does is seen."""
+
+_MARKED = re.compile(rf"(?!{_COLOURED_SIGN})[{_UNSEEN}]+")
+_MARKED_IN_CHANGES = re.compile(rf"(?!{_COLOURED_SIGN})[{_UNSEEN}{_SPACES}]+")
+
+_NAMES = {
+    0x00: "NUL",
+    0x07: "BEL",
+    0x08: "BS",
+    0x0B: "VT",
+    0x0C: "FF",
+    0x0D: "CR",
+    0x1B: "ESC",
+    0x7F: "DEL",
+    0xA0: "NBSP",
+    0xAD: "SHY",
+    0x061C: "ALM",
+    0x200B: "ZWSP",
+    0x200C: "ZWNJ",
+    0x200D: "ZWJ",
+    0x200E: "LRM",
+    0x200F: "RLM",
+    0x2028: "LSEP",
+    0x2029: "PSEP",
+    0x202A: "LRE",
+    0x202B: "RLE",
+    0x202C: "PDF",
+    0x202D: "LRO",
+    0x202E: "RLO",
+    0x2060: "WJ",
+    0x2066: "LRI",
+    0x2067: "RLI",
+    0x2068: "FSI",
+    0x2069: "PDI",
+    0xFE0F: "VS16",
+    0xFEFF: "BOM",
+}
+
+
+def inert(text: str, *, changed: bool = False) -> Markup:
+    """Escaped text, for an element's inside and never for an attribute, with a mark for each unseen character.
+
+    `changed`: a piece that was added or removed, in which every line's end and every odd space counts.
+    """
+    if changed:
+        text = text.replace("\n", "↵\n")
+    parts, place = [], 0
+    for found in (_MARKED_IN_CHANGES if changed else _MARKED).finditer(text):
+        parts += [str(escape(text[place : found.start()])), *_marks(found[0])]
+        place = found.end()
+    return Markup("".join([*parts, str(escape(text[place:]))]))  # noqa: S704 - each part is escaped, or a mark
+
+
+def _marks(row: str) -> Iterator[str]:
+    """One for each kind in turn, with its count, up to the most that anybody reads."""
+    shown = 0
+    for index, (character, same) in enumerate(groupby(row)):
+        if index == MOST_MARKS:
+            yield _mark(f"and {len(row) - shown:,} more unseen characters")
+            return
+        count = len(list(same))
+        shown += count
+        yield _mark(_name(character) + (f" × {count:,}" if count > 1 else ""))
+
+
+def _mark(words: str) -> str:
+    return f'<span class="unseen">{words}</span>'
+
+
+def _name(character: str) -> str:
+    return _NAMES.get(ord(character), f"U+{ord(character):04X}")

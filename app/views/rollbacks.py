@@ -1,0 +1,110 @@
+"""The Time Machine: what an undo or a rewind would do, the act itself, and what one did."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from flask import url_for
+from flask.typing import ResponseReturnValue
+
+from app.history.plan import Target
+from app.history.undo import Done, RollbackConflict, roll_back
+from app.history.words import moves
+from app.models import RollbackKind
+from app.models.user import ADMIN
+from app.views.access import my_entry, my_refinement, my_rollback, needs, pages, viewer
+from app.views.answers import done, page, wants_json
+from app.views.live import parts_of_this_page
+from app.views.shown.rollback import PlanPage, RollbackPage, plan_url
+
+blueprint = pages("rollbacks", __name__)
+
+
+@page(blueprint, "/refinements/<uuid:refinement_id>/rollback", "rollbacks/plan.html")
+def plan_refinement(refinement_id: UUID) -> PlanPage:
+    return PlanPage.load(Target.refinement(my_refinement(refinement_id).id))
+
+
+@page(blueprint, "/refinements/<uuid:refinement_id>/rewind", "rollbacks/plan.html")
+def plan_rewind(refinement_id: UUID) -> PlanPage:
+    return PlanPage.load(Target.rewind(my_refinement(refinement_id).id))
+
+
+@page(blueprint, "/audit/<int:entry_id>/rollback", "rollbacks/plan.html")
+def plan_entry(entry_id: int) -> PlanPage:
+    return PlanPage.load(Target.entry(my_entry(entry_id).id))
+
+
+@page(blueprint, "/rollbacks/<uuid:rollback_id>/rollback", "rollbacks/plan.html")
+def plan_rollback(rollback_id: UUID) -> PlanPage:
+    return PlanPage.load(Target.rollback(my_rollback(rollback_id).id))
+
+
+@page(blueprint, "/rollbacks/<uuid:rollback_id>", "rollbacks/show.html")
+def show(rollback_id: UUID) -> RollbackPage:
+    return RollbackPage.load(my_rollback(rollback_id))
+
+
+@blueprint.post("/refinements/<uuid:refinement_id>/rollback")
+@needs(ADMIN)
+def undo_refinement(refinement_id: UUID) -> ResponseReturnValue:
+    return _roll_back(Target.refinement(my_refinement(refinement_id).id))
+
+
+@blueprint.post("/refinements/<uuid:refinement_id>/rewind")
+@needs(ADMIN)
+def rewind(refinement_id: UUID) -> ResponseReturnValue:
+    return _roll_back(Target.rewind(my_refinement(refinement_id).id))
+
+
+@blueprint.post("/audit/<int:entry_id>/rollback")
+@needs(ADMIN)
+def undo_entry(entry_id: int) -> ResponseReturnValue:
+    return _roll_back(Target.entry(my_entry(entry_id).id))
+
+
+@blueprint.post("/rollbacks/<uuid:rollback_id>/rollback")
+@needs(ADMIN)
+def undo_rollback(rollback_id: UUID) -> ResponseReturnValue:
+    return _roll_back(Target.rollback(my_rollback(rollback_id).id))
+
+
+def _roll_back(target: Target) -> ResponseReturnValue:
+    """At once and whole. What is in conflict leads to its plan, and programs are told so (409)."""
+    try:
+        made = roll_back(target, by=viewer().actor)
+    except RollbackConflict as conflict:
+        if wants_json():
+            raise
+        return done(conflict.sentence, to=plan_url(target), tone="warning")
+    undo = url_for("rollbacks.undo_rollback", rollback_id=made.rollback.id) if made.applied and made.rollback else ""
+    tone = "success" if made.applied or made.plan.stops else "info"
+    return done(_said(made), to=_where(target, made), undo=undo, tone=tone, parts=parts_of_this_page())
+
+
+def _said(made: Done) -> str:
+    plan = made.plan
+    if not made.applied:
+        if plan.stops:
+            return "Stopped: the refinement had changed nothing yet, so there was nothing to take back."
+        return "It was undone already. Nothing was changed." if plan.undone_by else "Nothing is left to undo."
+    first = " The refinement that was running was ended first." if plan.stops else ""
+    what = moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=True)
+    return f"{_DONE[plan.kind]}: {what}.{first}"
+
+
+_DONE = {
+    RollbackKind.REFINEMENT: "Rolled back",
+    RollbackKind.REWIND: "Rewound",
+    RollbackKind.ENTRY: "Undone",
+    RollbackKind.ROLLBACK: "The rollback is undone",
+}
+
+
+def _where(target: Target, made: Done) -> str:
+    """The page of what was undone, where its parts do not come fresh to the page that asked."""
+    if target.kind in (RollbackKind.REFINEMENT, RollbackKind.REWIND):
+        return url_for("refinements.show", refinement_id=target.id)
+    if made.rollback is not None:
+        return url_for("rollbacks.show", rollback_id=made.rollback.id)
+    return plan_url(target)

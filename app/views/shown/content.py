@@ -1,0 +1,149 @@
+"""What the two pages with content show, under a live exception and to its own user only: what one look brought back.
+
+Everything here that is content stays out of `repr`, and reaches a page through the filter `inert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+from app.models import AccessGrant
+from app.models.base import iso
+from app.views.shown.agents import last_event
+from app.views.shown.diff import ADDED, REMOVED, Piece, compare
+from app.views.shown.entry import Look, look_of
+from app.views.shown.exception import Standing
+
+Seen = Mapping[str, Any]
+"""What the worker sealed for one look (`app.grants.opening`)."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """One core memory, with what it says."""
+
+    id: int
+    origin_at: datetime
+    tokens: int
+    constitutional: bool
+    tags: Sequence[str]
+    content: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class LedgerContent:
+    standing: Standing
+    seen: Seen = field(repr=False)
+    after: str
+    last_event: int
+
+    @classmethod
+    def load(cls, grant: AccessGrant, seen: Seen, *, after: str) -> LedgerContent:
+        event = last_event(grant.account_id)
+        return cls(Standing.load(grant), seen, after, event)
+
+    @property
+    def texts(self) -> list[Text]:
+        return [Text(**item | {"origin_at": _moment(item["origin_at"])}) for item in self.seen["items"]]
+
+    @property
+    def next_after(self) -> int | None:
+        following: int | None = self.seen["next_after"]
+        return following
+
+    def as_json(self) -> dict[str, Any]:
+        return _json(self.standing, self.seen)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a step did to one memory. `before` is None of one that it made."""
+
+    id: int
+    type: str
+    constitutional: bool
+    discarded: bool
+    before: str | None = field(repr=False)
+    after: str = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        if self.before is None:
+            return "made"
+        if self.before != self.after:
+            return "changed"
+        return "taken away" if self.discarded else "kept"
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        return compare(self.before or "", self.after)
+
+    @property
+    def old_pieces(self) -> list[Piece]:
+        return [piece for piece in self.pieces if piece.kind != ADDED]
+
+    @property
+    def new_pieces(self) -> list[Piece]:
+        return [piece for piece in self.pieces if piece.kind != REMOVED]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the audit log with all that it changed."""
+
+    entry: int
+    look: Look
+    at: datetime
+    changes: Sequence[Change]
+
+
+SAID = {"consent": "Its answer, when it was asked for its consent", "summary": "Its summary at the end"}
+
+
+@dataclass(frozen=True)
+class HistoryContent:
+    standing: Standing
+    seen: Seen = field(repr=False)
+    last_event: int
+
+    @classmethod
+    def load(cls, grant: AccessGrant, seen: Seen) -> HistoryContent:
+        event = last_event(grant.account_id)
+        return cls(Standing.load(grant), seen, event)
+
+    @property
+    def steps(self) -> list[Step]:
+        groups = groupby(self.seen["items"], key=lambda item: (item["entry"], item["action"], item["at"]))
+        return [
+            Step(entry, look_of(action), _moment(at), [_change(item) for item in items])
+            for (entry, action, at), items in groups
+        ]
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        """The agent's own words: what they were said to, and the words."""
+        return [(SAID[name], words) for name, words in self.seen["said"].items()]
+
+    def as_json(self) -> dict[str, Any]:
+        return _json(self.standing, self.seen)
+
+
+def _change(item: Mapping[str, Any]) -> Change:
+    return Change(
+        item["id"], item["type"], item["constitutional"], item["discarded"], before=item["before"], after=item["after"]
+    )
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _json(standing: Standing, seen: Seen) -> dict[str, Any]:
+    """What the look brought, beside the exception that covers it."""
+    grant = standing.grant
+    return {"exception": grant.id, "agent": standing.agent.name, "expires_at": iso(grant.expires_at), **seen}

@@ -1,0 +1,106 @@
+"""What changed between two texts, word by word."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import groupby
+
+SAME, ADDED, REMOVED = "same", "added", "removed"
+
+MOST_PAIRS, MOST_WORK = 30_000, 1_000_000
+"""Equal words of both texts, and words of the one times words of the other, up to which they are compared: a second's
+fraction. What differs in more than that was written anew, and is shown so."""
+
+_CJK = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_SIGNS = r".,;:!?…·\"'“”‘’«»()\[\]{}<>/|\\—–-"
+_WORD = re.compile(rf"(\s*)([{_CJK}{_SIGNS}]|[^\s{_CJK}{_SIGNS}]+|\Z)")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of text that stayed, came or went."""
+
+    kind: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Word:
+    """A word, or a sign, and the space before it. The last of a text may be empty."""
+
+    space: str = field(repr=False)
+    letters: str = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        return self.space + self.letters
+
+
+def compare(before: str, after: str) -> list[Piece]:
+    """In order: the same and the removed pieces are the text before, the same and the added ones the text after."""
+    return _joined(_compared(_words(before), _words(after)))
+
+
+def _words(text: str) -> list[_Word]:
+    return [_Word(*found) for found in _WORD.findall(text) if any(found)]
+
+
+def _compared(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[Piece]:
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    yield from _paired(old[:head], new[:head])
+    yield from _differences(old[head : len(old) - tail], new[head : len(new) - tail])
+    yield from _paired(old[len(old) - tail :], new[len(new) - tail :])
+
+
+def _common(old: Sequence[_Word], new: Sequence[_Word]) -> int:
+    """How many words both begin with."""
+    for place, (left, right) in enumerate(zip(old, new, strict=False)):
+        if left.letters != right.letters:
+            return place
+    return min(len(old), len(new))
+
+
+def _differences(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[Piece]:
+    if _is_too_much(old, new):
+        yield from (Piece(REMOVED, word.text) for word in old)
+        yield from (Piece(ADDED, word.text) for word in new)
+        return
+    matcher = SequenceMatcher(None, [word.letters for word in old], [word.letters for word in new])
+    for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if kind == "equal":
+            yield from _paired(old[old_from:old_to], new[new_from:new_to])
+        else:
+            yield from (Piece(REMOVED, word.text) for word in old[old_from:old_to])
+            yield from (Piece(ADDED, word.text) for word in new[new_from:new_to])
+
+
+def _is_too_much(old: Sequence[_Word], new: Sequence[_Word]) -> bool:
+    counts = Counter(word.letters for word in new)
+    return len(old) * len(new) > MOST_WORK or sum(counts[word.letters] for word in old) > MOST_PAIRS
+
+
+def _paired(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[Piece]:
+    """Equal words, between which the space may have changed."""
+    for left, right in zip(old, new, strict=True):
+        if left.space != right.space:
+            yield Piece(REMOVED, left.space)
+            yield Piece(ADDED, right.space)
+            yield Piece(SAME, right.letters)
+        else:
+            yield Piece(SAME, right.text)
+
+
+def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """Neighbours of a kind as one. Between two pieces that stayed, what went stands before what came."""
+    found: list[Piece] = []
+    for is_same, run in groupby(pieces, key=lambda piece: piece.kind == SAME):
+        stretch = list(run)
+        for kind in (SAME,) if is_same else (REMOVED, ADDED):
+            text = "".join(piece.text for piece in stretch if piece.kind == kind)
+            found += [Piece(kind, text)] if text else []
+    return found

@@ -1,0 +1,210 @@
+"""One entry of the audit log in words: what was done, by whom, about what, and its open data as small facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import url_for
+
+from app.history.log import Entry
+from app.models import Action, ActorKind
+
+SHORT = 60
+"""Characters that stand in a line; longer values open."""
+
+SHOWN_IDS = 12
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an action is shown."""
+
+    icon: str
+    words: str
+    tone: str = "neutral"
+
+
+LOOKS: Mapping[str, Look] = {
+    Action.REFINEMENT_START: Look("clock", "Asked for a refinement"),
+    Action.REFINEMENT_CONSENT: Look("chat", "Answered the question for consent", "ask"),
+    Action.REFINEMENT_SNAPSHOT: Look("flag", "Took the snapshot that the latch compares with"),
+    Action.REFINEMENT_CONSOLIDATE: Look("merge", "Consolidated memories", "info"),
+    Action.REFINEMENT_UPDATE: Look("pencil", "Tightened a memory", "info"),
+    Action.REFINEMENT_DELETE: Look("trash", "Deleted a memory", "warn"),
+    Action.REFINEMENT_PROTECT: Look("shield", "Made a memory constitutional in a refinement", "ok"),
+    Action.REFINEMENT_COMPLETE: Look("check", "Completed the refinement", "ok"),
+    Action.REFINEMENT_ROLLBACK: Look("undo", "A guard tripped: every change was reversed", "warn"),
+    Action.REFINEMENT_STOP_REQUESTED: Look("stop", "Pressed Stop", "warn"),
+    Action.REFINEMENT_END: Look("flag", "The refinement ended"),
+    Action.DEDUP: Look("copy", "Removed exact duplicates", "info"),
+    Action.CREATE: Look("plus", "Saved memories"),
+    Action.IMPORT: Look("upload", "Imported memories"),
+    Action.PROMOTE: Look("arrow-right", "Promoted journal entries to core memories", "info"),
+    Action.REFLECTION: Look("chat", "Looked back over its journal", "ask"),
+    Action.ROLLBACK: Look("history", "Rolled back by the Time Machine", "warn"),
+    Action.CONSTITUTIONAL_TOGGLE: Look("shield", "Changed a memory's constitutional flag", "ok"),
+    Action.AGENT_CREATE: Look("agent", "Made the agent"),
+    Action.AGENT_SETTINGS_UPDATE: Look("settings", "Changed the agent's settings"),
+    Action.AGENT_SETTING_HELD: Look("lock", "A prompt of its own is held for an admin to read", "warn"),
+    Action.AGENT_SETTING_DISMISSED: Look("ban", "Dismissed a prompt that the agent wrote", "warn"),
+    Action.AGENT_PAUSE: Look("pause", "Paused the agent"),
+    Action.AGENT_RESUME: Look("play", "Resumed the agent"),
+    Action.TOKEN_CREATE: Look("key", "Made an API token"),
+    Action.TOKEN_REVOKE: Look("key", "Revoked an API token", "warn"),
+    Action.ACCESS_REQUESTED: Look("lock", "Asked for an exception", "ask"),
+    Action.ACCESS_GRANTED: Look("lock", "Granted an exception", "broken"),
+    Action.ACCESS_DENIED: Look("ban", "Denied an exception", "ask"),
+    Action.ACCESS_VIEWED: Look("info", "Looked at content under an exception", "broken"),
+    Action.ACCESS_EXPIRED: Look("clock", "An exception expired"),
+    Action.ACCESS_REVOKED: Look("ban", "Revoked an exception", "warn"),
+    Action.ACCESS_UNANSWERED: Look("clock", "Gave no answer to a request for an exception", "ask"),
+    Action.ACCESS_FAILED: Look("alert", "Could not be asked for an exception", "bad"),
+    Action.AGENT_FORGET: Look("trash", "Forgot the agent", "bad"),
+    Action.AGENT_KEY_ROTATE: Look("key", "Made a new data key for the agent"),
+    Action.MASTER_KEY_ROTATE: Look("key", "Made a new master key"),
+    Action.MASTER_KEY_BACKUP: Look("key", "Made a copy of the master key", "warn"),
+    Action.ACCOUNT_CREATE: Look("users", "Made the account"),
+    Action.USER_CREATE: Look("user", "Made a user"),
+    Action.SIGN_IN: Look("user", "Signed in"),
+    Action.SIGN_IN_FAILED: Look("alert", "Sign-in failed", "bad"),
+    Action.SIGN_OUT: Look("sign-out", "Signed out"),
+}
+"""Of every action."""
+
+PARTS = {
+    "worker": "Worker",
+    "beat": "Timetable",
+    "command line": "Command line",
+    "setup": "Setup",
+}
+"""The system's parts as actors."""
+
+_SIGN_INS = (Action.SIGN_IN, Action.SIGN_IN_FAILED, Action.SIGN_OUT)
+
+
+@dataclass(frozen=True)
+class ActorLink:
+    """Who did it. `name` is for the eye, `value` what filters by it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One open value. `full` is what opens where the value is too long for a line."""
+
+    name: str
+    value: str
+    full: str = ""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an entry is about, with the address of its page if it has one."""
+
+    words: str
+    url: str = ""
+    is_refinement: bool = False
+
+
+def look_of(action: str) -> Look:
+    """Plain for an action that a later version wrote."""
+    return LOOKS.get(action, Look("info", action.replace("_", " ")))
+
+
+def actor_of(entry: Entry) -> ActorLink:
+    return ActorLink(actor_name(entry.actor), entry.actor)
+
+
+def actor_name(actor: str) -> str:
+    """For the eye, of an actor as the log names it."""
+    kind, _, name = actor.partition(":")
+    return PARTS.get(name, name) if kind == ActorKind.SYSTEM else name or actor
+
+
+def subject_of(entry: Entry) -> Subject | None:
+    """None where it is the agent, the account or the actor, whom the row names anyway."""
+    kind, _, number = entry.subject.partition(":")
+    match kind:
+        case "refinement" | "rollback" | "exception":
+            named: dict[str, Any] = {f"{kind}_id": number}
+            url = url_for(f"{kind}s.show", **named)
+            return Subject(f"{kind} {number[:8]}", url, is_refinement=kind == "refinement")
+        case "token" if entry.agent_id is not None:
+            return Subject(f"token {number}", url_for("tokens.index", agent_id=entry.agent_id))
+        case "proposal" if entry.agent_id is not None:
+            return Subject("what it wrote", url_for("settings.show", agent_id=entry.agent_id))
+        case "user" if entry.action in _SIGN_INS:
+            return None
+        case "agent" | "account" | "":
+            return None
+    return Subject(f"{kind} {number}")
+
+
+def facts_of(entry: Entry) -> list[Fact]:
+    """The open data, value by value, in the order in which it was recorded; less what is empty or said already."""
+    data = entry.data
+    kind, _, number = entry.subject.partition(":")
+    told = {name for name in (kind, "id") if str(data.get(name)) == number}
+    found: list[Fact] = []
+    before, after = data.get("before"), data.get("after")
+    if isinstance(before, dict) and isinstance(after, dict):
+        found += [_change(name, before.get(name), value) for name, value in after.items()]
+        told |= {"before", "after"}
+    said = ((name, value) for name, value in data.items() if name not in told and value not in (None, [], {}))
+    return found + [_fact(name, value) for name, value in said]
+
+
+def _change(name: str, before: object, after: object) -> Fact:
+    old, new = ("default" if value is None else _plain(value) for value in (before, after))
+    if len(old) + len(new) <= SHORT:
+        return Fact(_words(name), f"{old} → {new}")
+    sizes = f"{len(old):,} → {len(new):,} characters"
+    return Fact(_words(name), sizes, f"{old}\n\n→\n\n{new}")
+
+
+def _fact(name: str, value: object) -> Fact:
+    if name == "tokens" and isinstance(value, list) and len(value) == 2:
+        return Fact("tokens", f"{_plain(value[0])} → {_plain(value[1])}")
+    if isinstance(value, dict):
+        return _of_dict(name, value)
+    if isinstance(value, list):
+        return _of_list(name, value)
+    said = _plain(value)
+    return Fact(_words(name), said) if len(said) <= SHORT else Fact(_words(name), f"{len(said):,} characters", said)
+
+
+def _of_dict(name: str, values: Mapping[str, Any]) -> Fact:
+    """Counts stand in a line, with the zeros left out; everything else opens."""
+    if all(type(value) is int for value in values.values()):
+        return Fact(_words(name), ", ".join(_counted(values)) or "none")
+    lines = "\n".join(f"{_words(each)}: {_plain(value)}" for each, value in values.items())
+    return Fact(_words(name), f"{len(values)} values", lines)
+
+
+def _of_list(name: str, values: Sequence[Any]) -> Fact:
+    said = ", ".join(_plain(value) for value in values[:SHOWN_IDS]) or "none"
+    if len(values) <= SHOWN_IDS and len(said) <= SHORT:
+        return Fact(_words(name), said)
+    return Fact(_words(name), f"{len(values):,} values", ", ".join(_plain(value) for value in values))
+
+
+def _counted(values: Mapping[str, int]) -> Iterator[str]:
+    return (f"{count} {_words(name)}" for name, count in values.items() if count)
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict | list):
+        return f"{len(value)} values"
+    return str(value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

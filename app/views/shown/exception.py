@@ -1,0 +1,329 @@
+"""What the pages of mechanic's exceptions show: how they stand, why, and who looked at what; never content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from flask import url_for
+from sqlalchemy import ColumnElement, literal, select, tuple_
+
+from app.extensions import db
+from app.grants.request import resting_until
+from app.models import OPEN_GRANTS, AccessGrant, Action, Agent, AuditLog, GrantStatus, User
+from app.models.base import UtcDateTime, database_now, iso
+from app.views.shown.agent import AgentState
+from app.views.shown.agents import last_event
+from app.views.shown.entry import actor_name
+
+ROWS = 20
+OPEN_ROWS = 200
+RECEIPTS = 50
+"""The newest views that a page names; the audit log has them all."""
+
+SKEW = timedelta(days=1)
+"""The clocks of web and worker, by which entries are dated, may differ; no more than that."""
+
+CATEGORIES = {
+    "debugging": "Debugging",
+    "safety": "Safety",
+    "legal": "Legal",
+    "agent_asked": "The agent asked for it",
+    "other": "Other",
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An exception as it stands by the database's clock. `left` is more than nothing only of a live one."""
+
+    grant: AccessGrant
+    agent: Agent
+    email: str
+    left: timedelta
+
+    @classmethod
+    def load(cls, grant: AccessGrant) -> Standing:
+        return _standings(AccessGrant.id == grant.id)[0]
+
+    @property
+    def status(self) -> GrantStatus:
+        """What holds now: one that has run out is expired, even before the sweeper has written it down."""
+        if self.grant.status == GrantStatus.GRANTED and not self.is_live:
+            return GrantStatus.EXPIRED
+        return GrantStatus(self.grant.status)
+
+    @property
+    def is_live(self) -> bool:
+        return self.milliseconds_left > 0
+
+    @property
+    def milliseconds_left(self) -> int:
+        return self.left // timedelta(milliseconds=1)
+
+    @property
+    def seconds_left(self) -> int:
+        """A second that has begun counts whole."""
+        return -(-self.milliseconds_left // 1000)
+
+    @property
+    def is_open(self) -> bool:
+        return self.is_live or self.status == GrantStatus.PENDING
+
+    @property
+    def name(self) -> str:
+        return f"Exception {self.grant.id[:8]}"
+
+    @property
+    def url(self) -> str:
+        return url_for("exceptions.show", exception_id=self.grant.id)
+
+    @property
+    def content_url(self) -> str:
+        """Where its own user reads what it covers."""
+        part = "ledger" if self.grant.refinement_id is None else "history"
+        return url_for(f"exceptions.{part}", exception_id=self.grant.id)
+
+    @property
+    def scope_words(self) -> str:
+        if self.grant.refinement_id is None:
+            return "ledger"
+        return f"history of refinement {self.grant.refinement_id[:8]}"
+
+    @property
+    def category_words(self) -> str:
+        return CATEGORIES[str(self.grant.category)]
+
+    @property
+    def asked_by(self) -> str:
+        return actor_name(self.grant.requested_by)
+
+    @property
+    def ended_by(self) -> str:
+        return actor_name(self.grant.ended_by or "")
+
+    @property
+    def was_live(self) -> bool:
+        return self.grant.expires_at is not None
+
+    @property
+    def revoke_words(self) -> str:
+        return "Revoke" if self.is_live else "Take the question back"
+
+    def as_json(self) -> dict[str, Any]:
+        return self.grant.as_json() | {
+            "status": str(self.status),
+            "agent": self.agent.name,
+            "agent_id": self.agent.id,
+            "user": self.email,
+            "seconds_left": self.seconds_left,
+        }
+
+
+def live_of(user_id: int) -> list[Standing]:
+    """The live exceptions of one admin: the next to end comes first."""
+    return _standings(AccessGrant.user_id == user_id, AccessGrant.is_live(), order=(AccessGrant.expires_at,))
+
+
+def milliseconds_left(grant_id: str, user_id: int) -> int:
+    """How long this user may still see what it covers; 0 for anybody else."""
+    found = _standings(AccessGrant.id == grant_id, AccessGrant.user_id == user_id, AccessGrant.is_live())
+    return found[0].milliseconds_left if found else 0
+
+
+@dataclass(frozen=True)
+class ExceptionList:
+    """Of an account, or of one agent. `next_before` is the id to go on from among those that have ended."""
+
+    agent: Agent | None
+    waiting: Sequence[Standing]
+    live: Sequence[Standing]
+    ended: Sequence[Standing]
+    before: str
+    next_before: str
+
+    @classmethod
+    def load(cls, account_id: int, agent: Agent | None = None, *, before: str = "") -> ExceptionList:
+        mine = [AccessGrant.account_id == account_id]
+        if agent is not None:
+            mine.append(AccessGrant.agent_id == agent.id)
+        is_open = AccessGrant.status.in_(OPEN_GRANTS)
+        found = _standings(*mine, is_open, limit=OPEN_ROWS)
+        mark = db.session.scalar(select(AccessGrant).where(*mine, AccessGrant.id == before)) if before else None
+        ended = _standings(*mine, ~is_open, *_after(mark), limit=ROWS + 1)
+        run_out = [] if mark else [each for each in found if not each.is_open]
+        return cls(
+            agent,
+            [each for each in found if each.status == GrantStatus.PENDING],
+            [each for each in found if each.is_live],
+            [*run_out, *ended[:ROWS]],
+            mark.id if mark else "",
+            ended[ROWS - 1].grant.id if len(ended) > ROWS else "",
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.waiting or self.live or self.ended or self.before)
+
+    def url(self, before: str | None = None) -> str:
+        """This list's own address, or that of its older ones."""
+        if self.agent is not None:
+            return url_for("exceptions.agent", agent_id=self.agent.id, before=before)
+        return url_for("exceptions.index", before=before)
+
+    def as_json(self) -> dict[str, Any]:
+        lists = {"waiting": self.waiting, "live": self.live, "ended": self.ended}
+        said = {name: [each.as_json() for each in standings] for name, standings in lists.items()}
+        return said | {"next_before": self.next_before or None}
+
+
+@dataclass(frozen=True)
+class ExceptionsPage:
+    list: ExceptionList
+    last_event: int
+
+    @classmethod
+    def load(cls, account_id: int, *, before: str = "") -> ExceptionsPage:
+        seen = last_event(account_id)
+        return cls(ExceptionList.load(account_id, before=before), seen)
+
+    def as_json(self) -> dict[str, Any]:
+        return self.list.as_json()
+
+
+@dataclass(frozen=True)
+class AgentExceptionsPage:
+    """`resting_until`: until then the agent is not asked again."""
+
+    state: AgentState
+    list: ExceptionList
+    resting_until: datetime | None
+
+    @classmethod
+    def load(cls, agent: Agent, *, before: str = "") -> AgentExceptionsPage:
+        state = AgentState.load(agent)
+        return cls(state, ExceptionList.load(agent.account_id, agent, before=before), resting_until(agent.id))
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"agent": self.state.agent.name, "resting_until": iso(self.resting_until)}
+        return said | self.list.as_json()
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One view, from the audit log: which part, and the ids of the memories that it showed."""
+
+    entry_id: int
+    at: datetime
+    part: str
+    ids: Sequence[int]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"entry": self.entry_id, "at": iso(self.at), "part": self.part, "ids": list(self.ids)}
+
+
+@dataclass(frozen=True)
+class ExceptionPage:
+    """`why` says how it came to its end, where the end alone does not."""
+
+    standing: Standing
+    receipts: Sequence[Receipt]
+    why: str
+    resting_until: datetime | None
+    last_event: int
+
+    @classmethod
+    def load(cls, grant: AccessGrant) -> ExceptionPage:
+        seen = last_event(grant.account_id)
+        standing = Standing.load(grant)
+        receipts = _receipts(standing) if standing.was_live else []
+        return cls(standing, receipts, _why(standing), resting_until(grant.agent_id), seen)
+
+    @property
+    def line(self) -> str:
+        """How it stands, in a sentence or two."""
+        standing, agent = self.standing, self.standing.agent.name
+        match standing.status:
+            case GrantStatus.PENDING:
+                return f"{agent} is being asked whether {standing.email} may read this. It may say no."
+            case GrantStatus.GRANTED:
+                return f"{agent} said YES. {standing.email} may read this; {agent} is told of every look."
+            case GrantStatus.DENIED:
+                return f"{agent} said NO: a normal outcome. Nobody was shown anything. {self._rest}"
+            case GrantStatus.UNANSWERED:
+                return f"{agent} did not answer within 72 hours. Nobody was shown anything. {self._rest}"
+            case GrantStatus.FAILED:
+                return f"{agent} could not be asked, which is no NO. Nobody was shown anything. {self._rest}"
+            case GrantStatus.EXPIRED:
+                return f"Its time is over. {self._looks} {agent} may be asked again."
+            case GrantStatus.REVOKED if standing.was_live:
+                return f"It was taken back by {standing.ended_by}. {self._looks} {agent} may be asked again."
+        return f"The question was taken back by {standing.ended_by}. Nobody was shown anything."
+
+    @property
+    def _looks(self) -> str:
+        count = self.standing.grant.views
+        if not count:
+            return "Nobody looked."
+        return f"{self.standing.email} looked {'once' if count == 1 else f'{count:,} times'}."
+
+    @property
+    def _rest(self) -> str:
+        until = self.resting_until
+        return f"It is not asked again before {until:%A %H:%M} UTC." if until else "It may be asked again."
+
+    def as_json(self) -> dict[str, Any]:
+        receipts = [receipt.as_json() for receipt in self.receipts]
+        return self.standing.as_json() | {"line": self.line, "why": self.why or None, "receipts": receipts}
+
+
+def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[Standing]:
+    """The newest first, unless `order` says otherwise."""
+    query = (
+        select(AccessGrant, Agent, User.email, database_now())
+        .join(Agent, Agent.id == AccessGrant.agent_id)
+        .join(User, User.id == AccessGrant.user_id)
+        .where(*conditions)
+        .order_by(*(order or (AccessGrant.requested_at.desc(), AccessGrant.id.desc())))
+        .limit(limit)
+        .execution_options(populate_existing=True)
+    )
+    rows = db.session.execute(query).tuples()
+    return [Standing(grant, agent, email, _left(grant, moment)) for grant, agent, email, moment in rows]
+
+
+def _left(grant: AccessGrant, moment: datetime) -> timedelta:
+    if grant.status != GrantStatus.GRANTED or grant.expires_at is None:
+        return timedelta()
+    return max(grant.expires_at - moment, timedelta())
+
+
+def _after(mark: AccessGrant | None) -> list[ColumnElement[bool]]:
+    if mark is None:
+        return []
+    place = tuple_(literal(mark.requested_at, UtcDateTime), literal(mark.id))
+    return [tuple_(AccessGrant.requested_at, AccessGrant.id) < place]
+
+
+def _receipts(standing: Standing) -> list[Receipt]:
+    entries = _entries_about(standing.grant, AuditLog.action == Action.ACCESS_VIEWED, limit=RECEIPTS)
+    return [Receipt(entry.id, entry.at, str(entry.data["part"]), tuple(entry.data["ids"])) for entry in entries]
+
+
+def _why(standing: Standing) -> str:
+    """The reason that stands in the entry of its end, as a sentence: of a failure, or of a revocation by the system."""
+    if standing.grant.ended_at is None or standing.status not in (GrantStatus.FAILED, GrantStatus.REVOKED):
+        return ""
+    ends = AuditLog.action.in_((Action.ACCESS_FAILED, Action.ACCESS_REVOKED))
+    said = next((str(entry.data.get("why", "")) for entry in _entries_about(standing.grant, ends, limit=1)), "")
+    return f"{said[0].upper()}{said[1:].rstrip('.')}." if said else ""
+
+
+def _entries_about(grant: AccessGrant, which: ColumnElement[bool], *, limit: int) -> list[AuditLog]:
+    """Newest first. The agent's entries since the request are few enough to be looked through."""
+    since = AuditLog.at >= grant.requested_at - SKEW
+    about = (AuditLog.agent_id == grant.agent_id, since, AuditLog.subject == grant.subject, which)
+    query = select(AuditLog).where(*about).order_by(AuditLog.at.desc(), AuditLog.id.desc())
+    return list(db.session.scalars(query.limit(limit)))

@@ -1,0 +1,221 @@
+"""One page of the audit log: rows by day, newest first, the entries of one refinement folded into one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from typing import Any
+
+from flask import url_for
+from sqlalchemy import func, select
+
+from app.extensions import db
+from app.history.log import LOOKED_AT, Entry, Filters, Place, Stretch, newest, read, walk
+from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
+from app.views.filters import FilterForm
+from app.views.shown.entry import (
+    ActorLink,
+    Fact,
+    Look,
+    Subject,
+    actor_name,
+    actor_of,
+    facts_of,
+    look_of,
+    subject_of,
+)
+
+ROWS = 50
+OPENED = 200
+"""Entries that a fold opens to; whoever wants more of one refinement filters by it."""
+
+MOST_NEWER = 99
+
+
+@dataclass(frozen=True)
+class Fold:
+    """All entries of one refinement, as one row."""
+
+    refinement: Refinement
+    entries: int
+
+    @property
+    def line(self) -> str:
+        """The machine's own words."""
+        is_bare = self.refinement.is_open and not any(self.refinement.stats.values())
+        return "nothing yet" if is_bare else self.refinement.machine_line
+
+    @property
+    def started_by(self) -> str:
+        return actor_name(self.refinement.started_by)
+
+    def as_json(self) -> dict[str, Any]:
+        status = str(self.refinement.status)
+        return {"refinement": self.refinement.id, "status": status, "line": self.line, "entries": self.entries}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entry, or the newest one of a fold.
+
+    `undid` is the refinement that a rollback took back; `undo_url` leads to the plan of an undo, if there can be one.
+    """
+
+    entry: Entry
+    look: Look
+    actor: ActorLink
+    subject: Subject | None
+    facts: Sequence[Fact]
+    undid: Refinement | None
+    undo_url: str
+    fold: Fold | None
+
+    def as_json(self) -> dict[str, Any]:
+        said = self.entry.as_json() | {"words": self.look.words}
+        return said | {"fold": self.fold.as_json() if self.fold else None}
+
+
+@dataclass(frozen=True)
+class Log:
+    """`older` and `newer` are the places to go on from; `head` is the newest entry of all.
+
+    `is_cut` when the page ends because it had looked at enough entries that do not fit.
+    """
+
+    form: FilterForm
+    rows: Sequence[Row] = ()
+    older: Place | None = None
+    newer: Place | None = None
+    head: Place | None = None
+    is_cut: bool = False
+
+    looked_at = LOOKED_AT
+
+    @classmethod
+    def load(cls, form: FilterForm, *, before: str = "", after: str = "") -> Log:
+        """The page older than a place, the one newer than it, or the newest one: also where there is nothing newer."""
+        head = newest(form.filters)
+        if form.errors:
+            return cls(form, head=head)
+        start = Place.parse(after)
+        if start is not None:
+            stretch = _walk(form.filters, start, newest_first=False)
+            if stretch.next is not None:
+                return cls._upwards(form, stretch, start, head)
+        start = None if start else Place.parse(before)
+        stretch = _walk(form.filters, start, newest_first=True)
+        first = stretch.places[0] if stretch.places else start
+        rows = _rows(form, stretch.places)
+        return cls(form, rows, stretch.next, first if start else None, head, stretch.is_cut)
+
+    @classmethod
+    def _upwards(cls, form: FilterForm, stretch: Stretch, start: Place, head: Place | None) -> Log:
+        places = stretch.places[::-1]
+        older = places[-1] if places else start
+        return cls(form, _rows(form, places), older, stretch.next, head, stretch.is_cut)
+
+    @property
+    def agent(self) -> Agent | None:
+        """Whose log it is, where it is one agent's."""
+        return self.form.agent
+
+    @property
+    def is_live(self) -> bool:
+        """Whether new entries appear on this page as they come: it is the first one, and nothing is filtered away."""
+        return self.newer is None and not self.form.is_filtered
+
+    @property
+    def days(self) -> list[tuple[date, list[Row]]]:
+        return [(day, list(rows)) for day, rows in groupby(self.rows, lambda row: row.entry.at.date())]
+
+    @property
+    def bare_url(self) -> str:
+        """Its newest page without any filter."""
+        return log_url(self.agent)
+
+    def url(self, form: str = "", /, **changes: str | Place | None) -> str:
+        """The address of this log with its filters: in another form (`csv`), from another place, or filtered anew."""
+        return log_url(self.agent, form, **{**self.form.typed, **changes})
+
+    def as_json(self) -> dict[str, Any]:
+        """Raises `Wrong` for filters that can't be used."""
+        self.form.check()
+        return {
+            "entries": [row.as_json() for row in self.rows],
+            "next_before": str(self.older) if self.older else None,
+            "next_after": str(self.newer) if self.newer else None,
+            "is_cut": self.is_cut,
+        }
+
+
+def opened(refinement: Refinement) -> tuple[list[Row], bool]:
+    """The rows that a fold opens to, newest first, and whether there are more."""
+    stretch = walk(Filters(refinement.account_id, refinement_id=refinement.id), want=OPENED)
+    return rows_of(read(stretch.places), fold=False), stretch.next is not None
+
+
+def newer_entries(filters: Filters, than: Place) -> int:
+    """How many entries fit that are newer; more than `MOST_NEWER` are not counted."""
+    return len(walk(filters, than, want=MOST_NEWER + 1, newest_first=False).places)
+
+
+def log_url(agent: Agent | None, form: str = "", /, **params: str | Place | None) -> str:
+    """The address of the account's log, or of an agent's, in one of its forms."""
+    endpoint = ("audit.agent" if agent else "audit.index") + (f"_{form}" if form else "")
+    given: dict[str, Any] = {name: str(value) for name, value in params.items() if value}
+    return url_for(endpoint, **given | ({"agent_id": agent.id} if agent else {}))
+
+
+def rows_of(entries: Sequence[Entry], *, fold: bool) -> list[Row]:
+    """Rows for some entries: a handful of queries, whatever their number."""
+    folds = _folds(entries) if fold else {}
+    written = _that_wrote_states(entries)
+    undid = _undone_refinements(entries)
+    return [
+        Row(
+            entry,
+            look_of(entry.action),
+            actor_of(entry),
+            subject_of(entry),
+            facts_of(entry),
+            undid.get(entry.id),
+            url_for("rollbacks.plan_entry", entry_id=entry.id) if entry.id in written else "",
+            folds.get(entry.refinement_id or ""),
+        )
+        for entry in entries
+    ]
+
+
+def _walk(filters: Filters, start: Place | None, *, newest_first: bool) -> Stretch:
+    fold = not filters.picks_single_entries
+    return walk(filters, start, want=ROWS, newest_first=newest_first, fold=fold)
+
+
+def _rows(form: FilterForm, places: Sequence[Place]) -> list[Row]:
+    return rows_of(read(places), fold=not form.filters.picks_single_entries)
+
+
+def _folds(entries: Sequence[Entry]) -> dict[str, Fold]:
+    ids = [entry.refinement_id for entry in entries if entry.refinement_id]
+    if not ids:
+        return {}
+    counting = select(AuditLog.refinement_id, func.count()).where(AuditLog.refinement_id.in_(ids))
+    counts = dict(db.session.execute(counting.group_by(AuditLog.refinement_id)).tuples().all())
+    refinements = db.session.scalars(select(Refinement).where(Refinement.id.in_(ids)))
+    return {refinement.id: Fold(refinement, counts[refinement.id]) for refinement in refinements}
+
+
+def _that_wrote_states(entries: Sequence[Entry]) -> set[int]:
+    ids = [entry.id for entry in entries]
+    return set(db.session.scalars(select(MemoryState.entry_id).where(MemoryState.entry_id.in_(ids)).distinct()))
+
+
+def _undone_refinements(entries: Sequence[Entry]) -> dict[int, Refinement]:
+    """By the entry of a rollback: the refinement that it undid, or rewound to."""
+    ids = [entry.id for entry in entries if entry.action == Action.ROLLBACK]
+    if not ids:
+        return {}
+    query = select(Rollback.entry_id, Refinement).join(Refinement, Refinement.id == Rollback.refinement_id)
+    return dict(db.session.execute(query.where(Rollback.entry_id.in_(ids))).tuples().all())

@@ -1,0 +1,294 @@
+"""What the pages of the Time Machine show: what taking something back would do, and what a rollback did; no content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import url_for
+from sqlalchemy import select
+
+from app.extensions import db
+from app.history.plan import Plan, Target, preview
+from app.history.words import memories, moves
+from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
+from app.views.shown.entry import look_of
+
+LOOKED_AT = 500
+"""Rollbacks of an agent that are searched for those of one refinement."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What taking something back would do now; or who has done it already.
+
+    `later` are refinements since, newest first: those that stand in the way, or those that a rewind reverses.
+    """
+
+    plan: Plan
+    undone: Rollback | None
+    later: Sequence[Refinement]
+
+    @classmethod
+    def load(cls, target: Target) -> Offer:
+        """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
+        plan = preview(target)
+        undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
+        return cls(plan, undone, refinements_by_id(plan.later))
+
+    @property
+    def target(self) -> Target:
+        return self.plan.found.target
+
+    @property
+    def state(self) -> str:
+        if self.plan.undone_by:
+            return "undone"
+        if self.plan.conflicts:
+            return "conflict"
+        return "ready" if self.plan.changes or self.plan.stops else "nothing"
+
+    @property
+    def line(self) -> str:
+        """What would happen, in one line."""
+        plan = self.plan
+        return moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after))
+
+    @property
+    def conflict(self) -> str:
+        """Why it is not possible by itself."""
+        return f"since then, others changed {self.in_the_way}"
+
+    @property
+    def in_the_way(self) -> str:
+        return memories(self.plan.conflicts)
+
+    @property
+    def button(self) -> str:
+        return _BUTTONS[self.plan.kind]
+
+    @property
+    def undone_name(self) -> str:
+        """What undid it, with the beginning of its id."""
+        if self.undone is None:
+            return ""
+        return f"{'rewind' if self.undone.kind == RollbackKind.REWIND else 'rollback'} {self.undone.id[:8]}"
+
+    @property
+    def who_undid(self) -> str:
+        return who(self.undone) if self.undone else ""
+
+    @property
+    def plan_url(self) -> str:
+        return plan_url(self.target)
+
+    @property
+    def undo_url(self) -> str:
+        return undo_url(self.target)
+
+    def as_json(self) -> dict[str, Any]:
+        """With conflicts nothing is applied, so nothing is counted."""
+        none = {"restored": 0, "removed": 0, "mass_after": self.plan.mass_before} if self.plan.conflicts else {}
+        return self.plan.as_json() | none | {"state": self.state}
+
+
+@dataclass(frozen=True)
+class PlanPage:
+    """`rewind` is offered in a conflict: to before the refinement, or before the first of those that are in the way."""
+
+    offer: Offer
+    agent: Agent
+    rewind: Offer | None
+
+    @classmethod
+    def load(cls, target: Target) -> PlanPage:
+        offer = Offer.load(target)
+        agent = db.session.get_one(Agent, offer.plan.agent_id)
+        before = _rewind_to(offer) if offer.state == "conflict" else None
+        return cls(offer, agent, Offer.load(Target.rewind(before)) if before else None)
+
+    @property
+    def title(self) -> str:
+        return title_of(self.offer.target, self.agent.name)
+
+    @property
+    def lead(self) -> str:
+        return _LEADS[self.offer.plan.kind]
+
+    @property
+    def rewinds_for_more(self) -> bool:
+        """Whether the rewind only clears the way, so that the undo itself comes after it."""
+        return self.offer.plan.found.refinement is None
+
+    @property
+    def back_url(self) -> str:
+        """The page of what would be taken back."""
+        found = self.offer.plan.found
+        if found.refinement is not None:
+            return url_for("refinements.show", refinement_id=found.refinement.id)
+        if found.rollback is not None:
+            return url_for("rollbacks.show", rollback_id=found.rollback.id)
+        return url_for("audit.agent", agent_id=self.agent.id)
+
+    @property
+    def command(self) -> str:
+        return command(self.offer.target, "--dry-run")
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"agent": self.agent.name, "agent_id": self.agent.id, "memories": list(self.offer.plan.memories)}
+        return self.offer.as_json() | said | {"rewind": self.rewind.as_json() if self.rewind else None}
+
+
+@dataclass(frozen=True)
+class RollbackPage:
+    """One use of the Time Machine. `taken` and `given` are other refinements whose work it took or gave back.
+
+    `facts` is the open data of its audit entry: counts and ids.
+    """
+
+    rollback: Rollback
+    agent: Agent
+    facts: dict[str, Any]
+    taken: Sequence[Refinement]
+    given: Sequence[Refinement]
+    entry_words: str
+    offer: Offer
+
+    @classmethod
+    def load(cls, rollback: Rollback) -> RollbackPage:
+        db.session.refresh(rollback)
+        entry = db.session.get_one(AuditLog, rollback.entry_id)
+        target = db.session.get(AuditLog, rollback.target_entry_id) if rollback.target_entry_id else None
+        return cls(
+            rollback,
+            db.session.get_one(Agent, rollback.agent_id),
+            entry.data,
+            refinements_by_id(rollback.undid) if rollback.kind != RollbackKind.REFINEMENT else (),
+            refinements_by_id(rollback.redid),
+            look_of(target.action).words if target else "",
+            Offer.load(Target.rollback(rollback.id)),
+        )
+
+    @property
+    def name(self) -> str:
+        return name_of(self.rollback)
+
+    @property
+    def who(self) -> str:
+        return who(self.rollback)
+
+    @property
+    def line(self) -> str:
+        """What it did, in one line."""
+        mass = (self.rollback.mass_before, self.rollback.mass_after)
+        return moves(self.facts["restored"], self.facts["removed"], mass, past=True)
+
+    @property
+    def command(self) -> str:
+        return command(self.offer.target, "--dry-run")
+
+    def as_json(self) -> dict[str, Any]:
+        counted = {name: self.facts[name] for name in ("restored", "removed", "stays")}
+        standing = {"undid": self.rollback.undid, "redid": self.rollback.redid}
+        return self.rollback.as_json() | {"agent": self.agent.name, "agent_id": self.agent.id} | counted | standing
+
+
+def plan_url(target: Target) -> str:
+    """The page that says beforehand what it would do."""
+    return _url(target, "plan_refinement", "plan_rewind", "plan_entry", "plan_rollback")
+
+
+def undo_url(target: Target) -> str:
+    """Where to POST to take it back."""
+    return _url(target, "undo_refinement", "rewind", "undo_entry", "undo_rollback")
+
+
+def command(target: Target, *options: str) -> str:
+    """The same at the command line."""
+    rewind = ["--rewind"] if target.kind == RollbackKind.REWIND else []
+    return " ".join(["./whetstone rollback", target.id, *rewind, *options])
+
+
+def title_of(target: Target, agent: str) -> str:
+    short = target.id[:8]
+    match target.kind:
+        case RollbackKind.REFINEMENT:
+            return f"Roll back refinement {short}"
+        case RollbackKind.REWIND:
+            return f"Rewind {agent} to before refinement {short}"
+        case RollbackKind.ROLLBACK:
+            return f"Undo rollback {short}"
+    return f"Undo entry {target.id}"
+
+
+def who(rollback: Rollback) -> str:
+    """Who asked for it, for the eye."""
+    return rollback.requested_by.partition(":")[2]
+
+
+def name_of(rollback: Rollback) -> str:
+    """What it was, as a noun."""
+    return _NAMES[RollbackKind(rollback.kind)]
+
+
+def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
+    """Newest first; ids of other things are passed over."""
+    if not ids:
+        return []
+    query = select(Refinement).where(Refinement.id.in_(ids))
+    return list(db.session.scalars(query.order_by(Refinement.requested_at.desc(), Refinement.id.desc())))
+
+
+def rollbacks_of(refinement: Refinement) -> list[Rollback]:
+    """Those that took its work back or gave it back, oldest first."""
+    since = (Rollback.agent_id == refinement.agent_id, Rollback.at >= refinement.requested_at)
+    found = db.session.scalars(
+        select(Rollback).where(*since).order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(LOOKED_AT)
+    )
+    return [each for each in reversed(list(found)) if refinement.id in (*each.undid, *each.redid)]
+
+
+def _url(target: Target, refinement: str, rewind: str, entry: str, rollback: str) -> str:
+    match target.kind:
+        case RollbackKind.REFINEMENT:
+            return url_for(f"rollbacks.{refinement}", refinement_id=target.id)
+        case RollbackKind.REWIND:
+            return url_for(f"rollbacks.{rewind}", refinement_id=target.id)
+        case RollbackKind.ROLLBACK:
+            return url_for(f"rollbacks.{rollback}", rollback_id=target.id)
+    return url_for(f"rollbacks.{entry}", entry_id=int(target.id))
+
+
+def _rewind_to(offer: Offer) -> str | None:
+    found = offer.plan.found
+    if found.refinement is not None:
+        return found.refinement.id
+    entry = db.session.get(AuditLog, found.entry_id)
+    if entry is not None and entry.refinement_id is not None:
+        return entry.refinement_id
+    return offer.later[-1].id if offer.later else None
+
+
+_BUTTONS = {
+    RollbackKind.REFINEMENT: "Roll back",
+    RollbackKind.REWIND: "Rewind",
+    RollbackKind.ENTRY: "Undo it",
+    RollbackKind.ROLLBACK: "Undo this rollback",
+}
+
+_NAMES = {
+    RollbackKind.REFINEMENT: "Rollback of a refinement",
+    RollbackKind.REWIND: "Rewind",
+    RollbackKind.ENTRY: "Undo of one entry",
+    RollbackKind.ROLLBACK: "Undo of a rollback",
+}
+
+_LEADS = {
+    RollbackKind.REFINEMENT: "All that it did is taken back, the exact duplicates that it removed and its note in the "
+    "journal included. What others did stays.",
+    RollbackKind.REWIND: "Every refinement, removal of duplicates and promotion since then is reversed, as if none had "
+    "run. What the agent or an import saved since stays, and so do settings.",
+    RollbackKind.ENTRY: "What this one entry of the audit log did to memories is taken back, and nothing else.",
+    RollbackKind.ROLLBACK: "The memories that it changed become what they were before it, byte for byte.",
+}

@@ -1,0 +1,192 @@
+"""What the settings page shows: the form, what the agent wrote that waits for an admin, and every change so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from flask import url_for
+from sqlalchemy import select
+
+from app.authoring.fields import DEFAULTS
+from app.authoring.versions import is_by_agent
+from app.extensions import db
+from app.models import Action, Agent, AuditLog, ProposalStatus, SettingProposal
+from app.models.agent_settings import PROMPTS
+from app.models.base import iso
+from app.views.forms import Form
+from app.views.shown.agent import AgentState
+from app.views.shown.diff import Piece, compare
+from app.views.shown.entry import actor_name
+
+HISTORY_ROWS = 50
+
+COMPARED = 10
+"""Prompts of the history that are compared word by word; of older changes both texts are shown."""
+
+TITLES: Mapping[str, str] = {
+    Action.AGENT_CREATE: "Created",
+    Action.AGENT_SETTINGS_UPDATE: "Changed",
+    Action.AGENT_SETTING_HELD: "Held for an admin",
+    Action.AGENT_SETTING_DISMISSED: "Not applied",
+    Action.AGENT_PAUSE: "Paused",
+    Action.AGENT_RESUME: "Resumed",
+    Action.AGENT_FORGET: "Forgotten",
+}
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """One setting of a change. `pieces` compare two prompts; a default's own text stands in for it there."""
+
+    name: str
+    before: object
+    after: object
+    pieces: Sequence[Piece] = ()
+
+    @property
+    def words(self) -> str:
+        return self.name.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entry of the settings history. `reverts` is the entry that it took back; `let_through` names an admin."""
+
+    entry_id: int
+    at: datetime
+    actor: str
+    by_agent: bool
+    let_through: bool
+    action: Action
+    fields: Sequence[FieldChange]
+    reverts: int | None
+    why: str
+
+    @property
+    def title(self) -> str:
+        return "Reverted a change" if self.reverts else TITLES[self.action]
+
+    @property
+    def can_be_reverted(self) -> bool:
+        return self.action == Action.AGENT_SETTINGS_UPDATE
+
+    def as_json(self) -> dict[str, Any]:
+        names = [each.name for each in self.fields]
+        changed = {each.name: {"before": each.before, "after": each.after} for each in self.fields}
+        said: dict[str, Any] = {"entry": self.entry_id, "at": iso(self.at), "actor": self.actor, "title": self.title}
+        said |= {"by_agent": self.by_agent, "changed": changed if self.can_be_reverted else {}}
+        return said | {"fields": names, "reverts": self.reverts, "why": self.why or None}
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A prompt that the agent wrote and that does not apply: compared with the present one, or its default."""
+
+    proposal: SettingProposal
+    pieces: Sequence[Piece]
+
+    @property
+    def words(self) -> str:
+        return self.proposal.field.replace("_", " ")
+
+    @property
+    def is_held(self) -> bool:
+        return self.proposal.status == ProposalStatus.HELD
+
+    def url(self, act: str) -> str:
+        return url_for(f"settings.{act}", agent_id=self.proposal.agent_id, proposal_id=self.proposal.id)
+
+    def as_json(self) -> dict[str, Any]:
+        one = self.proposal
+        said = {"id": one.id, "field": one.field, "value": one.value, "status": str(one.status), "why": one.why}
+        return said | {"proposed_at": iso(one.proposed_at)}
+
+
+@dataclass(frozen=True)
+class SettingsPage:
+    state: AgentState
+    waiting: Sequence[Waiting]
+    history: Sequence[Change]
+    form: Form
+
+    @classmethod
+    def load(cls, agent: Agent, form: Form) -> SettingsPage:
+        return cls(AgentState.load(agent), waiting_of(agent), history_of(agent), form)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "agent": self.state.agent.name,
+            "settings": self.state.agent.configuration(),
+            "waiting": [each.as_json() for each in self.waiting],
+            "history": [change.as_json() for change in self.history],
+        }
+
+
+@dataclass(frozen=True)
+class SettingsParts:
+    """What lives on the page: all but the form, in which somebody may be typing."""
+
+    state: AgentState
+    waiting: Sequence[Waiting]
+    history: Sequence[Change]
+
+    @classmethod
+    def load(cls, agent: Agent) -> SettingsParts:
+        return cls(AgentState.load(agent), waiting_of(agent), history_of(agent))
+
+
+def waiting_of(agent: Agent) -> list[Waiting]:
+    """What the agent wrote that is being read, or held."""
+    found = SettingProposal.open_of(agent.id).values()
+    return [Waiting(each, _compared(each.field, getattr(agent, each.field), each.value)) for each in found]
+
+
+def history_of(agent: Agent) -> list[Change]:
+    """The newest changes first."""
+    query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(TITLES))
+    entries = db.session.scalars(query.order_by(AuditLog.id.desc()).limit(HISTORY_ROWS)).all()
+    compared = _to_compare(entries)
+    return [_change(entry, entry.id in compared) for entry in entries]
+
+
+def _to_compare(entries: Sequence[AuditLog]) -> set[int]:
+    """A page of fifty long prompts would take seconds: the newest few are enough."""
+    with_prompts = [entry.id for entry in entries if set(PROMPTS) & set(entry.data.get("after", {}))]
+    return set(with_prompts[:COMPARED])
+
+
+def _change(entry: AuditLog, compared: bool) -> Change:
+    before, after = entry.data.get("before", {}), entry.data.get("after", {})
+    fields = [_field(name, before.get(name), value, compared) for name, value in after.items()]
+    by_agent = is_by_agent(entry)
+    return Change(
+        entry_id=entry.id,
+        at=entry.at,
+        actor=actor_name(entry.actor),
+        by_agent=by_agent,
+        let_through=by_agent and entry.actor_kind != "agent",
+        action=Action(entry.action),
+        fields=fields or _named(entry),
+        reverts=entry.data.get("reverts"),
+        why=str(entry.data.get("why", "")),
+    )
+
+
+def _named(entry: AuditLog) -> list[FieldChange]:
+    """Of an entry that tells about a setting without changing it: its name."""
+    name = entry.data.get("field")
+    return [FieldChange(str(name), None, None)] if name else []
+
+
+def _field(name: str, before: object, after: object, compared: bool) -> FieldChange:
+    return FieldChange(name, before, after, _compared(name, before, after) if compared else ())
+
+
+def _compared(name: str, before: object, after: object) -> list[Piece]:
+    if name not in PROMPTS:
+        return []
+    default = DEFAULTS.get(name, "")
+    return compare(str(before or default), str(after or default))

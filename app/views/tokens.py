@@ -1,0 +1,91 @@
+"""The tokens of an agent: made and rotated here, shown in that one answer, and revoked for good."""
+
+from __future__ import annotations
+
+from flask import render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from app.errors import Invalid
+from app.extensions import writing
+from app.models import Agent, AgentToken
+from app.models.key import clean_scopes
+from app.models.text import clean_name
+from app.models.user import ADMIN
+from app.silo import parse_token
+from app.views.access import my_agent, needs, pages, viewer
+from app.views.answers import done, page
+from app.views.live import tokens_parts
+from app.views.shown.tokens import MadeToken, TokenForm, TokensPage
+
+blueprint = pages("tokens", __name__)
+
+
+@page(blueprint, "/agents/<int:agent_id>/tokens", "agents/tokens.html")
+def index(agent_id: int) -> TokensPage:
+    return TokensPage.load(my_agent(agent_id))
+
+
+@blueprint.post("/agents/<int:agent_id>/tokens")
+@needs(ADMIN)
+def create(agent_id: int) -> ResponseReturnValue:
+    agent = my_agent(agent_id)
+    form = _read()
+    if form.errors:
+        return _page(TokensPage.load(agent, form=form), 422)
+    actor = viewer().actor
+    with writing():
+        token = AgentToken.issue(Agent.lock(agent_id), by=actor, name=form.name, scopes=form.scopes)
+    return _show_once(agent_id, clean_name(form.name), token)
+
+
+@blueprint.post("/agents/<int:agent_id>/tokens/<token_id>/revoke")
+@needs(ADMIN)
+def revoke(agent_id: int, token_id: str) -> ResponseReturnValue:
+    my_agent(agent_id)
+    actor = viewer().actor
+    with writing():
+        agent = Agent.lock(agent_id)
+        token = AgentToken.lock(agent, token_id)
+        was_live = token.revoke(agent, by=actor)
+    words = f"The token {token.name} is revoked." if was_live else f"The token {token.name} was revoked already."
+    to, tone = url_for("tokens.index", agent_id=agent_id), "success" if was_live else "info"
+    return done(words, to=to, tone=tone, parts=lambda: tokens_parts(my_agent(agent_id)))
+
+
+@blueprint.post("/agents/<int:agent_id>/tokens/<token_id>/rotate")
+@needs(ADMIN)
+def rotate(agent_id: int, token_id: str) -> ResponseReturnValue:
+    my_agent(agent_id)
+    actor = viewer().actor
+    with writing():
+        agent = Agent.lock(agent_id)
+        old = AgentToken.lock(agent, token_id)
+        token = old.rotate(agent, by=actor)
+    return _show_once(agent_id, old.name, token, replaced=token_id)
+
+
+def _show_once(agent_id: int, name: str, token: str, *, replaced: str = "") -> ResponseReturnValue:
+    """The token is in this one answer and nowhere else: not in a redirect, a session or a log."""
+    from tasks import keys
+
+    keys.enqueue(agent_id)
+    parsed = parse_token(token)
+    if parsed is None:
+        raise RuntimeError("a new token does not parse")
+    made = MadeToken(name, parsed[0], token, replaced)
+    return _page(TokensPage.load(my_agent(agent_id), made=made), 201)
+
+
+def _page(shown: TokensPage, status: int) -> ResponseReturnValue:
+    return render_template("agents/tokens.html", page=shown, json_url=f"{shown.url}.json"), status
+
+
+def _read() -> TokenForm:
+    name, scopes = request.form.get("name", "")[:200], request.form.getlist("scope")
+    errors: dict[str, str] = {}
+    for field, check, given in (("name", clean_name, name), ("scope", clean_scopes, scopes)):
+        try:
+            check(given)
+        except Invalid as error:
+            errors[field] = error.sentence
+    return TokenForm(name, scopes, errors)

@@ -1,0 +1,30 @@
+"""Prompts that agents write for themselves: lets the safety model read them, where one is set. Ids only."""
+
+from __future__ import annotations
+
+from app.authoring import reading
+from tasks.celery import REFINE, task
+from tasks.queue import length, send
+
+
+def enqueue(proposal_id: str) -> bool:
+    """Ask a worker to have a prompt read, once its row is committed. Never raises; see `send`."""
+    return send(read, proposal_id)
+
+
+@task
+def read(proposal_id: str) -> None:
+    from app.llm.litellm import LiteLLMVoices
+    from app.refinement.process import Means
+
+    reading.read(proposal_id, Means(LiteLLMVoices()))
+
+
+@task
+def find_unread() -> None:
+    """Every minute: ask again for what got lost, unless so many messages wait that it may be among them."""
+    lost = reading.find_unread()
+    waiting = length(REFINE)
+    if waiting is not None and len(lost) > waiting:
+        for proposal_id in lost:
+            enqueue(proposal_id)

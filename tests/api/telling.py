@@ -1,0 +1,58 @@
+"""Every operation once, in an order in which each can be done."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from mcp.client import Client
+from sqlalchemy import select
+
+from app.extensions import db
+from app.grants.request import Wish, request_access
+from app.models import COMMAND_LINE, Agent, GrantCategory, User
+
+CONVERSATION = [{"role": "user", "content": "My sister is called Ada."}, {"role": "assistant", "content": "Noted."}]
+
+
+def ask_to_look(agent: Agent) -> str:
+    """A request of the first admin; returns its id."""
+    user = db.session.scalars(select(User).where(User.account_id == agent.account_id)).first()
+    assert user is not None
+    wish = Wish(GrantCategory.DEBUGGING, "To see why it repeats itself.", 15)
+    return request_access(agent.id, wish, for_user=user, by=COMMAND_LINE).id
+
+
+async def everything(client: Client, request_id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    """Names and arguments; what an earlier one made is asked for by the client."""
+    yield "whoami", {}
+    yield "save_memory", {"content": "I promised to write on Sundays.", "tags": ["vow"]}
+    yield "save_memory", {"content": "It rained.", "type": "journal"}
+    yield "list_memories", {"type": "core"}
+    listed = (await client.call_tool("list_memories", {})).structured_content
+    yield "get_memory", {"memory_id": listed["memories"][0]["id"]}
+    yield "search_memories", {"query": "SUNDAYS"}
+    yield "get_context", {}
+    yield "hand_in_conversation", {"messages": CONVERSATION}
+    handed = (await client.call_tool("hand_in_conversation", {"messages": CONVERSATION})).structured_content
+    yield "get_conversation", {"conversation_id": handed["id"]}
+    yield "list_settings", {}
+    yield "update_setting", {"field": "system_prompt", "value": "I am Ezra."}
+    yield "update_setting", {"field": "refinement_threshold", "value": 0.9}
+    yield "get_setting", {"field": "system_prompt"}
+    yield "get_setting_versions", {"field": "system_prompt"}
+    yield "reset_setting", {"field": "system_prompt"}
+    yield "request_refinement", {}
+    yield "list_refinements", {}
+    asked = (await client.call_tool("list_refinements", {})).structured_content
+    yield "get_refinement", {"refinement_id": asked["refinements"][0]["id"]}
+    yield "list_access_requests", {}
+    yield "get_access_request", {"request_id": request_id}
+    yield "decide_access_request", {"request_id": request_id, "decision": "grant", "reason": "You asked kindly."}
+    yield "revoke_access", {"request_id": request_id}
+    yield "get_access_log", {}
+    bundle = (await client.call_tool("export_bundle", {})).structured_content
+    yield "export_bundle", {}
+    yield "import_memories", {"data": bundle["bundle"]}
+    brought = (await client.call_tool("import_memories", {"data": bundle["bundle"]})).structured_content
+    yield "get_import", {"import_id": brought["id"]}

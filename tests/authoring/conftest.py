@@ -1,0 +1,66 @@
+"""An agent that writes to itself, and a safety model that answers as it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from flask import Flask
+
+from app.authoring.fields import FieldView, author
+from app.authoring.reading import read
+from app.extensions import db
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices
+from app.models import Action, Agent, AuditLog, SettingProposal
+from app.refinement.guard import as_actor
+from app.refinement.process import Means
+from tests.support.factories import make_agent, remember
+
+SECRET = "Ann hides the key under the blue stone."
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent("wren")
+    remember(made, SECRET)
+    return made
+
+
+@pytest.fixture
+def guarded(app: Flask) -> None:
+    """A safety model is set."""
+    app.extensions["settings"] = app.extensions["settings"].model_copy(update={"safety_model": "openai/judge"})
+
+
+def writes(agent: Agent, field: str, value: object) -> FieldView:
+    """The agent authors one of its own settings."""
+    return author(agent.id, field, value, by=as_actor(agent))
+
+
+@dataclass
+class Reading:
+    proposal: SettingProposal
+    client: ScriptedClient
+
+
+def read_by(view: FieldView, *replies: Scripted) -> Reading:
+    """A worker lets the safety model read what waits."""
+    assert view.unread is not None
+    client = ScriptedClient(*replies)
+    read(view.unread, Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    return Reading(proposal(view.unread), client)
+
+
+def proposal(proposal_id: str) -> SettingProposal:
+    db.session.rollback()
+    return db.session.get_one(SettingProposal, proposal_id, populate_existing=True)
+
+
+def fresh(agent: Agent) -> Agent:
+    db.session.rollback()
+    return db.session.get_one(Agent, agent.id, populate_existing=True)
+
+
+def entries(agent: Agent, *actions: Action) -> list[AuditLog]:
+    query = db.select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(actions))
+    return list(db.session.scalars(query.order_by(AuditLog.id)))

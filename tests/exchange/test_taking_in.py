@@ -1,0 +1,138 @@
+"""What comes in is checked where it arrives, sealed, and taken in once by the worker, with what was left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import func, select
+
+from app.errors import Invalid, NotFound
+from app.exchange.formats import NotRecognised
+from app.exchange.parsed import Format
+from app.exchange.taking_in import receive, take_in
+from app.extensions import db, writing
+from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory, open_keys
+from app.models.agent import AgentForgotten
+from app.models.draft import ImportRefused
+from app.models.forgetting import forget
+from app.refinement.guard import as_actor
+from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, remembered, written
+from tests.support.factories import make_agent
+
+FILES = {
+    Format.JSON_LINES: b'{"content": "Ann."}\n\n{"content": "Bob\xe2\x80\xa8Rum.", "type": "journal"}\n',
+    Format.AGENT_FILE: written(agent_file(block("human", "Ann.", 1), block("bob", "Bob\u2028Rum.", 2))),
+    Format.MEM0: written(mem0(remembered("Ann."), remembered("Bob\u2028Rum."))),
+    Format.TEXT: "\ufeffAnn.\r\nBob\u2028Rum.".encode(),
+    Format.BUNDLE: written(bundle({"content": "Ann."}, {"content": "Bob\u2028Rum."})),
+}
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return make_agent()
+
+
+def row(intake_id: str) -> Intake:
+    db.session.rollback()
+    return db.session.get_one(Intake, intake_id, populate_existing=True)
+
+
+def contents(agent: Agent) -> list[str]:
+    keys = open_keys(agent)
+    return [keys.reveal_memory(each.id, each.content) for each in db.session.scalars(Memory.active(agent.id))]
+
+
+def count(model: Any) -> int:
+    db.session.rollback()
+    return db.session.scalar(select(func.count()).select_from(model)) or 0
+
+
+@pytest.mark.parametrize("kind", list(Format))
+def test_every_format_waits_sealed_and_is_taken_in_as_what_it_was_recognised(agent: Agent, kind: Format) -> None:
+    received = receive(agent.id, FILES[kind], by=COMMAND_LINE, name="memories.txt")
+
+    waiting = row(received.intake_id)
+    assert (received.parsed.format, received.memories, waiting.format) == (kind, 2, kind)
+    assert b"Ann" not in (waiting.sealed or b"")
+    take_in(received.intake_id)
+    take_in(received.intake_id)
+    taken = row(received.intake_id)
+    assert (taken.status, taken.imported, taken.sealed) == (IntakeStatus.TAKEN, 2, None)
+    assert sorted(contents(agent)) == ["Ann.", "Bob\u2028Rum."]
+
+
+def test_the_intake_says_what_was_left_out_in_numbers_only(agent: Agent) -> None:
+    received = receive(agent.id, FILES[Format.AGENT_FILE], by=COMMAND_LINE)
+    take_in(received.intake_id)
+
+    assert row(received.intake_id).outcome == {
+        "format": "af",
+        "left_out": {"messages": 3, "system_prompts": 1, "tools": 2},
+        "imported": 2,
+        "core": 2,
+        "journal": 0,
+        "constitutional": 0,
+        "core_tokens": 3,
+    }
+
+
+def test_the_worker_drops_the_flags_of_what_an_agent_handed_in(agent: Agent) -> None:
+    flagged = b'{"content": "A vow.", "constitutional": true}'
+    for by, expected in ((as_actor(agent), 0), (COMMAND_LINE, 1)):
+        intake_id = receive(agent.id, flagged, by=by, name="x.jsonl").intake_id
+        take_in(intake_id)
+
+        outcome = row(intake_id).outcome or {}
+        assert outcome["constitutional"] == expected
+        assert outcome["left_out"] == ({} if expected else {"constitutional_flags": 1})
+    flags = sorted(each.constitutional for each in db.session.scalars(Memory.active(agent.id)))
+    assert flags == [False, True]
+
+
+def test_what_is_refused_leaves_nothing_behind(agent: Agent) -> None:
+    before = [count(model) for model in (Intake, Memory, AuditLog, Event)]
+    for data, error in (
+        (CANARY.encode(), NotRecognised),
+        (b'{"content": "' + CANARY.encode(), NotRecognised),
+        (written(mem0(remembered(CANARY), remembered(""))), ImportRefused),
+        (b"", Invalid),
+    ):
+        with pytest.raises(error) as refused:
+            receive(agent.id, data, by=COMMAND_LINE)
+        assert CANARY not in refused.value.sentence
+
+    assert [count(model) for model in (Intake, Memory, AuditLog, Event)] == before
+
+
+def test_a_forgotten_agent_and_one_that_is_not_there_take_nothing_in(agent: Agent) -> None:
+    with pytest.raises(NotFound):
+        receive(agent.id + 99, FILES[Format.TEXT], by=COMMAND_LINE, format=Format.TEXT)
+    forget(agent.id, by=COMMAND_LINE)
+
+    with pytest.raises(AgentForgotten):
+        receive(agent.id, FILES[Format.TEXT], by=COMMAND_LINE, format=Format.TEXT)
+
+    assert count(Intake) == 0
+
+
+def test_an_intake_from_before_formats_were_named_is_json_lines(agent: Agent) -> None:
+    intake_id = receive(agent.id, FILES[Format.JSON_LINES], by=COMMAND_LINE).intake_id
+    with writing():
+        Intake.lock(intake_id).format = None
+
+    take_in(intake_id)
+
+    assert len(contents(agent)) == 2
+
+
+def test_a_conversation_is_left_to_the_agents_model(agent: Agent) -> None:
+    with writing():
+        intake_id = Intake.receive_conversation(Agent.lock(agent.id), "[]", by=as_actor(agent)).id
+
+    take_in(intake_id)
+
+    assert row(intake_id).status == IntakeStatus.WAITING
+    assert contents(agent) == []

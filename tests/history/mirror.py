@@ -1,0 +1,116 @@
+"""The product's rows beside the reference's states: the same memories and entries, byte for byte."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import bindparam, select
+
+from app.extensions import db
+from app.models import Agent, Memory, MemoryState
+from app.silo import AgentKeys, Sealed
+from tests.history.past import State
+from tests.history.reference import Reference
+
+IMMUTABLE = {"audio", "somatic", "voice"}
+Row = dict[str, Any]
+
+
+class Mirror:
+    """Knows which row stands for which number. Sealed bytes are learnt where they are first written, and kept."""
+
+    def __init__(self, agent: Agent, keys: AgentKeys, reference: Reference) -> None:
+        self.ids: list[int] = []
+        """By the reference's memory."""
+        self.entry_ids: dict[int, int] = {}
+        """By the reference's entry, of those that wrote memories."""
+        self._agent_id = agent.id
+        self._keys = keys
+        self._reference = reference
+        self._sealed: dict[int, Sealed] = {}
+        self._compared = 0
+
+    def compare(self) -> None:
+        """Every state ever written, every memory as it stands, and the totals."""
+        memories = self._memories()
+        assert len(memories) == len(self._reference.past)
+        self.ids += [row["id"] for row in memories[len(self.ids) :]]
+        self._compare_entries()
+        for memory, row in enumerate(memories):
+            self._compare_state(row, self._reference.now(memory))
+            assert row["immutable"] == bool(IMMUTABLE & set(row["tags"])), f"memory {memory}"
+            assert row["entry_id"] == self.entry_ids[self._reference.past[memory][-1]], f"memory {memory}"
+        assert tuple(db.session.execute(_TOTALS, {"agent": self._agent_id}).one()) == self._reference.totals()
+        db.session.rollback()
+
+    def ids_of(self, memories: Iterable[int]) -> list[int]:
+        return [self.ids[memory] for memory in sorted(memories)]
+
+    def newest_text(self) -> str:
+        newest = select(Memory.id, Memory.content).where(Memory.agent_id == self._agent_id)
+        number, content = db.session.execute(newest.order_by(Memory.id.desc()).limit(1)).one()
+        return self._keys.reveal_memory(number, content)
+
+    def _memories(self) -> list[Row]:
+        rows = db.session.execute(_MEMORIES, {"agent": self._agent_id})
+        return [dict(row) for row in rows.mappings()]
+
+    def _compare_entries(self) -> None:
+        """What each new entry wrote. Entries of one step are told apart by the memories that they wrote."""
+        written: dict[tuple[int, ...], list[tuple[int, dict[int, Row]]]] = defaultdict(list)
+        for entry_id, states in self._new_entries().items():
+            written[tuple(sorted(states))].append((entry_id, states))
+        for number in range(self._compared, len(self._reference.entries)):
+            wrote = self._reference.entries[number].wrote
+            if wrote:
+                found = written[tuple(self.ids_of(wrote))]
+                assert found, f"no entry wrote {sorted(wrote)}"
+                self.entry_ids[number], states = found.pop(0)
+                for memory, state in wrote.items():
+                    self._learn(states[self.ids[memory]], state)
+                    self._compare_state(states[self.ids[memory]], state)
+        assert not any(written.values()), f"entries {dict(written)}"
+        self._compared = len(self._reference.entries)
+
+    def _new_entries(self) -> dict[int, dict[int, Row]]:
+        newest = max(self.entry_ids.values(), default=0)
+        rows = db.session.execute(_STATES, {"newest": newest, "agent": self._agent_id})
+        entries: dict[int, dict[int, Row]] = defaultdict(dict)
+        for row in rows.mappings():
+            entries[row["entry_id"]][row["memory_id"]] = dict(row)
+        return entries
+
+    def _learn(self, row: Row, state: State) -> None:
+        if state.writing not in self._sealed:
+            assert self._keys.reveal_memory(row["memory_id"], row["content"]) == self._reference.texts[state.writing]
+            self._sealed[state.writing] = row["content"]
+
+    def _compare_state(self, row: Row, state: State) -> None:
+        text = self._reference.texts[state.writing]
+        expected = {
+            "type": state.type,
+            "content": self._sealed[state.writing],
+            "token_estimate": -(-len(text) // 4),
+            "content_hash": self._keys.content_hash(text),
+            "constitutional": state.constitutional,
+            "tags": list(state.tags),
+            "origin_at": state.origin_at,
+            "created_at": state.created_at,
+            "updated_at": state.updated_at,
+            "discarded_at": state.discarded_at,
+            "version": state.version,
+        }
+        assert {name: row[name] for name in expected} == expected
+
+
+_MEMORY, _STATE = Memory.__table__, MemoryState.__table__
+_MINE = _MEMORY.c.agent_id == bindparam("agent")
+_MEMORIES = select(_MEMORY).where(_MINE).order_by(_MEMORY.c.id)
+_STATES = (
+    select(_STATE)
+    .where(_STATE.c.entry_id > bindparam("newest"), _STATE.c.memory_id.in_(select(_MEMORY.c.id).where(_MINE)))
+    .order_by(_STATE.c.entry_id)
+)
+_TOTALS = select(Agent.core_token_usage, Agent.core_count, Agent.journal_count).where(Agent.id == bindparam("agent"))

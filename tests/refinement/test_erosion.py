@@ -1,0 +1,223 @@
+"""The erosion guard: no series of allowed passes takes more of an agent than the operator's floor, over 30 days."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+
+from app.config import load_settings
+from app.errors import Misconfigured
+from app.extensions import db, writing
+from app.history.plan import Target
+from app.history.undo import roll_back
+from app.history.verify import verify
+from app.models import COMMAND_LINE, Action, Agent, AuditLog, Memory, MemoryType, Refinement, Status
+from app.refinement.erosion import Erosion, erosion_of
+from app.views.shown.agent import AgentState
+from tests.support.clock import FakeClock
+from tests.support.factories import Running, begin, ledger, make_agent, remember
+
+THRESHOLD = "0.60"
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    """A mass of 1,000 tokens in ten memories, and a threshold that lets each pass take 40 %."""
+    made = make_agent(refinement_threshold=THRESHOLD)
+    remember(made, *(letter * 400 for letter in "abcdefghij"))
+    return made
+
+
+def weights(agent: Agent) -> dict[int, int]:
+    db.session.rollback()
+    return {memory.id: memory.token_estimate for memory in db.session.scalars(Memory.active(agent.id, MemoryType.CORE))}
+
+
+def mass(agent: Agent) -> int:
+    return sum(weights(agent).values())
+
+
+def shorten(run: Running, tokens: int) -> dict[str, object]:
+    """Take so many tokens from the heaviest memories; returns the last result."""
+    result: dict[str, object] = {}
+    for number, weight in sorted(weights(run.agent).items(), key=lambda each: (-each[1], each[0])):
+        if tokens <= 0 or run.tool.is_over:
+            break
+        keep = max(weight - tokens, 1)
+        result = run.tool.execute("update", id=number, content="x" * (4 * keep))
+        tokens -= weight - keep
+    return result
+
+
+def take(agent: Agent, tokens: int) -> str:
+    """One refinement that shortens memories by so many tokens, unless it is ended before; returns its id."""
+    run = begin(agent, braced=True)
+    shorten(run, tokens)
+    if not run.tool.is_over:
+        run.tool.execute("complete", summary="Shorter.")
+    return run.refinement.id
+
+
+def status(refinement_id: str) -> Status:
+    db.session.rollback()
+    return Status(db.session.get_one(Refinement, refinement_id, populate_existing=True).status)
+
+
+def standing(agent: Agent) -> Erosion:
+    db.session.rollback()
+    return erosion_of(db.session.get_one(Agent, agent.id, populate_existing=True))
+
+
+def test_four_allowed_passes_can_not_hollow_an_agent_out(app: Flask, clock: FakeClock) -> None:
+    agent = make_agent(refinement_threshold=THRESHOLD)
+    remember(agent, *(letter * 3160 for letter in "abcdefghij"))
+    assert mass(agent) == 7900
+    ends = []
+    for _ in range(4):
+        ends.append(status(take(agent, mass(agent) * 39 // 100)))
+        clock.advance(days=1)
+    assert ends == [Status.COMPLETED, Status.ROLLED_BACK, Status.ROLLED_BACK, Status.ROLLED_BACK]
+    assert mass(agent) == 7900 - 3081
+    assert verify().ok
+
+
+def test_without_the_guard_the_same_four_passes_take_almost_all(app: Flask, clock: FakeClock) -> None:
+    agent = make_agent(refinement_threshold=THRESHOLD)
+    remember(agent, *(letter * 3160 for letter in "abcdefghij"))
+    for _ in range(4):
+        run = begin(agent)
+        shorten(run, mass(agent) * 39 // 100)
+        assert run.tool.execute("complete", summary="Shorter.")["type"] == "refinement_complete"
+    assert mass(agent) < 1_200
+
+
+def test_exactly_at_the_floor_passes_and_one_token_more_is_reversed(agent: Agent, clock: FakeClock) -> None:
+    take(agent, 300)
+    clock.advance(days=1)
+    run = begin(agent, braced=True)
+    before = ledger(agent)
+    shorten(run, 200)
+    assert mass(agent) == 500
+    assert run.reload().is_open
+    result = shorten(run, 1)
+
+    assert result["type"] == "refinement_rolled_back"
+    assert "501 of 1,000 tokens" in str(result["reason"])
+    assert "below the erosion floor of 50.00%" in str(result["reason"])
+    assert (ledger(agent), status(run.refinement.id)) == (before, Status.ROLLED_BACK)
+    entry = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.REFINEMENT_ROLLBACK)).one()
+    assert entry.data["erosion"] == {"cut": 501, "base": 1000, "floor": "0.5000"}
+    journal = db.session.scalars(Memory.active(agent.id, MemoryType.JOURNAL)).all()[-1]
+    assert "501 of 1,000 tokens" in run.tool._keys.reveal_memory(journal.id, journal.content)
+    assert standing(agent) == Erosion(300, 1000)
+
+
+def test_what_was_saved_or_imported_since_is_part_of_what_may_be_cut_from(agent: Agent) -> None:
+    take(agent, 300)
+    remember(agent, "new " * 200)
+    remember(agent, "a thought of today", type_=MemoryType.JOURNAL)
+
+    assert standing(agent) == Erosion(300, 1200)
+    assert status(take(agent, 300)) == Status.COMPLETED
+    assert status(take(agent, 1)) == Status.ROLLED_BACK
+
+
+def test_what_was_saved_during_the_run_counts_before_it_trips(agent: Agent) -> None:
+    take(agent, 300)
+    run = begin(agent, braced=True)
+    shorten(run, 200)
+    remember(agent, "new " * 200)
+    assert shorten(run, 1)["type"] == "updated"
+
+
+def test_an_import_that_was_undone_does_not_count(agent: Agent) -> None:
+    take(agent, 300)
+    (number,) = remember(agent, "new " * 200)
+    entry = db.session.get_one(Memory, number).entry_id or 0
+    undo = roll_back(Target.entry(entry), by=COMMAND_LINE).rollback
+    assert undo is not None
+    assert standing(agent) == Erosion(300, 1000)
+    roll_back(Target.rollback(undo.id), by=COMMAND_LINE)
+    assert standing(agent) == Erosion(300, 1200)
+
+
+def test_an_undone_refinement_gives_its_share_back(agent: Agent, clock: FakeClock) -> None:
+    first = take(agent, 400)
+    assert status(take(agent, 200)) == Status.ROLLED_BACK
+    clock.advance(days=1)
+
+    undo = roll_back(Target.refinement(first), by=COMMAND_LINE).rollback
+    assert undo is not None
+    assert (mass(agent), standing(agent)) == (1000, Erosion(0, 1000))
+    roll_back(Target.rollback(undo.id), by=COMMAND_LINE)
+    assert (mass(agent), standing(agent)) == (600, Erosion(400, 1000))
+    roll_back(Target.rewind(first), by=COMMAND_LINE)
+    assert (mass(agent), standing(agent)) == (1000, Erosion(0, 1000))
+    assert status(take(agent, 400)) == Status.COMPLETED
+
+
+def test_after_thirty_days_a_refinement_counts_no_more(agent: Agent, clock: FakeClock) -> None:
+    take(agent, 400)
+    clock.advance(days=30)
+    assert standing(agent) == Erosion(400, 1000)
+    clock.advance(seconds=1)
+    assert standing(agent) == Erosion(0, 600)
+    assert status(take(agent, 200)) == Status.COMPLETED
+    assert standing(agent) == Erosion(200, 600)
+
+
+def test_exact_duplicates_and_reversed_runs_do_not_count(agent: Agent) -> None:
+    assert status(take(agent, 401)) == Status.ROLLED_BACK
+    assert standing(agent) == Erosion(0, 1000)
+
+
+def test_a_protect_alone_never_trips_and_complete_looks_again(agent: Agent) -> None:
+    take(agent, 400)
+    run = begin(agent, braced=True)
+    shorten(run, 100)
+    with writing():
+        Refinement.lock(run.refinement.id).erosion_floor = Decimal("0.6")
+    assert run.tool.execute("complete", summary="Fine.")["type"] == "refinement_rolled_back"
+
+
+def test_the_agent_page_says_how_much_was_kept(agent: Agent) -> None:
+    said = AgentState.load(agent)
+    assert said.erosion_words == "refinements cut nothing (floor 50%)"
+    take(agent, 300)
+    said = AgentState.load(db.session.get_one(Agent, agent.id, populate_existing=True))
+    assert said.erosion_words == "70.0% kept of 1,000 tokens (floor 50%)"
+    assert said.as_json()["erosion"] == {"cut": 300, "base": 1000, "kept": 0.7, "floor": 0.5}
+
+
+@pytest.fixture
+def floor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Decimal | None]]:
+    def read(value: str) -> Decimal | None:
+        monkeypatch.setenv("WHETSTONE_EROSION_FLOOR", value)
+        return load_settings().erosion_floor
+
+    yield read
+
+
+def test_the_operator_sets_the_floor_or_switches_the_guard_off(floor: Callable[[str], Decimal | None]) -> None:
+    assert floor("0.8") == Decimal("0.8")
+    assert [floor(off) for off in ("off", "", "null")] == [None, None, None]
+    for wrong in ("2", "-1", "NaN", "half", "0.12345"):
+        with pytest.raises(Misconfigured, match="WHETSTONE_EROSION_FLOOR"):
+            floor(wrong)
+
+
+def test_switched_off_it_stops_nothing(agent: Agent, app: Flask) -> None:
+    settings = app.extensions["settings"]
+    app.extensions["settings"] = settings.model_copy(update={"erosion_floor": None})
+    assert [status(take(agent, mass(agent) * 39 // 100)) for _ in range(4)] == [Status.COMPLETED] * 4
+
+
+def test_the_share_that_is_kept_is_rounded_down_and_never_negative() -> None:
+    assert Erosion(1, 3).kept == Decimal("0.6666")
+    assert Erosion(0, 0).kept == Decimal(1)
+    assert Erosion(5, 4).kept == Decimal(0)
+    assert Erosion(5, 10).is_below(Decimal("0.5")) is False
+    assert Erosion(0, 0).is_below(Decimal(1)) is False

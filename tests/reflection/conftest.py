@@ -1,0 +1,98 @@
+"""An agent with a model that answers as it is told, a conversation to hand in, and a journal to look back over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from app.extensions import db, writing
+from app.history.verify import verify
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices
+from app.models import Action, Agent, AuditLog, Intake, Memory, MemoryType, open_keys
+from app.refinement.guard import as_actor
+from app.refinement.process import Means
+from app.reflection.conversation import hand_in, hear
+from app.reflection.promotion import promote
+from tests.refinement.soundness import assert_sound
+from tests.support.factories import make_agent
+
+TALK = [
+    {"role": "user", "content": "My sister Dora arrives on Friday. I like my tea without sugar."},
+    {"role": "assistant", "content": "I will remember both."},
+]
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return make_agent("wren", model_id="openai/scripted", system_prompt="You are Wren.")
+
+
+@pytest.fixture(autouse=True)
+def sound(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Totals, states and chains are true after every test that has a database."""
+    app: Flask | None = request.getfixturevalue("app") if "app" in request.fixturenames else None
+    yield
+    if app is not None:
+        assert_sound(app)
+        verdict = verify()
+        assert verdict.ok, verdict.first_problem
+
+
+def means_of(*replies: Scripted, window: int | None = None) -> tuple[Means, ScriptedClient]:
+    client = ScriptedClient(*replies, context_window=window)
+    return Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0), client
+
+
+def talk(agent: Agent, *replies: Scripted, messages: object = TALK) -> tuple[Intake, ScriptedClient]:
+    """Hand a conversation in, and let a worker hear it."""
+    intake = hand_in(agent.id, messages, as_actor(agent))
+    means, client = means_of(*replies)
+    hear(intake.id, means)
+    return reload(intake), client
+
+
+def jot(agent: Agent, *contents: str) -> list[int]:
+    """The agent writes into its journal, now."""
+    with writing():
+        locked = Agent.lock(agent.id)
+        return [
+            Memory.save(locked, content, keys=open_keys(locked), by=as_actor(locked), type_=MemoryType.JOURNAL)[0].id
+            for content in contents
+        ]
+
+
+def look_back(agent: Agent, *replies: Scripted, window: int | None = None) -> ScriptedClient:
+    """The daily reflection, as a worker carries it."""
+    means, client = means_of(*replies, window=window)
+    promote(agent.id, means)
+    return client
+
+
+def reload(intake: Intake) -> Intake:
+    db.session.rollback()
+    return db.session.get_one(Intake, intake.id, populate_existing=True)
+
+
+def texts(agent: Agent, type_: MemoryType) -> list[str]:
+    """The active memories of one type, revealed, oldest first."""
+    db.session.rollback()
+    keys = open_keys(agent)
+    found = db.session.scalars(Memory.active(agent.id, type_).execution_options(populate_existing=True))
+    return [keys.reveal_memory(memory.id, memory.content) for memory in found]
+
+
+def entries(agent: Agent, *actions: Action) -> Sequence[AuditLog]:
+    """The agent's audit entries of these kinds, oldest first."""
+    db.session.rollback()
+    query = db.select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(actions))
+    return db.session.scalars(query.order_by(AuditLog.id)).all()
+
+
+def at_rest(table: str) -> str:
+    """Everything that a table holds, as a dump would show it."""
+    db.session.rollback()
+    rows: Sequence[Any] = db.session.execute(db.text(f"SELECT * FROM {table}")).all()
+    return repr(rows)

@@ -1,0 +1,205 @@
+"""A life with a canary in every place where content can be: remembered, refined, refused, told, asked for, waiting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from flask import current_app
+from sqlalchemy import LargeBinary, select
+
+from app.exchange.taking_in import take_in
+from app.extensions import db, writing
+from app.history.plan import Target
+from app.history.undo import roll_back
+from app.llm.client import Message, ModelError, ModelErrorKind, Reply
+from app.llm.scripted import calls
+from app.models import (
+    COMMAND_LINE,
+    AccessGrant,
+    Agent,
+    Consent,
+    IdempotencyKey,
+    Intake,
+    Memory,
+    MemoryState,
+    MemoryType,
+    Refinement,
+    Trigger,
+    open_keys,
+)
+from app.models.base import SealedText
+from app.silo import AgentKeys, open_intake
+from tests.refinement.driving import call, carry, say
+from tests.support.canary import canary, places_in
+from tests.support.factories import make_agent, promote, remember
+
+LEDGER = {"ledger", "constitutional", "promoted", "edited", "mergedone", "mergedtwo", "deleted"}
+"""What an exception for the ledger shows, once the life's refinement is undone."""
+
+HISTORY = {"edited", "edit", "mergedone", "mergedtwo", "merge", "deleted", "yes", "summary"}
+"""What an exception for the history of that refinement shows: before and after, and the agent's own words."""
+
+SEALED = LEDGER | HISTORY | {"journal", "declined", "waiting", "answer"}
+"""All that is kept. The rest was only said: to the model, or by it."""
+
+FILLER = "It rained in Lisbon. " * 250
+
+
+@dataclass(frozen=True)
+class Life:
+    """`refinement` was undone since; `later` was rolled back by the latch."""
+
+    agent: Agent
+    refinement: Refinement
+    later: Refinement
+    rollback_id: str
+
+
+def live(name: str = "ezra") -> Life:
+    """Of a new agent of the first account."""
+    agent = make_agent(name, system_prompt=f"You are {name}.")
+    places = ("edited", "mergedone", "mergedtwo", "deleted", "ledger")
+    edited, one, two, deleted, _ = remember(agent, *map(canary, places))
+    remember(agent, canary("constitutional"), FILLER, constitutional=True)
+    _, promoted = remember(agent, canary("journal"), canary("promoted"), type_=MemoryType.JOURNAL)
+    promote(agent, promoted)
+    refinement = _refine(agent, edited, one, two, deleted)
+    rollback = roll_back(Target.refinement(refinement.id), by=COMMAND_LINE).rollback
+    assert rollback is not None
+    later = _trip(agent, deleted)
+    _end_badly(agent)
+    receive(agent, {"content": canary("waiting")})
+    take_in(receive(agent, {"content": canary("broken"), canary("broken"): 1}, canary("broken"), 7))
+    _answer_once(agent)
+    return Life(agent, refinement, later, rollback.id)
+
+
+def receive(agent: Agent, *lines: object) -> str:
+    """What the web process hands in, but for its checks: JSON Lines, sealed to the master key."""
+    with writing():
+        return Intake.receive(agent, "\n".join(map(json.dumps, lines)), by=COMMAND_LINE).id
+
+
+def _answer_once(agent: Agent) -> None:
+    """What is kept of a request that may come again."""
+    keys = open_keys(agent)
+    IdempotencyKey.claim(agent.id, "a word", keys.request_hash(canary("answer").encode()))
+    IdempotencyKey.settle(agent.id, "a word", status=201, answer=canary("answer"), keys=keys)
+
+
+def _refine(agent: Agent, edited: int, one: int, two: int, deleted: int) -> Refinement:
+    work = calls(
+        ("search_memories", {"query": canary("query")}),
+        ("update_memory", {"id": edited, "content": canary("edit")}),
+        ("consolidate_memories", {"ids": [one, two], "content": canary("merge")}),
+        ("delete_memory", {"id": deleted}),
+        ("delete_memory", {"id": canary("refused")}),
+        (canary("refused"), {"id": 1}),
+        ("delete_memory", f'{{"{canary("refused")}": 1, "id": "{canary("refused")}"'),
+        ("update_memory", {"id": edited, canary("refused"): canary("refused")}),
+        ("search_memories", {"query": canary("query"), "since": canary("refused")}),
+        text=canary("said"),
+    )
+    ended = carry(agent, say(f"YES. {canary('yes')}"), work, call("complete_refinement", summary=canary("summary")))
+    assert (ended.status, ended.refinement.mutations) == ("completed", 3)
+    return ended.refinement
+
+
+def _trip(agent: Agent, deleted: int) -> Refinement:
+    """At a threshold of 1.00 nothing may go."""
+    with writing():
+        Agent.lock(agent.id).change(by=COMMAND_LINE, refinement_threshold="1.00")
+    ended = carry(agent, say("YES"), call("delete_memory", id=deleted), call("delete_memory", id=deleted))
+    assert ended.status == "rolled_back"
+    return ended.refinement
+
+
+def _end_badly(agent: Agent) -> None:
+    assert carry(agent, say("YES"), say(canary("said")), say(canary("said"))).status == "unfinished"
+    assert carry(agent, say("YES"), ModelError(ModelErrorKind.UNAUTHORIZED, "The key was refused.")).status == "failed"
+
+    def broken(_: Sequence[Message]) -> Reply:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        carry(agent, say("YES"), broken)
+    assert carry(agent, say(f"NO. {canary('declined')}")).status == "declined"
+    done = call("complete_refinement", summary=canary("summary"))
+    assert carry(agent, done, trigger=Trigger.AGENT).status == "completed"
+
+
+def sealed_columns() -> set[str]:
+    """Every column that can hold content, by its type: sealed text, or bytes that are named so."""
+    columns = [column for table in db.metadata.tables.values() for column in table.columns]
+    found = [
+        c for c in columns if isinstance(c.type, SealedText) or (isinstance(c.type, LargeBinary) and c.name == "sealed")
+    ]
+    return {f"{column.table.name}.{column.name}" for column in found} - {"agent_keys.sealed"}
+
+
+def places_by_column() -> dict[str, set[str]]:
+    """The canaries that stand in each of these columns, opened with the master key."""
+    db.session.rollback()
+    found: dict[str, set[str]] = {}
+    for agent in db.session.scalars(select(Agent)):
+        keys = open_keys(agent)
+        for column, texts in READERS.items():
+            found.setdefault(column, set()).update(*(places_in(text) for text in texts(agent, keys)))
+    return found
+
+
+def _memories(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for memory in db.session.scalars(select(Memory).where(Memory.agent_id == agent.id)):
+        yield keys.reveal_memory(memory.id, memory.content)
+
+
+def _states(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    mine = select(Memory.id).where(Memory.agent_id == agent.id)
+    for state in db.session.scalars(select(MemoryState).where(MemoryState.memory_id.in_(mine))):
+        yield keys.reveal_memory(state.memory_id, state.content)
+
+
+def _words(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for consent in db.session.scalars(select(Consent).where(Consent.agent_id == agent.id)):
+        if consent.words is not None:
+            subject = consent.refinement_id or consent.grant_id or ""
+            yield keys.reveal(consent.words, purpose="consent", subject=subject)
+
+
+def _summaries(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for refinement in db.session.scalars(select(Refinement).where(Refinement.agent_id == agent.id)):
+        if refinement.summary is not None:
+            yield keys.reveal(refinement.summary, purpose="summary", subject=refinement.id)
+
+
+def _reasons(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for grant in db.session.scalars(select(AccessGrant).where(AccessGrant.agent_id == agent.id)):
+        if grant.reason is not None:
+            yield keys.reveal(grant.reason, purpose="exception", subject=grant.id)
+
+
+def _waiting(agent: Agent, _: AgentKeys) -> Iterator[str]:
+    master = current_app.extensions["master_key"]
+    for intake in db.session.scalars(select(Intake).where(Intake.agent_id == agent.id, Intake.sealed.is_not(None))):
+        text = open_intake(intake.sealed or b"", intake_id=intake.id, agent_uuid=agent.uuid, master=master)
+        yield " ".join(json.loads(line)["content"] for line in text.split("\n"))
+
+
+def _answers(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for row in db.session.scalars(select(IdempotencyKey).where(IdempotencyKey.agent_id == agent.id)):
+        yield row.reveal(keys)
+
+
+READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {
+    "memories.content": _memories,
+    "memory_states.content": _states,
+    "consents.words": _words,
+    "refinements.summary": _summaries,
+    "access_grants.reason": _reasons,
+    "intakes.sealed": _waiting,
+    "idempotency_keys.answer": _answers,
+}
+"""How each column is read. `access_views.sealed` is left: only the key of one look opens it."""

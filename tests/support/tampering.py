@@ -1,0 +1,131 @@
+"""What somebody does who owns the database, past triggers and foreign keys; and what the proof must say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, select, text
+
+from app.extensions import db
+from app.history.plan import Target
+from app.history.undo import roll_back
+from app.history.verify import Verdict, verify
+from app.models import COMMAND_LINE, Agent, AuditLog, MemoryState
+from migrations.triggers import drop_triggers, install_triggers
+from tests.support.factories import begin, make_agent, remember
+
+
+def tamper(statement: str, **values: Any) -> int:
+    """Change rows behind everybody's back; returns how many."""
+    with as_owner() as connection:
+        return connection.execute(text(statement), values).rowcount
+
+
+@contextmanager
+def as_owner() -> Iterator[Connection]:
+    """A transaction in which nothing is refused, behind which everything looks as before."""
+    db.session.rollback()
+    db.session.expunge_all()
+    with db.engine.connect() as connection:
+        sqlite = connection.dialect.name == "sqlite"
+        raw = connection.connection.driver_connection
+        if sqlite:
+            raw.execute("PRAGMA foreign_keys=OFF")
+        else:
+            connection.execute(text("SET session_replication_role = replica"))
+        drop_triggers(connection)
+        yield connection
+        install_triggers(connection)
+        connection.commit()
+        if sqlite:
+            raw.execute("PRAGMA foreign_keys=ON")
+        else:
+            connection.execute(text("SET session_replication_role = origin"))
+            connection.commit()
+
+
+@contextmanager
+def removed(table: str, where: str) -> Iterator[None]:
+    """Rows are gone meanwhile, and come back as they were."""
+    tamper(f"CREATE TABLE kept AS SELECT * FROM {table} WHERE {where}")
+    assert tamper(f"DELETE FROM {table} WHERE {where}")
+    yield
+    tamper(f"INSERT INTO {table} SELECT * FROM kept")
+    tamper("DROP TABLE kept")
+
+
+def hash_anew(agent: Agent) -> None:
+    """Give every entry of a chain, and the head, the hashes that fit what now stands there."""
+    head, sequence, fits = b"", 0, []
+    for entry in list(db.session.scalars(_chain(agent))):
+        written = select(MemoryState).where(MemoryState.entry_id == entry.id).order_by(MemoryState.memory_id)
+        entry.previous_hash, sequence = head, entry.sequence
+        with db.session.no_autoflush:
+            head = entry.digest(list(db.session.scalars(written)))
+        fits.append({"previous": entry.previous_hash, "hash": head, "id": entry.id})
+    with as_owner() as connection:
+        connection.execute(text("UPDATE audit_log SET previous_hash = :previous, hash = :hash WHERE id = :id"), fits)
+        reset = text("UPDATE agents SET audit_sequence = :sequence, audit_head = :head WHERE id = :id")
+        connection.execute(reset, {"sequence": sequence, "head": head, "id": agent.id})
+
+
+def _chain(agent: Agent) -> Any:
+    return select(AuditLog).where(AuditLog.chain == agent.chain).order_by(AuditLog.sequence)
+
+
+OTHER = {
+    "type": "'journal'",
+    "content": "(SELECT content FROM memories WHERE id = 1)",
+    "token_estimate": "token_estimate + 1",
+    "content_hash": "(SELECT content_hash FROM memories WHERE id = 1)",
+    "constitutional": "NOT constitutional",
+    "tags": """'["voice"]'""",
+    "origin_at": "'2026-01-01 00:00:00.000000'",
+    "created_at": "'2026-01-01 00:00:00.000000'",
+    "updated_at": "'2026-01-01 00:00:00.000000'",
+    "discarded_at": "CASE WHEN discarded_at IS NULL THEN created_at END",
+    "version": "version + 1",
+}
+"""An SQL value for each field of a memory's state that is another one."""
+
+
+def live() -> Agent:
+    """An agent with a short but real history: saved, protected, consolidated, deleted, completed, undone."""
+    made = make_agent()
+    ids = remember(made, "We met in Lisbon. " * 20, "Ann likes tea.", "Ann likes green tea.", "Bob moved to Oslo.")
+    run = begin(made)
+    run.tool.execute("protect", id=ids[0])
+    run.tool.execute("consolidate", ids=ids[1:3], content="Ann likes green tea.")
+    run.tool.execute("delete", id=ids[3])
+    run.tool.execute("complete", summary="Two said the same.")
+    roll_back(Target.refinement(run.refinement.id), by=COMMAND_LINE)
+    db.session.rollback()
+    db.session.refresh(made)
+    db.session.expunge_all()
+    return made
+
+
+def rows(query: str, **values: Any) -> list[Any]:
+    with db.engine.connect() as connection:
+        return list(connection.execute(text(query), values))
+
+
+def entries() -> list[tuple[int, int]]:
+    """Number and id of every entry of the first agent's chain."""
+    return [(row[0], row[1]) for row in rows("SELECT sequence, id FROM audit_log WHERE agent_id = 1 ORDER BY sequence")]
+
+
+def entry(number: int) -> str:
+    """An entry of the first agent as the proof names it."""
+    return f"entry {number} (id {dict(entries())[number]})"
+
+
+def found(sentence: str, *, at: int | None = None) -> Verdict:
+    """Whole or of the agent alone, the proof fails with this sentence, and knows the entry of that number."""
+    for verdict in (verify(db.session.get_one(Agent, 1)), verify()):
+        assert not verdict.ok
+        assert sentence in str(verdict.first_problem)
+        assert at is None or verdict.entry_id == dict(entries())[at]
+    return verdict

@@ -1,0 +1,243 @@
+"""Every route of the pages, with addresses that lead somewhere and forms that are taken: for sweeps over all of them.
+
+A route with a placeholder, or a POST, that is not described here fails the sweeps and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import count
+from typing import Any
+
+from flask import Flask
+from werkzeug.routing import Rule
+
+from app.authoring.versions import versions
+from app.extensions import db, writing
+from app.grants.request import Wish, request_access
+from app.history.plan import Target as Undo
+from app.history.undo import roll_back
+from app.models import (
+    COMMAND_LINE,
+    WORKER,
+    AccessGrant,
+    Agent,
+    AgentToken,
+    GrantCategory,
+    Memory,
+    SettingProposal,
+    User,
+)
+from app.refinement.guard import as_actor
+from tests.support.factories import begin, make_agent, remember
+
+PUBLIC = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics"}
+"""What anybody may ask for."""
+
+SIGN_IN = {"security.login", "security.logout", "security.verify"}
+"""Flask-Security's own pages."""
+
+CONTENT = {"exceptions.ledger", "exceptions.ledger_json", "exceptions.history", "exceptions.history_json"}
+"""What shows content to the one user of a live exception, and writes a receipt."""
+
+Form = Callable[["Subject"], dict[str, Any]]
+
+_numbers = count(1)
+
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+@dataclass
+class Subject:
+    """Something of each kind that a route can name, all of one agent: `values` by the placeholder's name.
+
+    `changed_id` is the entry of a change of its budget.
+    """
+
+    agent: Agent
+    values: dict[str, str]
+    constitutional_id: str = ""
+    dismissed_id: str = NOBODY
+    changed_id: str = "987654321"
+
+    def path(self, rule: Rule, **others: str) -> str:
+        """The rule's address with these values. Fails for a placeholder that nobody described."""
+        values = self.values | others
+        unknown = rule.arguments - set(values)
+        assert not unknown, f"{rule.rule}: tests/views/site.py knows no value for {sorted(unknown)}"
+        built = rule.build({name: values[name] for name in rule.arguments})
+        assert built is not None, rule
+        return built[1]
+
+
+def make_subject(says: str = "") -> Subject:
+    """An agent of the first account with a short past: saved, refined, rolled back, asked whether somebody may look.
+
+    `says`: what stands before everything that it remembers.
+    """
+    agent = make_agent(f"subject {next(_numbers)}")
+    texts = ("Ann likes tea with milk.", "Bob likes rum.", "Cleo likes ink.")
+    first, second, _ = remember(agent, *(says + text for text in texts))
+    (constitutional,) = remember(agent, f"{says}Dora keeps her word.", constitutional=True)
+    (saved,) = remember(agent, f"{says}Emil was here.")
+    (taken_back,) = remember(agent, f"{says}Fay was not.")
+    rollback = roll_back(Undo.entry(_entry_of(taken_back)), by=COMMAND_LINE).rollback
+    assert rollback is not None
+    run = begin(agent)
+    run.tool.execute("update", id=first, content=f"{says}Ann likes tea.")
+    run.tool.execute("complete", summary=f"{says}One was wordy.")
+    values = {
+        "agent_id": str(agent.id),
+        "memory_id": str(second),
+        "refinement_id": run.refinement.id,
+        "rollback_id": rollback.id,
+        "entry_id": str(_entry_of(saved)),
+        "exception_id": _pending(agent).id,
+        "token_id": _live_token(agent),
+        "proposal_id": _held(agent, "system_prompt"),
+        "filename": "app.js",
+    }
+    dismissed = _held(agent, "refinement_prompt", dismissed=True)
+    return Subject(agent, values, str(constitutional), dismissed, _change_of_budget(agent))
+
+
+NOWHERE = {
+    "agent_id": "987654321",
+    "memory_id": "987654321",
+    "refinement_id": NOBODY,
+    "rollback_id": NOBODY,
+    "entry_id": "987654321",
+    "exception_id": NOBODY,
+    "token_id": "0000000000000000",
+    "proposal_id": NOBODY,
+    "filename": "nowhere.js",
+}
+"""Values of the right form that name nothing."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """How a POST is done: the form that it takes, what its address names, and how it answers then."""
+
+    form: Form = lambda _: {}
+    named: Callable[[Subject], Mapping[str, str]] = lambda _: {}
+    status: frozenset[int] = frozenset({200, 201, 302, 303})
+
+
+def _agent_form(subject: Subject) -> dict[str, Any]:
+    return {"name": f"new {next(_numbers)}", "model_id": "whetstone/offline", "core_token_budget": "5000"}
+
+
+def _chosen(subject: Subject) -> dict[str, Any]:
+    return {"agent": subject.values["agent_id"]}
+
+
+def _its_name(subject: Subject) -> dict[str, Any]:
+    return {"name": subject.agent.name}
+
+
+def _file(subject: Subject) -> dict[str, Any]:
+    return {"file": (BytesIO(b'{"content": "Gus likes sleet."}\n'), "memories.jsonl")}
+
+
+def _wish(subject: Subject) -> dict[str, Any]:
+    return {"category": "debugging", "purpose": "It repeats itself.", "minutes": "15", "scope": "ledger"}
+
+
+def _token(subject: Subject) -> dict[str, Any]:
+    return {"name": f"token {next(_numbers)}", "scope": ["read", "write"]}
+
+
+def _changed(subject: Subject) -> dict[str, Any]:
+    return {"entry": subject.changed_id, "field": "core_token_budget"}
+
+
+ACTS: dict[str, Act] = {
+    "agents.create": Act(_agent_form),
+    "agents.refine": Act(),
+    "agents.pause": Act(),
+    "agents.resume": Act(),
+    "agents.pause_many": Act(_chosen),
+    "agents.resume_many": Act(_chosen),
+    "agents.refine_many": Act(_chosen),
+    "settings.change": Act(_agent_form),
+    "settings.revert": Act(_changed),
+    "settings.apply": Act(),
+    "settings.dismiss": Act(),
+    "settings.hold": Act(named=lambda subject: {"proposal_id": subject.dismissed_id}),
+    "tokens.create": Act(_token),
+    "tokens.rotate": Act(),
+    "tokens.revoke": Act(),
+    "imports.receive": Act(_file),
+    "memories.protect": Act(),
+    "memories.release": Act(named=lambda subject: {"memory_id": subject.constitutional_id}),
+    "refinements.stop": Act(),
+    "rollbacks.undo_refinement": Act(),
+    "rollbacks.rewind": Act(),
+    "rollbacks.undo_entry": Act(),
+    "rollbacks.undo_rollback": Act(),
+    "exceptions.ask": Act(_wish),
+    "exceptions.revoke": Act(),
+    "forget.forget": Act(_its_name),
+    "demo.create": Act(status=frozenset({409})),
+}
+"""By endpoint."""
+
+FINAL = {"forget.forget"}
+
+
+def act_of(rule: Rule) -> Act:
+    assert rule.endpoint in ACTS, f"{rule.rule}: tests/views/site.py knows no form for {rule.endpoint}"
+    return ACTS[rule.endpoint]
+
+
+def routes(web: Flask, method: str, *, without: frozenset[str] | set[str] = frozenset()) -> list[Rule]:
+    """All rules that answer a method, but for some endpoints. After the last of them nothing else can be done."""
+    rules = [rule for rule in _pages(web) if method in (rule.methods or ())]
+    return sorted((rule for rule in rules if rule.endpoint not in without), key=lambda rule: rule.endpoint in FINAL)
+
+
+def _pages(web: Flask) -> list[Rule]:
+    """All but the agents' door, which no session opens: tests/api goes through it."""
+    return [rule for rule in web.url_map.iter_rules() if not rule.endpoint.startswith("api.")]
+
+
+def _pending(agent: Agent) -> AccessGrant:
+    """An exception of the first admin, whose agent was not asked yet."""
+    user = db.session.get_one(User, 1)
+    wish = Wish(GrantCategory.DEBUGGING, "It repeats itself.", 15)
+    return request_access(agent.id, wish, for_user=user, by=user.actor)
+
+
+def _live_token(agent: Agent) -> str:
+    """Its public id."""
+    with writing():
+        token = AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE)
+    return token.split("_")[1]
+
+
+def _held(agent: Agent, field: str, *, dismissed: bool = False) -> str:
+    """What the agent wrote for itself, held for an admin; or dismissed by one."""
+    with writing():
+        locked = Agent.lock(agent.id)
+        made = SettingProposal.make(locked, field, "Be gentle.", by=as_actor(locked))
+        made.hold(locked, by=WORKER, why="The safety model says UNSAFE.")
+        if dismissed:
+            made.dismiss(locked, by=COMMAND_LINE)
+    return made.id
+
+
+def _change_of_budget(agent: Agent) -> str:
+    """The id of its entry."""
+    with writing():
+        Agent.lock(agent.id).change(by=COMMAND_LINE, core_token_budget=4000)
+    return str(versions(agent, "core_token_budget", limit=1)[0].entry_id)
+
+
+def _entry_of(memory_id: int) -> int:
+    entry_id = db.session.get_one(Memory, memory_id).entry_id
+    assert entry_id is not None
+    return entry_id

@@ -1,0 +1,165 @@
+"""The Time Machine's pages: what an undo would do, what one did, and which refinements stand no more."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+
+from app.models import Agent, Status
+from tests.support.factories import begin, ledger, make_agent, remember, toggle
+from tests.views.conftest import Browser
+from tests.views.undoing import (
+    entries,
+    merge_and_delete,
+    page,
+    press,
+    refine,
+    rollbacks,
+    twin,
+    update,
+)
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent()
+    remember(made, *(f"Memory number {number}, of which there are some." for number in range(12)))
+    return made
+
+
+def test_a_plan_counts_what_goes_back_and_changes_nothing(auditor: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    before = entries()
+    path = f"/refinements/{refinement_id}/rollback"
+    plan, words = twin(auditor, path), page(auditor, path)
+
+    assert (plan["kind"], plan["state"], plan["restored"], plan["removed"]) == ("refinement", "ready", 3, 2)
+    assert (plan["mass_before"], plan["mass_after"]) == (103, 132)
+    assert sorted(plan["memories"]) == [1, 2, 3, 13, 14]
+    assert (plan["conflicts"], plan["stays"], plan["stops"], plan["rewind"]) == ([], [], None, None)
+    assert "Go back 3 memories to an earlier state" in words
+    assert "Taken away 2 memories" in words
+    assert "103 → 132 tokens" in words
+    assert f"./whetstone rollback {refinement_id} --dry-run" in words
+    assert entries() == before
+
+
+def test_a_rewind_says_beforehand_which_refinements_it_reverses(auditor: Browser, agent: Agent) -> None:
+    first, second = refine(agent, update(1)), refine(agent, update(2))
+    remember(agent, "Saved since.")
+    path = f"/refinements/{first}/rewind"
+    shown, plan = page(auditor, path), twin(auditor, path)
+
+    assert "Rewind ezra to before refinement" in shown
+    assert "It reverses 2 refinements" in shown
+    assert all(f"Refinement {each[:8]}" in shown for each in (first, second))
+    assert (plan["restored"], plan["conflicts"]) == (2, [])
+    assert f"./whetstone rollback {first} --rewind --dry-run" in shown
+
+
+def test_the_page_of_a_rollback_says_what_it_did_and_undoes_it(auditor: Browser, admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    admin.post(f"/refinements/{refinement_id}/rollback")
+    (made,) = rollbacks()
+    here = f"/rollbacks/{made.id}"
+    shown, said = page(admin, here), twin(auditor, here)
+    answer = press(admin, f"{here}/rollback", on=here)
+    after = page(auditor, here)
+
+    assert said == made.as_json() | {
+        "agent": "ezra",
+        "agent_id": agent.id,
+        "restored": 3,
+        "removed": 2,
+        "stays": [],
+        "undid": [refinement_id],
+        "redid": [],
+    }
+    for words in (
+        "Rollback of a refinement",
+        "stands",
+        f"refinement {refinement_id[:8]}",
+        "admin-1@example.org, 2026-11-16 04:00:00 UTC",
+        "3 memories went back, 2 were taken away again, 103 → 132 tokens",
+        "Undo this rollback",
+    ):
+        assert words in shown, words
+    assert 'hx-target="#rollback-state"' in answer.text
+    assert "Undone. By admin-1@example.org" in after
+    assert "Undo this rollback" not in after
+    assert rollbacks()[1].undid == [made.id]
+
+
+def test_an_undo_of_an_undo_can_be_planned_too(auditor: Browser, admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    admin.post(f"/refinements/{refinement_id}/rollback")
+    (made,) = rollbacks()
+    path = f"/rollbacks/{made.id}/rollback"
+    plan = twin(auditor, path)
+    admin.post(path)
+
+    assert (plan["kind"], plan["restored"], plan["removed"], plan["mass_after"]) == ("rollback", 5, 0, 103)
+    assert twin(auditor, path)["state"] == "undone"
+    assert "It is undone already." in page(auditor, path)
+
+
+def test_what_an_admin_protected_since_is_said_to_stay(admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    toggle(agent, 13)
+    path = f"/refinements/{refinement_id}/rollback"
+    shown, plan = page(admin, path), twin(admin, path)
+    admin.post(path)
+
+    assert plan["stays"] == [13]
+    assert "Left alone 1 memory that an admin made constitutional since: 13" in shown
+    assert 13 in [row[0] for row in ledger(agent)]
+    assert twin(admin, f"/rollbacks/{rollbacks()[0].id}")["stays"] == [13]
+
+
+def test_auditors_see_the_words_and_no_button(auditor: Browser, agent: Agent) -> None:
+    first = refine(agent, update(1), update(2))
+    assert "2 memories go back, 1 is taken away again" in page(auditor, f"/refinements/{first}")
+    refine(agent, update(1, "Short."))
+    for path in (f"/refinements/{first}", f"/refinements/{first}/rollback", f"/refinements/{first}/rewind"):
+        markup = auditor.get(path).text
+        assert 'method="post" action="/ref' not in markup, path
+    assert auditor.post(f"/refinements/{first}/rewind").status_code == 403
+    assert rollbacks() == []
+
+
+def test_the_timeline_strikes_through_what_was_undone_and_tells_who_did(admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    admin.post(f"/refinements/{refinement_id}/rollback")
+    undone = twin(admin, f"/refinements/{refinement_id}")
+    admin.post(f"/rollbacks/{rollbacks()[0].id}/rollback")
+    given_back = twin(admin, f"/refinements/{refinement_id}")
+
+    assert all(row["reversed"] for row in undone["timeline"] if row["kind"] == "operation")
+    last = undone["timeline"][-1]
+    assert (last["title"], last["detail"], last["tokens"]) == ("Rolled back", "by admin-1@example.org", [103, 132])
+    assert not any(row.get("reversed") for row in given_back["timeline"])
+    assert given_back["timeline"][-1]["title"] == "Its work was given back"
+
+
+def test_an_undone_refinement_says_so_wherever_it_is_listed(admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    pages = ("/", "/agents", f"/agents/{agent.id}", f"/agents/{agent.id}/refinements", f"/refinements/{refinement_id}")
+    badge = "<span>undone</span>"
+    before = [badge in admin.get(path).text for path in pages]
+    admin.post(f"/refinements/{refinement_id}/rollback")
+
+    assert before == [False] * len(pages)
+    assert [badge in admin.get(path).text for path in pages] == [True] * len(pages)
+
+
+def test_a_refinement_that_changed_nothing_offers_no_rollback(admin: Browser, agent: Agent) -> None:
+    assert "roll-back" not in admin.get(f"/refinements/{refine(agent)}").text
+
+
+def test_a_latch_left_nothing_to_roll_back(admin: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    for number in (1, 2, 3, 4):
+        run.tool.execute("delete", id=number)
+
+    assert run.reload().status == Status.ROLLED_BACK
+    assert "roll-back" not in admin.get(f"/refinements/{run.refinement.id}").text

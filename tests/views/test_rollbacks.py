@@ -1,0 +1,316 @@
+"""The Time Machine's buttons: one press, an Undo in the toast, and a conflict that changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+
+from app.extensions import writing
+from app.history.verify import verify
+from app.models import Account, Action, Agent, Status
+from tests.support.factories import begin, ledger, make_agent, remember
+from tests.views.conftest import Browser, toast_of
+from tests.views.undoing import (
+    entries,
+    merge_and_delete,
+    newest_entry,
+    page,
+    press,
+    refine,
+    rollbacks,
+    twin,
+    undo_in,
+    undone_by,
+    update,
+)
+
+JSON = {"Accept": "application/json"}
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent()
+    remember(made, *(f"Memory number {number}, of which there are some." for number in range(12)))
+    return made
+
+
+def test_one_press_brings_every_memory_back_and_the_toasts_undo_takes_that_back(
+    auditor: Browser, admin: Browser, agent: Agent
+) -> None:
+    original = ledger(agent)
+    refinement_id = merge_and_delete(agent)
+    refined = ledger(agent)
+    here = f"/refinements/{refinement_id}"
+    offered = page(auditor, here)
+
+    answer = press(admin, f"{here}/rollback", on=here)
+    back, toast = ledger(agent), toast_of(answer)
+    shown = page(auditor, here)
+    again = press(admin, undo_in(toast), on=here)
+
+    assert "3 memories go back, 2 are taken away again, 103 → 132 tokens" in offered
+    assert answer.status_code == 200
+    assert back == original
+    assert "Rolled back: 3 memories went back, 2 were taken away again, 103 → 132 tokens." in toast
+    assert 'hx-target="#refinement-rollback"' in answer.text
+    assert "by admin-1@example.org on 2026-11-16 04:00 UTC" in shown
+    assert "The rollback is undone: 5 memories went back, 132 → 103 tokens." in toast_of(again)
+    assert 'hx-target="#refinement-rollback"' in again.text
+    assert ledger(agent) == refined
+    assert undone_by(refinement_id) is None
+    assert verify().ok
+
+
+def test_the_press_works_without_scripts(admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    answer = admin.post(f"/refinements/{refinement_id}/rollback")
+    landed = admin.get(answer.headers["Location"]).text
+
+    (made,) = rollbacks()
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == f"/refinements/{refinement_id}"
+    assert f'action="/rollbacks/{made.id}/rollback"' in landed
+    assert "Rolled back: 3 memories went back" in landed
+
+
+def test_a_second_press_has_no_effect_and_says_so(admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    here = f"/refinements/{refinement_id}"
+    press(admin, f"{here}/rollback", on=here)
+    once = (ledger(agent), entries())
+    second = press(admin, f"{here}/rollback", on=here)
+
+    assert "It was undone already. Nothing was changed." in toast_of(second)
+    assert "<form" not in toast_of(second)
+    assert (ledger(agent), entries()) == once
+    assert len(rollbacks()) == 1
+
+
+def test_a_second_undo_in_the_toast_has_no_effect_either(admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    here = f"/refinements/{refinement_id}"
+    undo = undo_in(toast_of(press(admin, f"{here}/rollback", on=here)))
+    press(admin, undo, on=here)
+    second = press(admin, undo, on=here)
+
+    assert "It was undone already." in toast_of(second)
+    assert len(rollbacks()) == 2
+    assert undone_by(refinement_id) is None
+
+
+def test_a_conflict_applies_nothing_and_names_what_is_in_the_way(admin: Browser, agent: Agent) -> None:
+    first = refine(agent, update(1), update(2))
+    second = refine(agent, update(1, "Short."))
+    now_there, count = ledger(agent), entries()
+    path = f"/refinements/{first}/rollback"
+    answer = press(admin, path, on=f"/refinements/{first}")
+    plain = admin.post(path)
+    shown, plan = page(admin, path), twin(admin, path)
+
+    assert answer.headers["HX-Redirect"] == path
+    assert (plain.status_code, plain.headers["Location"]) == (303, path)
+    assert (ledger(agent), entries()) == (now_there, count)
+    assert (plan["state"], plan["conflicts"], plan["later"]) == ("conflict", [1], [second])
+    assert (plan["restored"], plan["removed"], plan["mass_after"]) == (0, 0, plan["mass_before"])
+    assert "Nothing is applied." in shown
+    assert "since then, others changed memory 1." in shown
+    assert f"Refinement {second[:8]}" in shown
+    assert f'href="/refinements/{second}"' in admin.get(path).text
+    assert "Not possible by itself: since then, others changed memory 1." in page(admin, f"/refinements/{first}")
+
+
+def test_programs_are_told_of_a_conflict_by_a_409(admin: Browser, agent: Agent) -> None:
+    first = refine(agent, update(1))
+    refine(agent, update(1, "Short."))
+    count = entries()
+    answer = admin.post(f"/refinements/{first}/rollback", headers=JSON)
+
+    assert answer.status_code == 409
+    assert answer.content_type == "application/problem+json"
+    assert answer.json is not None
+    assert answer.json["code"] == "rollback_conflict"
+    assert "memory 1" in answer.json["detail"]
+    assert entries() == count
+
+
+def test_what_is_in_the_way_can_be_undone_first(admin: Browser, agent: Agent) -> None:
+    original = ledger(agent)
+    first = refine(agent, update(1))
+    second = refine(agent, update(1, "Short."))
+    for refinement_id in (second, first):
+        admin.post(f"/refinements/{refinement_id}/rollback")
+
+    assert ledger(agent) == original
+    assert [each.refinement_id for each in rollbacks()] == [second, first]
+
+
+def test_a_conflict_offers_the_rewind_with_its_own_preview(admin: Browser, agent: Agent) -> None:
+    original = ledger(agent)
+    first = refine(agent, update(1), update(2))
+    second = refine(agent, update(1, "Short."))
+    path = f"/refinements/{first}/rollback"
+    plan, markup = twin(admin, path), admin.get(path).text
+    answer = press(admin, f"/refinements/{first}/rewind", on=path)
+    rewound = ledger(agent)
+    (made,) = rollbacks()
+    undone = admin.post(f"/rollbacks/{made.id}/rollback")
+
+    assert plan["rewind"]["kind"] == "rewind"
+    assert sorted(plan["rewind"]["later"]) == sorted([first, second])
+    assert (plan["rewind"]["restored"], plan["rewind"]["mass_after"]) == (2, 132)
+    assert f'hx-post="/refinements/{first}/rewind"' in markup
+    assert "Rewind instead" in markup
+    assert answer.headers["HX-Redirect"] == f"/refinements/{first}"
+    assert rewound == original
+    assert sorted(made.undid) == sorted([first, second])
+    assert undone.status_code == 303
+    assert ledger(agent) != original
+    assert (undone_by(first), undone_by(second)) == (None, None)
+
+
+def test_one_entry_is_undone_and_nothing_else(admin: Browser, agent: Agent) -> None:
+    original = ledger(agent)
+    refine(agent, ("delete", {"id": 3}), ("delete", {"id": 4}))
+    entry_id = newest_entry(Action.REFINEMENT_DELETE)
+    shown = page(admin, f"/audit/{entry_id}/rollback")
+    answer = admin.post(f"/audit/{entry_id}/rollback")
+    second = press(admin, f"/audit/{entry_id}/rollback", on="/audit")
+
+    (made,) = rollbacks()
+    assert f"Undo entry {entry_id}" in shown
+    assert answer.headers["Location"] == f"/rollbacks/{made.id}"
+    assert ledger(agent) == [row for row in original if row[0] != 3]
+    assert (made.kind, made.target_entry_id) == ("entry", entry_id)
+    assert second.headers["HX-Redirect"] == f"/audit/{entry_id}/rollback"
+    assert "Nothing is left to undo." in page(admin, f"/audit/{entry_id}/rollback")
+
+
+def test_an_entry_in_conflict_offers_to_rewind_to_before_what_is_in_the_way(admin: Browser, agent: Agent) -> None:
+    entry_id = newest_entry(Action.CREATE)
+    first = refine(agent, update(1))
+    path = f"/audit/{entry_id}/rollback"
+    shown, plan = page(admin, path), twin(admin, path)
+    admin.post(f"/refinements/{first}/rewind")
+
+    assert plan["conflicts"] == [1]
+    assert "That clears the way: undo this afterwards." in shown
+    assert twin(admin, path)["state"] == "ready"
+
+
+def test_an_entry_that_changed_no_memory_can_not_be_undone(admin: Browser, agent: Agent) -> None:
+    entry_id = newest_entry(Action.AGENT_CREATE)
+    for answer in (
+        admin.get(f"/audit/{entry_id}/rollback"),
+        admin.get(f"/audit/{entry_id}/rollback.json"),
+        press(admin, f"/audit/{entry_id}/rollback", on="/audit"),
+    ):
+        assert answer.status_code == 409
+        assert "changed no memory, so there is nothing to undo" in answer.text
+    assert rollbacks() == []
+
+
+def test_a_running_refinement_is_ended_before_it_is_taken_back(admin: Browser, agent: Agent) -> None:
+    original = ledger(agent)
+    run = begin(agent)
+    run.tool.execute("delete", id=1)
+    here = f"/refinements/{run.refinement.id}"
+    on_its_page, planned, plan = page(admin, here), page(admin, f"{here}/rollback"), twin(admin, f"{here}/rollback")
+    answer = press(admin, f"{here}/rollback", on=f"{here}/rollback")
+    late = run.tool.execute("delete", id=2)
+
+    assert "Roll back" not in on_its_page
+    assert plan["stops"] == run.refinement.id
+    assert "Ended first the refinement that is open now" in planned
+    assert answer.headers["HX-Redirect"] == here
+    assert "terminated" in late["error"]
+    assert run.reload().status == Status.STOPPED
+    assert ledger(agent) == original
+
+
+def test_another_running_refinement_is_ended_too_and_the_plan_says_so(admin: Browser, agent: Agent) -> None:
+    refinement_id = merge_and_delete(agent)
+    run = begin(agent)
+    path = f"/refinements/{refinement_id}/rollback"
+    shown = page(admin, path)
+    answer = press(admin, path, on=f"/refinements/{refinement_id}")
+
+    assert "Ended first the refinement that is open now" in shown
+    assert "The refinement that was running was ended first." in toast_of(answer)
+    assert run.reload().status == Status.STOPPED
+
+
+def test_a_conflict_leaves_a_running_refinement_alone(admin: Browser, agent: Agent) -> None:
+    first = refine(agent, update(1))
+    run = begin(agent)
+    run.tool.execute("update", id=1, content="Short.")
+    admin.post(f"/refinements/{first}/rollback")
+
+    assert run.reload().status == Status.RUNNING
+    assert run.tool.execute("delete", id=2)["type"] == "deleted"
+
+
+def test_a_running_one_that_did_nothing_is_ended_and_there_is_nothing_to_take_back(
+    admin: Browser, agent: Agent
+) -> None:
+    run = begin(agent)
+    answer = press(admin, f"/refinements/{run.refinement.id}/rollback", on=f"/refinements/{run.refinement.id}")
+
+    assert "Stopped: the refinement had changed nothing yet" in toast_of(answer)
+    assert run.reload().status == Status.STOPPED
+    assert rollbacks() == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/refinements/{r}/rollback", "/refinements/{r}/rewind", "/audit/{e}/rollback", "/rollbacks/{b}/rollback"],
+)
+def test_another_account_and_what_does_not_exist_are_alike(
+    admin: Browser, neighbour: Browser, agent: Agent, path: str
+) -> None:
+    refinement_id = merge_and_delete(agent)
+    admin.post(f"/refinements/{refinement_id}/rollback")
+    (made,) = rollbacks()
+    nobody = "00000000-0000-4000-8000-000000000000"
+    theirs = path.format(r=refinement_id, e=made.entry_id, b=made.id)
+    missing = path.format(r=nobody, e=987654, b=nobody)
+    for ask in (neighbour.get, neighbour.post):
+        for address in (theirs, missing):
+            answer = ask(address, headers=JSON)
+            assert answer.status_code == 404, address
+        assert ask(theirs, headers=JSON).json == ask(missing, headers=JSON).json
+    assert len(rollbacks()) == 1
+
+
+def test_a_page_of_another_account_named_as_the_one_pressed_on_gives_nothing_away(
+    web: Flask, admin: Browser, agent: Agent
+) -> None:
+    with writing():
+        other = Account.create("Elsewhere")
+    theirs = make_agent("theirs", account_id=other.id)
+    refinement_id = merge_and_delete(agent)
+    answer = press(admin, f"/refinements/{refinement_id}/rollback", on=f"/agents/{theirs.id}")
+
+    assert answer.status_code == 404
+    assert "theirs" not in answer.text
+    assert undone_by(refinement_id) is not None
+
+
+@pytest.mark.parametrize("here", ["", "nonsense", "http://[", "/agents", "/refinements/x", "/static/app.js"])
+def test_a_page_without_live_parts_is_left_for_one_that_shows_it(admin: Browser, agent: Agent, here: str) -> None:
+    refinement_id = merge_and_delete(agent)
+    headers = {"HX-Request": "true", "HX-Current-URL": here}
+    answer = admin.post(f"/refinements/{refinement_id}/rollback", headers=headers)
+
+    assert answer.headers["HX-Redirect"] == f"/refinements/{refinement_id}"
+    assert len(rollbacks()) == 1
+
+
+def test_exact_duplicates_come_back_too(admin: Browser, app: Flask) -> None:
+    agent = make_agent("mina")
+    remember(agent, "Ann likes tea.", "Ann likes tea.", "Bob likes rum, and other things.")
+    original = ledger(agent)
+    run = begin(agent, deduplicate=True)
+    run.tool.execute("complete", summary="Done.")
+    admin.post(f"/refinements/{run.refinement.id}/rollback")
+
+    assert ledger(agent) == original

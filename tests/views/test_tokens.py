@@ -1,0 +1,191 @@
+"""Tokens on screen: made and rotated with the token in that one answer, revoked for good, and never shown again."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from flask import Flask
+from werkzeug.test import TestResponse
+
+from app.extensions import db, writing
+from app.history.verify import verify
+from app.models import COMMAND_LINE, Account, Agent, AgentToken, open_keys
+from app.models.bearer import authenticate
+from app.models.forgetting import forget
+from app.models.provision import provision
+from app.silo import parse_token
+from tests.support.factories import make_agent
+from tests.views.conftest import Browser, toast_of
+from tests.views.test_live import Looker, parts, send
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return make_agent("wren")
+
+
+def address(agent: Agent, *parts_: str) -> str:
+    return "/".join((f"/agents/{agent.id}/tokens", *parts_))
+
+
+def make(admin: Browser, agent: Agent, name: str = "laptop", *scopes: str) -> str:
+    """Press the button; returns the token."""
+    return token_in(admin.post(address(agent), {"name": name, "scope": list(scopes or ("read",))}))
+
+
+def token_in(answer: TestResponse) -> str:
+    assert answer.status_code == 201
+    found = re.search(r'<code id="token">([^<]+)</code>', answer.text)
+    assert found
+    return unescape(found[1])
+
+
+def id_of(token: str) -> str:
+    return token.split("_")[1]
+
+
+def rows(admin: Browser, agent: Agent) -> list[dict[str, object]]:
+    shown = admin.get(f"{address(agent)}.json").json
+    assert shown is not None
+    found: list[dict[str, object]] = shown["tokens"]
+    return found
+
+
+def test_a_new_token_is_shown_once_with_a_line_to_try_it(admin: Browser, agent: Agent) -> None:
+    answer = admin.post(address(agent), {"name": " lap  top ", "scope": ["decide", "read"]})
+    token = token_in(answer)
+
+    assert f"curl -H &#39;Authorization: Bearer {token}&#39; http://localhost/api/v1/me" in answer.text
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert [(row["name"], row["scopes"], row["id"]) for row in rows(admin, agent)] == [
+        ("lap top", ["read", "decide"], id_of(token))
+    ]
+    page = admin.get(address(agent)).text
+    assert id_of(token) in page
+    assert token not in page
+    assert token.split("_", 2)[2] not in page
+    provision(agent.id)
+    parsed = parse_token(token)
+    assert parsed is not None
+    assert open_keys(agent, parsed[1]).content_hash("tea") == open_keys(agent).content_hash("tea")
+
+
+@pytest.mark.parametrize(
+    ("sent", "sentence"),
+    [
+        ({"name": "laptop"}, "A token without a scope could do nothing"),
+        ({"name": "laptop", "scope": ["read", "rule"]}, "'rule' is no scope"),
+        ({"name": " ", "scope": ["read"]}, "The name must have 1 to 80 characters"),
+        ({"name": "x" * 81, "scope": ["read"]}, "The name must have 1 to 80 characters"),
+    ],
+)
+def test_what_can_not_be_a_token_is_said_beside_the_form_and_none_is_made(
+    admin: Browser, agent: Agent, sent: dict[str, object], sentence: str
+) -> None:
+    answer = admin.post(address(agent), sent)
+
+    assert answer.status_code == 422
+    assert sentence in unescape(answer.text)
+    assert "No token was made." in answer.text
+    assert 'id="token"' not in answer.text
+    assert rows(admin, agent) == []
+
+
+def test_a_revoked_token_is_out_at_once_and_stays_in_the_list(admin: Browser, agent: Agent) -> None:
+    token, other = make(admin, agent), make(admin, agent, "production")
+    answer = admin.press(address(agent, id_of(token), "revoke"))
+
+    assert authenticate(token) is None
+    assert authenticate(other) is not None
+    assert "The token laptop is revoked." in toast_of(answer)
+    assert "Undo" not in toast_of(answer)
+    assert "No live token is left" not in answer.text
+    assert [(row["name"], row["revoked_at"] is None) for row in rows(admin, agent)] == [
+        ("production", True),
+        ("laptop", False),
+    ]
+    again = admin.press(address(agent, id_of(token), "revoke"))
+    assert "was revoked already" in toast_of(again)
+    assert verify().ok
+
+
+def test_the_page_says_when_the_last_one_is_gone(admin: Browser, agent: Agent) -> None:
+    assert "No tokens" in admin.get(address(agent)).text
+    token = make(admin, agent)
+    assert "No live token is left" not in admin.get(address(agent)).text
+    answer = admin.press(address(agent, id_of(token), "revoke"))
+    assert "No live token is left" in answer.text
+    assert "No live token is left" in admin.get(address(agent)).text
+
+
+def test_a_rotated_token_is_shown_once_and_the_old_one_is_out(admin: Browser, agent: Agent) -> None:
+    old = make(admin, agent, "laptop", "read", "decide")
+    answer = admin.press(address(agent, id_of(old), "rotate"))
+    new = token_in(answer)
+
+    assert authenticate(old) is None
+    held = authenticate(new)
+    assert held is not None
+    assert (held.name, held.scopes) == ("laptop", ["read", "decide"])
+    assert f"in place of <code>{id_of(old)}</code>" in answer.text
+    assert admin.post(address(agent, id_of(old), "rotate")).status_code == 409
+    assert len(rows(admin, agent)) == 2
+
+
+def test_revoking_and_rotating_ask_first(admin: Browser, agent: Agent) -> None:
+    make(admin, agent)
+    page = admin.get(address(agent)).text
+    assert page.count("hx-confirm=") == 2
+
+
+def test_auditors_see_the_list_and_no_button(admin: Browser, auditor: Browser, agent: Agent) -> None:
+    token = make(admin, agent)
+    page = auditor.get(address(agent)).text
+    assert id_of(token) in page
+    assert "Make the token" not in page
+    assert "rotate" not in page.lower().replace("rotate or revoke", "")
+    assert auditor.post(address(agent), {"name": "x", "scope": "read"}).status_code == 403
+
+
+def test_a_token_of_another_agent_or_account_is_not_found(admin: Browser, neighbour: Browser, agent: Agent) -> None:
+    token, other = make(admin, agent), make_agent("void")
+    for person, whose in ((admin, other), (neighbour, agent)):
+        for act in ("revoke", "rotate"):
+            assert person.post(address(whose, id_of(token), act)).status_code == 404
+    with writing():
+        elsewhere = Account.create("Elsewhere")
+    theirs = make_agent("eve", account_id=elsewhere.id)
+    assert admin.post(address(theirs), {"name": "x", "scope": "read"}).status_code == 404
+    assert authenticate(token) is not None
+    assert db.session.scalar(db.select(db.func.count(AgentToken.id))) == 1
+
+
+def test_a_forgotten_agent_gets_none(admin: Browser, agent: Agent) -> None:
+    forget(agent.id, by=COMMAND_LINE)
+    assert "Make the token" not in admin.get(address(agent)).text
+    answer = admin.post(address(agent), {"name": "x", "scope": ["read"]})
+    assert answer.status_code == 409
+    assert "was forgotten" in answer.text
+
+
+def test_the_list_is_live_and_carries_no_secret(web: Flask, admin: Browser, agent: Agent) -> None:
+    token = make(admin, agent)
+    found = parts(send(web, f"tokens:{agent.id}", Looker()))
+
+    assert list(found) == ["agent-tokens"]
+    assert id_of(token) in found["agent-tokens"]
+    assert token not in found["agent-tokens"]
+    assert f"/events?topic=tokens%3A{agent.id}" in admin.get(address(agent)).text
+
+
+def test_the_audit_log_tells_of_them_and_leads_back(admin: Browser, agent: Agent) -> None:
+    token = make(admin, agent)
+    admin.post(address(agent, id_of(token), "revoke"))
+    page = admin.get(f"/agents/{agent.id}/audit").text
+
+    assert "Made an API token" in page
+    assert "Revoked an API token" in page
+    assert f'href="{address(agent)}">token {id_of(token)}' in page
+    assert token not in page
