@@ -14,10 +14,15 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Written:
-    """A state, and the entry that wrote it."""
+    """A state, and the entry that wrote it; `flagged` is an admin's toggle since, whose flag it has."""
 
     state: State
     entry: int
+    flagged: int = NOTHING
+
+    def with_flag_of(self, other: Written) -> Written:
+        state = replace(self.state, constitutional=other.state.constitutional)
+        return replace(self, state=state, flagged=other.flagged)
 
 
 @dataclass(frozen=True)
@@ -168,9 +173,9 @@ class Reference(Past):
                 continue
             counts, after = True, goal
             if entry.kind is Kind.ROLLBACK:
-                counts, after = self._redo(number, memory, since, found)
+                counts, after = self._redo(number, memory, since, found, goal)
             elif entry.kind is Kind.TOGGLE and goal is not None:
-                after = replace(goal, state=replace(goal.state, constitutional=entry.wrote[memory].constitutional))
+                after = goal.with_flag_of(Written(entry.wrote[memory], number, number))
             elif entry.kind is not Kind.TOGGLE:
                 after = Written(entry.wrote[memory], number)
             if counts:
@@ -178,9 +183,12 @@ class Reference(Past):
         return goal
 
     def _redo(
-        self, number: int, memory: int, since: int, found: dict[int, Written | None]
+        self, number: int, memory: int, since: int, found: dict[int, Written | None], goal: Written | None
     ) -> tuple[bool, Written | None]:
-        """Whether a rollback still counts when nothing was refined, and to what it leads then."""
+        """Whether a rollback still counts when nothing was refined, and to what it leads then.
+
+        What an admin toggled after what it undoes stays.
+        """
         entry = self.entries[number]
         real = Written(entry.wrote[memory], number)
         if entry.rewound_to is not None:
@@ -189,7 +197,12 @@ class Reference(Past):
         if any(n < since for n in undone):
             return True, real
         counting = [n for n in undone if n in found]
-        return (True, found[counting[0]]) if counting else (False, None)
+        if not counting:
+            return False, None
+        earlier = found[counting[0]]
+        if earlier is not None and goal is not None and goal.flagged > counting[0]:
+            earlier = earlier.with_flag_of(goal)
+        return True, earlier
 
     def _mark(self, number: int, target: Noun, rewound: set[int] | None) -> None:
         """A rollback of a rollback also turns round what that had undone and redone. One entry's undo marks nothing."""
