@@ -1,7 +1,8 @@
 """Erosion: the guard against many allowed passes that together hollow an agent out.
 
 Over 30 days, what standing refinements cut may not exceed a share of what they cut it from: the mass at the first of
-them, and what was saved, imported or promoted since. Undone refinements and exact duplicates do not count.
+them, and what was saved, imported or promoted since. Undone refinements, single changes that were undone, and exact
+duplicates do not count.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
+from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
 from app.models import (
@@ -58,7 +60,10 @@ def erosion_of(agent: Agent, *, at: datetime | None = None) -> Erosion:
     if not counted:
         return Erosion(0, agent.core_token_usage)
     cut = sum((each.mass_before or 0) - (each.kept_mass or 0) for each in counted)
-    return Erosion(cut, (counted[0].mass_before or 0) + _added(agent, counted[0].snapshot_entry_id or 0))
+    return Erosion(
+        cut - _given_back(agent, counted),
+        (counted[0].mass_before or 0) + _added(agent, counted[0].snapshot_entry_id or 0),
+    )
 
 
 def brace(refinement: Refinement, agent: Agent) -> None:
@@ -83,16 +88,57 @@ def eroded(refinement: Refinement, agent: Agent) -> Erosion | None:
 
 
 def _standing(agent: Agent, since: datetime) -> Sequence[Refinement]:
-    """The refinements whose cuts count, in the order of their snapshots."""
+    """The refinements whose cuts count, in the order of their snapshots.
+
+    What the latch had reversed counts again where an admin undid just that reversal.
+    """
+    brought_back = (
+        select(AuditLog.refinement_id)
+        .join(Rollback, Rollback.target_entry_id == AuditLog.id)
+        .where(Rollback.agent_id == agent.id, Rollback.kind == RollbackKind.ENTRY, Rollback.undone_by.is_(None))
+        .where(AuditLog.action == Action.REFINEMENT_ROLLBACK)
+    )
     query = select(Refinement).where(
         Refinement.agent_id == agent.id,
         Refinement.mode == Mode.FULL,
-        Refinement.status != Status.ROLLED_BACK,
+        or_(Refinement.status != Status.ROLLED_BACK, Refinement.id.in_(brought_back)),
         Refinement.undone_by.is_(None),
         Refinement.snapshot_entry_id.is_not(None),
         Refinement.started_at >= since,
     )
     return db.session.scalars(query.order_by(Refinement.snapshot_entry_id)).all()
+
+
+def _given_back(agent: Agent, counted: Sequence[Refinement]) -> int:
+    """Tokens that single changes of these refinements had cut, as far as an undo of just that change stands."""
+    written = (
+        select(func.sum(_kept_before() - MemoryState.kept))
+        .select_from(Rollback)
+        .join(AuditLog, AuditLog.id == Rollback.target_entry_id)
+        .join(Refinement, Refinement.id == AuditLog.refinement_id)
+        .join(MemoryState, MemoryState.entry_id == AuditLog.id)
+        .where(Rollback.agent_id == agent.id, Rollback.kind == RollbackKind.ENTRY, Rollback.undone_by.is_(None))
+        .where(Refinement.id.in_([each.id for each in counted]), MemoryState.kept.is_not(None))
+    )
+    return int(db.session.scalar(written) or 0)
+
+
+def _kept_before() -> ColumnElement[int]:
+    """What a memory kept before a change of its refinement: by the change before, else its weight at the snapshot."""
+    earlier = aliased(MemoryState)
+    is_core = and_(earlier.type == MemoryType.CORE, earlier.discarded_at.is_(None))
+    weight = case((is_core, earlier.token_estimate), else_=0)
+    is_since = earlier.entry_id > Refinement.snapshot_entry_id
+    found = (
+        select(case((is_since, earlier.kept), else_=weight))
+        .where(earlier.memory_id == MemoryState.memory_id, earlier.entry_id < MemoryState.entry_id)
+        .where(~is_since | earlier.kept.is_not(None))
+        .order_by(earlier.entry_id.desc())
+        .limit(1)
+        .correlate(MemoryState, Refinement)
+        .scalar_subquery()
+    )
+    return func.coalesce(found, 0)
 
 
 def _added(agent: Agent, since: int) -> int:

@@ -14,7 +14,7 @@ from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Action, Agent, AuditLog, Memory, MemoryType, Refinement, Status
+from app.models import COMMAND_LINE, Action, Agent, AuditLog, Memory, MemoryType, Refinement, Rollback, Status
 from app.refinement.erosion import Erosion, erosion_of
 from app.views.shown.agent import AgentState
 from tests.support.clock import FakeClock
@@ -157,6 +157,96 @@ def test_an_undone_refinement_gives_its_share_back(agent: Agent, clock: FakeCloc
     roll_back(Target.rewind(first), by=COMMAND_LINE)
     assert (mass(agent), standing(agent)) == (1000, Erosion(0, 1000))
     assert status(take(agent, 400)) == Status.COMPLETED
+
+
+def undo(entry: AuditLog | Rollback) -> Rollback:
+    target = Target.entry(entry.id) if isinstance(entry, AuditLog) else Target.rollback(entry.id)
+    made = roll_back(target, by=COMMAND_LINE).rollback
+    assert made is not None
+    return made
+
+
+def operations(refinement_id: str) -> list[AuditLog]:
+    """Its changes, oldest first."""
+    changes = (Action.REFINEMENT_CONSOLIDATE, Action.REFINEMENT_UPDATE, Action.REFINEMENT_DELETE)
+    query = db.select(AuditLog).where(AuditLog.refinement_id == refinement_id, AuditLog.action.in_(changes))
+    return list(db.session.scalars(query.order_by(AuditLog.id)))
+
+
+def test_one_undone_change_gives_back_just_what_it_had_cut(agent: Agent) -> None:
+    run = begin(agent, braced=True)
+    one, two, three, four = list(weights(agent))[:4]
+    run.tool.execute("delete", id=one)
+    run.tool.execute("update", id=two, content="x" * 200)
+    run.tool.execute("consolidate", ids=[three, four], content="y" * 480)
+    run.tool.execute("complete", summary="Shorter.")
+    deleted, updated, consolidated = operations(run.refinement.id)
+    assert standing(agent) == Erosion(100 + 50 + 80, 1000)
+
+    undone = undo(deleted)
+    assert standing(agent) == Erosion(50 + 80, 1000)
+    undo(consolidated)
+    undo(updated)
+    assert (mass(agent), standing(agent)) == (1000, Erosion(0, 1000))
+    undo(undone)
+    assert (mass(agent), standing(agent)) == (900, Erosion(100, 1000))
+    assert verify().ok
+
+
+def test_changes_of_one_memory_give_back_each_its_own_share(agent: Agent) -> None:
+    run = begin(agent, braced=True)
+    number = next(iter(weights(agent)))
+    for letters in (320, 120, 280):
+        run.tool.execute("update", id=number, content="x" * letters)
+    run.tool.execute("complete", summary="Shorter.")
+    first, second, third = operations(run.refinement.id)
+    assert standing(agent) == Erosion(70, 1000)
+
+    shares = []
+    for entry in (third, second, first):
+        undo(entry)
+        shares.append(standing(agent).cut)
+    assert shares == [70, 20, 0]
+
+
+def test_what_was_saved_during_the_run_gives_nothing_back_when_its_removal_is_undone(agent: Agent) -> None:
+    run = begin(agent, braced=True)
+    (number,) = remember(agent, "new " * 100)
+    run.tool.execute("delete", id=number)
+    run.tool.execute("complete", summary="Shorter.")
+    (deleted,) = operations(run.refinement.id)
+    undo(deleted)
+    assert standing(agent) == Erosion(0, 1100)
+
+
+def test_the_share_that_came_back_may_be_cut_again_and_not_more(agent: Agent, clock: FakeClock) -> None:
+    first = take(agent, 400)
+    undo(operations(first)[0])
+    clock.advance(days=1)
+    assert standing(agent) == Erosion(301, 1000)
+    assert status(take(agent, 199)) == Status.COMPLETED
+    assert status(take(agent, 1)) == Status.ROLLED_BACK
+    said = AgentState.load(db.session.get_one(Agent, agent.id, populate_existing=True))
+    assert said.erosion_words == "50.0% kept of 1,000 tokens (floor 50%)"
+
+
+def test_a_refinement_undone_as_a_whole_after_a_part_of_it_gives_its_share_back_once(agent: Agent) -> None:
+    first = take(agent, 400)
+    undo(operations(first)[0])
+    whole = roll_back(Target.refinement(first), by=COMMAND_LINE).rollback
+    assert standing(agent) == Erosion(0, 1000)
+    assert whole is not None
+    undo(whole)
+    assert standing(agent) == Erosion(301, 1000)
+
+
+def test_what_the_latch_had_reversed_counts_once_an_admin_brings_it_back(agent: Agent) -> None:
+    assert status(take(agent, 401)) == Status.ROLLED_BACK
+    reversal = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.REFINEMENT_ROLLBACK)).one()
+    brought = undo(reversal)
+    assert (mass(agent), standing(agent)) == (599, Erosion(401, 1000))
+    undo(brought)
+    assert (mass(agent), standing(agent)) == (1000, Erosion(0, 1000))
 
 
 def test_after_thirty_days_a_refinement_counts_no_more(agent: Agent, clock: FakeClock) -> None:
