@@ -62,12 +62,13 @@ OPERATIONS = (
     Operation(
         "hand_in_conversation", "POST", "/conversations", Scope.WRITE,
         "Hand in a conversation that you had. Your own model reads it in the background, under your reflection_prompt, "
-        "and keeps a few journal entries and core memories of it. The transcript itself is not kept.",
+        "and keeps a few journal entries and core memories of it. The transcript itself is not kept. get_conversation "
+        "says what came of it.",
         hand_over, Conversation, NewConversation, statuses=(202,), most_bytes=4_000_000,
     ),
     Operation(
         "get_conversation", "GET", "/conversations/{conversation_id}", Scope.READ,
-        "What came of a conversation that you handed in.",
+        "What came of a conversation that you handed in: whether it was read, and how many memories were kept.",
         show, Conversation, at=ID,
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from app.api.caller import Caller
 from app.api.newest import newest
-from app.api.operation import UUID_FORM, Asked, Nothing, Number, Operation, Place, Sent, Told
+from app.api.operation import DIGITS, UUID_FORM, Asked, Nothing, Operation, Place, Sent, Told
 from app.errors import Invalid, NotFound
 from app.extensions import db
 from app.grants.request import Decision, decide, revoke
@@ -45,8 +45,8 @@ class WantedRequests(Asked):
     status: Annotated[
         Literal["pending", "granted", "all"], Field(description="Those that wait for you, the live ones, or all.")
     ] = "pending"
-    before: Annotated[str | None, Field(max_length=80, description="`next` of the page before.")] = None
-    limit: Annotated[Number, Field(ge=1, le=200, description="How many at most.")] = 50
+    before: Annotated[str | None, Field(max_length=80, description="To go on: `next` of the page before.")] = None
+    limit: Annotated[int, Field(ge=1, le=200, description="How many at most."), DIGITS] = 50
 
 
 class Requests(Told):
@@ -66,8 +66,8 @@ class NewDecision(Sent):
 
 
 class WantedLooks(Asked):
-    before: Annotated[str | None, Field(max_length=80, description="`next` of the page before.")] = None
-    limit: Annotated[Number, Field(ge=1, le=200, description="How many at most.")] = 50
+    before: Annotated[str | None, Field(max_length=80, description="To go on: `next` of the page before.")] = None
+    limit: Annotated[int, Field(ge=1, le=200, description="How many at most."), DIGITS] = 50
 
 
 class Look(Told):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from werkzeug.datastructures import MultiDict
 
 from app.errors import Invalid
@@ -27,13 +29,11 @@ def read_json(model: type[M], body: bytes) -> M:
     try:
         found = json.loads(body.decode() or "{}", object_pairs_hook=no_duplicates)
     except UnicodeDecodeError:
-        raise Malformed("The body is not UTF-8 text. Nothing was written.") from None
+        raise Malformed("The body is not UTF-8 text.") from None
     except (ValueError, RecursionError):
-        raise Malformed(
-            "The body is no well-formed JSON, is nested too deeply, or names a key twice. Nothing was written."
-        ) from None
+        raise Malformed("The body is no well-formed JSON, is nested too deeply, or names a key twice.") from None
     if not isinstance(found, dict):
-        raise Malformed("The body must be a JSON object. Nothing was written.")
+        raise Malformed("The body must be a JSON object.")
     return fit(model, found)
 
 
@@ -41,8 +41,16 @@ def read_query(model: type[M], found: MultiDict[str, str]) -> M:
     """What stands in an address. Raises Invalid, also for an argument that stands there twice."""
     twice = sorted(name for name in found if len(found.getlist(name)) > 1)
     if twice:
-        raise Invalid(f"{_reason((twice[0],), 'it stands twice')}. Nothing was written.")
+        raise Invalid(f"{_where((twice[0],))}: it stands twice.")
     return fit(model, found.to_dict())
+
+
+def read_arguments(model: type[M], found: Mapping[str, Any]) -> M:
+    """What a model gave to a tool. Its null leaves an argument out, and a list may stand within a text, as some send
+    both; nothing else stands for anything. Raises Invalid."""
+    fields = model.model_fields
+    said = {name: value for name, value in found.items() if value is not None or _is_needed(fields.get(name))}
+    return fit(model, {name: _opened(value, fields.get(name)) for name, value in said.items()})
 
 
 def fit(model: type[M], found: Mapping[str, Any]) -> M:
@@ -50,10 +58,34 @@ def fit(model: type[M], found: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(found)
     except ValidationError as error:
-        said = [_reason(each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False)]
-        raise Invalid(f"{'; '.join(said[:5])}. Nothing was written.") from None
+        said = [_reason(each, model) for each in error.errors(include_url=False, include_input=False)]
+        raise Invalid(f"{'; '.join(said[:5])}.") from None
 
 
-def _reason(place: tuple[int | str, ...], message: str) -> str:
-    where = ".".join(str(part)[:40] for part in place if isinstance(part, int) or part.isidentifier()) or "the request"
+def _is_needed(field: FieldInfo | None) -> bool:
+    return field is None or field.is_required()
+
+
+def _opened(value: object, field: FieldInfo | None) -> object:
+    if not isinstance(value, str) or field is None or get_origin(field.annotation) is not list:
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _reason(problem: ErrorDetails, model: type[BaseModel]) -> str:
+    """What is wrong and what is allowed, in words of ours where pydantic's say nothing of that."""
+    where, kind = _where(problem["loc"]), problem["type"]
+    if kind == "missing":
+        return f"{where}: it is missing"
+    if kind == "extra_forbidden":
+        return f"{where}: unknown; there may be {', '.join(model.model_fields) or 'nothing'}"
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "It must")
+    message = message.replace("must be a valid string", "must be text").replace("must be a valid", "must be a")
     return f"{where}: {message[:1].lower()}{message[1:]}"
+
+
+def _where(place: tuple[int | str, ...]) -> str:
+    return ".".join(str(part)[:40] for part in place if isinstance(part, int) or part.isidentifier()) or "the request"

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import structlog
 from anyio.to_thread import run_sync
 from flask import Flask
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from mcp.types import CallToolResult, TextContent
 from sqlalchemy.exc import OperationalError
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.caller import Caller, admit
-from app.api.given import fit
+from app.api.given import read_arguments
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
-from app.api.refusal import headers_of
+from app.api.refusal import headers_of, sentence_of
+from app.api.tool import Run, arguments_of, make_tool
 from app.errors import Unavailable, WhetstoneError
 from app.events.stream import CLOSED
 from app.extensions import db
@@ -49,20 +48,8 @@ Admit = Callable[[Any], Caller]
 def make_server(flask: Flask, admit_request: Admit) -> MCPServer[Any]:
     """A server with all tools. `admit_request` is given a call's transport request and says who calls."""
     logging.getLogger("mcp").setLevel(logging.WARNING)
-    server: MCPServer[Any] = MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS)
-    for operation in OPERATIONS:
-        server.add_tool(
-            _tool(flask, operation, admit_request),
-            name=operation.name,
-            description=operation.about,
-            annotations=ToolAnnotations(
-                read_only_hint=operation.reads_only,
-                destructive_hint=operation.destroys,
-                idempotent_hint=operation.method in ("GET", "PUT", "DELETE"),
-                open_world_hint=False,
-            ),
-        )
-    return server
+    tools = [make_tool(operation, _run(flask, operation, admit_request)) for operation in OPERATIONS]
+    return MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS, tools=[*tools])
 
 
 class Door:
@@ -122,49 +109,31 @@ def _admitted(request: Any) -> Caller:
     return caller
 
 
-def _tool(flask: Flask, operation: Operation, admit_request: Admit) -> Callable[..., Any]:
-    """A function whose signature says what the operation takes; the SDK runs it in a thread."""
+def _run(flask: Flask, operation: Operation, admit_request: Admit) -> Run:
+    """Does the operation for who calls, in the thread that it is called in."""
+    arguments = arguments_of(operation)
 
-    def tool(ctx: Context[Any, Any], **given: Any) -> Any:
+    def run(ctx: Context[Any, Any], found: Mapping[str, Any]) -> Any:
         with flask.app_context():
             try:
-                return _carry_out(operation, admit_request(ctx.request_context.request), given)
+                caller = admit_request(ctx.request_context.request)
+                given = read_arguments(arguments, found)
+                place_ = getattr(given, operation.at.name) if operation.at else None
+                return operation.do(caller, given, place_).told
             except WhetstoneError as error:
                 db.session.rollback()
-                return _refused(f"{error.code}: {error.sentence}")
+                return _refused(f"{error.code}: {sentence_of(error, reads_only=operation.reads_only)}")
             except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
                 db.session.rollback()
                 log.error("tool failed", tool=operation.name, error=type(error).__name__, place=place(error))  # noqa: TRY400
                 return _refused("unexpected: Something broke on our side; its changes were rolled back.")
 
-    signature = _signature(operation)
-    tool.__signature__ = signature  # type: ignore[attr-defined]
-    tool.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
-    tool.__name__, tool.__doc__ = operation.name, operation.about
-    return tool
+    return run
 
 
 def _refused(sentence: str) -> CallToolResult:
     """A result that a model can read and act on."""
     return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
-
-
-def _carry_out(operation: Operation, caller: Caller, given: dict[str, Any]) -> Any:
-    place_ = [given.pop(operation.at.name)] if operation.at else []
-    return operation.do(caller, fit(operation.takes, given), *place_).told
-
-
-def _signature(operation: Operation) -> inspect.Signature:
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("ctx", keyword, annotation=Context)]
-    if operation.at:
-        about = Field(description=operation.at.description)
-        parameters.append(inspect.Parameter(operation.at.name, keyword, annotation=Annotated[operation.at.type, about]))
-    for name, field in operation.takes.model_fields.items():
-        default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
-        kind = Annotated[field.annotation, *field.metadata, Field(description=field.description)]  # type: ignore[name-defined]
-        parameters.append(inspect.Parameter(name, keyword, annotation=kind, default=default))
-    return inspect.Signature(parameters, return_annotation=operation.gives)
 
 
 def _refusal(error: WhetstoneError) -> Response:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api import reading
 from app.api.caller import Caller
-from app.api.operation import MOST_ID, Asked, Made, Nothing, Number, Operation, Place, Sent, Told
+from app.api.operation import DIGITS, MOST_ID, Asked, Made, Nothing, Operation, Place, Sent, Told
 from app.errors import Invalid
 from app.extensions import writing
 from app.models import Agent, Memory, MemoryType
@@ -57,9 +57,12 @@ class SavedMemory(OneMemory):
 
 
 class WantedMemories(Asked):
-    type: Annotated[Type | None, Field(description="Only these.")] = None
-    after: Annotated[Number | None, Field(ge=1, le=MOST_ID, description="`next` of the page before.")] = None
-    limit: Annotated[Number, Field(ge=1, le=MOST, description="How many at most.")] = USUAL
+    type: Annotated[Type | None, Field(description="Only core or only journal; left out: both.")] = None
+    after: Annotated[
+        Annotated[int, Field(ge=1, le=MOST_ID), DIGITS] | None,
+        Field(description="To go on: `next` of the page before."),
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=MOST, description="How many at most."), DIGITS] = USUAL
 
 
 class Memories(Told):
@@ -69,8 +72,8 @@ class Memories(Told):
 
 class Search(Asked):
     query: Annotated[str, Field(min_length=1, max_length=1000, description="What the text must hold, in any case.")]
-    type: Annotated[Type | None, Field(description="Only these.")] = None
-    limit: Annotated[Number, Field(ge=1, le=MOST, description="How many at most.")] = 50
+    type: Annotated[Type | None, Field(description="Only core or only journal; left out: both.")] = None
+    limit: Annotated[int, Field(ge=1, le=MOST, description="How many at most."), DIGITS] = 50
 
 
 class Found(Told):
@@ -175,8 +178,9 @@ def _line(memory: OneMemory) -> str:
 OPERATIONS = (
     Operation(
         "save_memory", "POST", "/memories", Scope.WRITE,
-        "Save one memory of yours. Saving a core memory that you have already, to the letter, changes nothing and "
-        "answers with that one. Only admins and your refinements make a memory constitutional.",
+        "Save one thing that you want to remember. A core memory whose text you have already, upper and lower case "
+        "aside, is not written again: you are given that one. Only admins and your refinements make a memory "
+        "constitutional.",
         save, SavedMemory, NewMemory, statuses=(201, 200),
     ),
     Operation(
@@ -191,7 +195,7 @@ OPERATIONS = (
     ),
     Operation(
         "get_memory", "GET", "/memories/{memory_id}", Scope.READ,
-        "One of your active memories.",
+        "One of your active memories, by the number that lists and searches show.",
         show, OneMemory, at=Place("memory_id", int, "The memory's number.", {"minimum": 1, "maximum": MOST_ID}),
     ),
     Operation(

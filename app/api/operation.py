@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -30,15 +30,15 @@ class Asked(BaseModel):
 
 def _digits(value: object) -> object:
     """What an address says in other signs than plain digits is no number."""
-    if isinstance(value, str) and not (value.isascii() and value.isdigit()):
+    if isinstance(value, bool) or (isinstance(value, str) and not (value.isascii() and value.isdigit())):
         raise ValueError("it must be a whole number")
     return value
 
 
 UUID_FORM = {"format": "uuid"}
 
-Number = Annotated[int, BeforeValidator(_digits)]
-"""A whole number, 0 or more, in an address."""
+DIGITS = BeforeValidator(_digits)
+"""Behind the bounds of a whole number in an address, so that these are told in JSON Schema."""
 
 
 class Told(BaseModel):

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from app.api.caller import Caller
 from app.api.newest import newest
-from app.api.operation import UUID_FORM, Asked, Made, Nothing, Number, Operation, Place, Sent, Told
+from app.api.operation import DIGITS, UUID_FORM, Asked, Made, Nothing, Operation, Place, Sent, Told
 from app.errors import NotFound
 from app.extensions import db
 from app.models import Mode, Refinement, Trigger
@@ -59,8 +59,8 @@ class OneRefinement(Told):
 
 
 class WantedRefinements(Asked):
-    before: Annotated[str | None, Field(description="`next` of the page before.")] = None
-    limit: Annotated[Number, Field(ge=1, le=100, description="How many at most.")] = 20
+    before: Annotated[str | None, Field(description="To go on: `next` of the page before.")] = None
+    limit: Annotated[int, Field(ge=1, le=100, description="How many at most."), DIGITS] = 20
 
 
 class Refinements(Told):
@@ -100,7 +100,7 @@ OPERATIONS = (
     Operation(
         "request_refinement", "POST", "/refinements", Scope.DECIDE,
         "Ask for a refinement of your core memories. Asking is your consent; it runs in the background under the same "
-        "guards as any other, and can be undone.",
+        "guards as any other, and can be undone. get_refinement says how it stands.",
         request, OneRefinement, NewRefinement, statuses=(202,),
     ),
     Operation(

@@ -1,10 +1,21 @@
-"""What a refusal says in its headers, by whichever door it leaves."""
+"""What a refusal says, in words and in its headers, by whichever door it leaves."""
 
 from __future__ import annotations
 
 from app.api.caller import Unauthorized
 from app.api.throttle import TooManyRequests
-from app.errors import WhetstoneError
+from app.errors import Invalid, NotFound, Refused, WhetstoneError
+
+
+def sentence_of(error: WhetstoneError, *, reads_only: bool) -> str:
+    """What was wrong, what is allowed and, of a call that could have written, that it wrote nothing.
+
+    That holds for every refusal, because each rolls its transaction back; many rules say so themselves.
+    """
+    is_ours = isinstance(error, Invalid | NotFound | Refused)
+    if reads_only or not is_ours or "nothing" in error.sentence.lower():
+        return error.sentence
+    return f"{error.sentence} Nothing was written."
 
 
 def headers_of(error: WhetstoneError) -> dict[str, str]:

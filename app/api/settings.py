@@ -124,7 +124,8 @@ OPERATIONS = (
     Operation(
         "update_setting", "PUT", "/settings/{field}", Scope.AUTHOR,
         "Write one of your settings. Admins see it as authored by you and can revert it; a refinement that runs keeps "
-        "what it began with. Guards stay as they are, whatever a prompt says.",
+        "what it began with. Where `pending` is set, a prompt waits for a safety reading and does not apply yet. "
+        "Guards stay as they are, whatever a prompt says.",
         change, Setting, NewValue, at=FIELD, statuses=(200, 202),
     ),
     Operation(

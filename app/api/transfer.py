@@ -29,7 +29,10 @@ class NewImport(Sent):
     data: Annotated[str, Field(min_length=1, description="The file's text.")]
     format: Annotated[
         Literal["auto", "bundle", "jsonl", "af", "mem0", "text"],
-        Field(description="What the file is: a bundle of yours, JSON Lines, a Letta agent file, a mem0 export, text."),
+        Field(
+            description="bundle: yours. jsonl: JSON Lines. af: a Letta agent file. mem0: its export. text: one "
+            "memory a line; it has to be named. auto tells the others apart."
+        ),
     ] = "auto"
     with_settings: Annotated[
         bool, Field(description="Of a bundle: write your settings too. It needs the scope author.")
@@ -131,7 +134,7 @@ OPERATIONS = (
     Operation(
         "import_memories", "POST", "/imports", Scope.WRITE,
         "Bring memories in from a bundle of yours or from elsewhere: all of them or none, in the background. None "
-        "becomes constitutional by it.",
+        "becomes constitutional by it. get_import says what came of it.",
         bring, OneImport, NewImport, statuses=(202,), most_bytes=64_000_000,
     ),
     Operation(

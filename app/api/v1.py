@@ -18,7 +18,7 @@ from app.api.given import Malformed, read_json, read_query
 from app.api.once import Answer, once
 from app.api.operation import Nothing, Operation, Told
 from app.api.operations import OPERATIONS
-from app.api.refusal import headers_of
+from app.api.refusal import headers_of, sentence_of
 from app.errors import WhetstoneError
 from app.extensions import db
 from app.problems import problem
@@ -111,7 +111,8 @@ def _refused(error: WhetstoneError) -> Response:
     if error.http_status >= 500:
         db.session.remove()
     more = {"refinement": getattr(error, "refinement_id", None)}
-    response = problem(error.http_status, error.code, error.sentence, **more)
+    sentence = sentence_of(error, reads_only=request.method == "GET")
+    response = problem(error.http_status, error.code, sentence, **more)
     response.headers.update(headers_of(error))
     return response
 

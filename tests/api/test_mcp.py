@@ -85,7 +85,10 @@ def test_a_client_finds_every_operation_with_a_description_and_can_do_each(conne
         assert set(tools) == {operation.name for operation in OPERATIONS}
         for tool in tools.values():
             assert len(tool.description or "") > 25
-            assert all(each.get("description") for each in tool.input_schema.get("properties", {}).values()), tool.name
+            takes = tool.input_schema
+            assert takes["additionalProperties"] is False
+            assert set(list(takes["properties"])[: len(takes["required"])]) == set(takes["required"]), tool.name
+            assert all(each.get("description") for each in takes["properties"].values()), tool.name
         done = set()
         async for name, arguments in everything(client, request_id):
             result = await client.call_tool(name, arguments)
@@ -109,16 +112,65 @@ def test_a_refusal_is_a_result_that_a_model_can_act_on(connect: Connect, door: D
         return [
             await client.call_tool("update_setting", {"field": "refinement_threshold", "value": "0.9 please"}),
             await client.call_tool("get_memory", {"memory_id": 4711}),
-            await client.call_tool("save_memory", {"content": "x", "constitutional": True}),
             await client.call_tool("save_memory", {"content": " "}),
         ]
 
-    threshold, unknown, flag, blank = speak(connect, door.token, talk)
+    threshold, unknown, blank = speak(connect, door.token, talk)
     assert all(each.is_error for each in (threshold, unknown, blank))
     assert "0.50 to 1.00" in threshold.content[0].text
     assert unknown.content[0].text == "not_found: You have no active memory 4711."
     assert "blank" in blank.content[0].text
-    assert flag.is_error or flag.structured_content["constitutional"] is False
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "said"),
+    [
+        ("save_memory", {}, "content: it is missing. Nothing was written."),
+        ("save_memory", {"content": 5}, "content: it must be text. Nothing was written."),
+        (
+            "save_memory",
+            {"content": "s3cret", "type": "cor"},
+            "type: it must be 'core' or 'journal'. Nothing was written.",
+        ),
+        (
+            "save_memory",
+            {"content": "x", "constitutional": True},
+            "constitutional: unknown; there may be content, type, tags. Nothing was written.",
+        ),
+        ("save_memory", {"content": "x", "tags": "vow"}, "tags: it must be a list. Nothing was written."),
+        ("get_memory", {"id": 1}, "memory_id: it is missing; id: unknown; there may be memory_id."),
+        ("list_memories", {"limit": 0}, "limit: it must be greater than or equal to 1."),
+        ("list_memories", {"limit": True}, "limit: it must be a whole number."),
+        ("whoami", {"name": "wren"}, "name: unknown; there may be nothing."),
+        (
+            "update_setting",
+            {"field": "system_prompt", "value": "  "},
+            "The system_prompt is blank. To go back to its default, reset it. Nothing was changed.",
+        ),
+    ],
+)
+def test_what_a_model_gets_wrong_is_refused_in_rest_s_own_words(
+    site: Site, door: Door, tool: str, given: dict[str, Any], said: str
+) -> None:
+    refused = speak(over_http(site), door.token, lambda client: client.call_tool(tool, given))
+
+    assert refused.is_error
+    assert refused.content[0].text == f"invalid: {said}"
+    assert door.get("/memories")["memories"] == []
+
+
+def test_a_tool_takes_what_models_send_instead_of_a_list_or_of_nothing(site: Site, door: Door) -> None:
+    async def talk(client: Client) -> list[Any]:
+        return [
+            await client.call_tool("save_memory", {"content": "tea", "type": None, "tags": '["vow"]'}),
+            await client.call_tool("list_memories", {"type": None, "after": None, "limit": "5"}),
+            await client.call_tool("update_setting", {"field": "system_prompt", "value": '{"I am": "Ezra"}'}),
+        ]
+
+    saved, listed, written = (each.structured_content for each in speak(over_http(site), door.token, talk))
+    assert (saved["type"], saved["tags"]) == ("core", ["vow"])
+    assert [each["id"] for each in listed["memories"]] == [saved["id"]]
+    assert written["effective"] == '{"I am": "Ezra"}'
 
 
 def test_a_token_without_the_scope_is_told_which_one_it_lacks(site: Site, door: Door) -> None:
