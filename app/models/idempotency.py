@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, String, UniqueConstraint, delete, select
+from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, UniqueConstraint, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import Invalid, Refused
@@ -28,7 +28,7 @@ class KeyReused(Refused):
 
 
 class StillBeingDone(Refused):
-    """A request with this Idempotency-Key was begun and has no answer yet. Look whether it was done, then decide."""
+    """An earlier request with this Idempotency-Key has no answer yet, so this one did nothing. Look what was done."""
 
     code = "idempotency_key_in_use"
 
@@ -61,8 +61,9 @@ class IdempotencyKey(Model):
         """
         if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable():
             raise Invalid(f"The Idempotency-Key must have 1 to {MAX_KEY} printable ASCII characters.")
-        with writing():
+        with writing() as session:
             Agent.lock(agent_id)
+            session.execute(delete(cls).where(cls.agent_id == agent_id, cls.key == key, cls._is_old()))
             row = db.session.scalar(select(cls).where(cls.agent_id == agent_id, cls.key == key))
             if row is None:
                 db.session.add(
@@ -88,6 +89,11 @@ class IdempotencyKey(Model):
         with writing() as session:
             session.execute(delete(cls).where(cls.agent_id == agent_id, cls.key == key, cls.status == 0))
 
+    @classmethod
+    def _is_old(cls) -> ColumnElement[bool]:
+        """It is a new request then, whether or not the row is still there."""
+        return cls.created_at < now() - KEPT
+
     def reveal(self, keys: AgentKeys) -> str:
         """The body of the answer. Raises SealBroken."""
         return keys.reveal(self.answer, purpose="answer", subject=self.id) if self.answer is not None else ""
@@ -96,4 +102,4 @@ class IdempotencyKey(Model):
 def drop_old_keys() -> None:
     """Forget the requests that nobody sends again."""
     with writing() as session:
-        session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now() - KEPT))
+        session.execute(delete(IdempotencyKey).where(IdempotencyKey._is_old()))

@@ -109,7 +109,7 @@ def test_many_at_once_do_it_once(web: Flask, door: Door) -> None:
     assert sum("Idempotent-Replayed" not in each.headers for each in done) == 1
     for each in answers:
         if each not in done:
-            assert_refused(each, 409, "idempotency_key_in_use", "Look whether it was done")
+            assert_refused(each, 409, "idempotency_key_in_use", "Look what was done")
     assert count(Memory) == 1
 
 
@@ -194,6 +194,19 @@ def test_an_answer_is_forgotten_after_a_day(
     drop_old_answers.apply()
     assert count(IdempotencyKey) == 0
     assert door("POST", "/memories", NOTE, headers=KEY).json["id"] != first.json["id"]
+
+
+def test_after_a_day_it_is_a_new_request_whether_or_not_a_worker_has_tidied_up(door: Door, clock: FakeClock) -> None:
+    first = door("POST", "/memories", NOTE, headers=KEY)
+    clock.advance(hours=24)
+    assert door("POST", "/memories", NOTE, headers=KEY).headers["Idempotent-Replayed"] == "true"
+    clock.advance(microseconds=1)
+    anew = door("POST", "/memories", NOTE, headers=KEY)
+
+    assert (anew.status_code, anew.json["id"] != first.json["id"]) == (201, True)
+    assert "Idempotent-Replayed" not in anew.headers
+    assert door("POST", "/memories", NOTE, headers=KEY).data == anew.data
+    assert count(IdempotencyKey) == 1
 
 
 def test_a_worker_is_told_hourly_to_forget_them() -> None:
