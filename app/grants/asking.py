@@ -10,6 +10,7 @@ from sqlalchemy import or_, update
 
 from app.errors import Refused
 from app.extensions import db, now, release, writing
+from app.grants.endings import end_if_lost
 from app.grants.request import Decision, decide, lock_both
 from app.llm.client import ModelError, Reply
 from app.models import WORKER, AccessGrant, Agent, GrantStatus, User, open_keys
@@ -36,7 +37,12 @@ class _Question:
 
 
 def ask(grant_id: str, means: Means) -> None:
-    """Ask, and write the answer down. Does nothing when another worker asks, or when it is decided already."""
+    """Ask, and write the answer down. Does nothing when another worker asks, or when it is decided already.
+
+    Nobody is asked on behalf of a human who may not look any more.
+    """
+    if end_if_lost(grant_id):
+        return
     question = _claim(grant_id)
     if question is None:
         return

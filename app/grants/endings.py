@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, func, select
 
@@ -15,6 +15,7 @@ from app.models import (
     AccessGrant,
     AccessView,
     Action,
+    AuditLog,
     GrantStatus,
     Memory,
     MemoryType,
@@ -25,14 +26,40 @@ from app.models import (
 from app.models.base import database_now
 from app.models.intake import ASKED_AGAIN_AFTER
 
+SKEW = timedelta(days=1)
+"""The clocks of web and worker, by which entries are dated, may differ; no more than that."""
+
 
 def end_what_is_over() -> list[str]:
-    """Write down what has run out by the database's clock, and what nobody answered. Returns their ids."""
+    """Write down what has run out by the database's clock, what nobody answered, and what is for no admin any more.
+
+    Returns their ids.
+    """
     run_out = (AccessGrant.status == GrantStatus.GRANTED) & (AccessGrant.expires_at <= database_now())
     silent = (AccessGrant.status == GrantStatus.PENDING) & (AccessGrant.requested_at <= now() - SILENCE)
-    ended = [*_end_all(run_out, GrantStatus.EXPIRED), *_end_all(silent, GrantStatus.UNANSWERED)]
+    ended = [*_end_all(run_out, GrantStatus.EXPIRED), *_end_all(silent, GrantStatus.UNANSWERED), *_end_lost()]
     release()
     return ended
+
+
+def end_if_lost(grant_id: str) -> bool:
+    """End one whose human is no active admin of the account any more. Returns whether it was so. Raises NotFound."""
+    with writing():
+        agent, grant = lock_both(grant_id)
+        return grant.end_if_lost(agent, by=WORKER)
+
+
+def entries_about(grant: AccessGrant, *actions: Action, limit: int) -> list[AuditLog]:
+    """Newest first. The agent's entries since the request are few enough to be looked through."""
+    about = (AuditLog.agent_id == grant.agent_id, AuditLog.subject == grant.subject, AuditLog.action.in_(actions))
+    query = select(AuditLog).where(AuditLog.at >= grant.requested_at - SKEW, *about)
+    return list(db.session.scalars(query.order_by(AuditLog.at.desc(), AuditLog.id.desc()).limit(limit)))
+
+
+def why_it_ended(grant: AccessGrant) -> str:
+    """The reason that stands in the entry of its end; empty where the end alone says enough."""
+    ends = entries_about(grant, Action.ACCESS_FAILED, Action.ACCESS_REVOKED, limit=1)
+    return next((str(entry.data.get("why", "")) for entry in ends), "")
 
 
 def find_untold() -> list[str]:
@@ -75,6 +102,12 @@ def _end_all(condition: ColumnElement[bool], status: GrantStatus) -> list[str]:
     return [grant_id for grant_id in ids if _end(grant_id, condition, status)]
 
 
+def _end_lost() -> list[str]:
+    ids = db.session.scalars(select(AccessGrant.id).where(AccessGrant.is_lost()).limit(1000)).all()
+    release()
+    return [grant_id for grant_id in ids if end_if_lost(grant_id)]
+
+
 def _end(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> bool:
     """Whether it was still so."""
     with writing():
@@ -109,7 +142,8 @@ def _looked(count: int, seen: int, first: datetime | None, last: datetime | None
 def _end_words(grant: AccessGrant) -> str:
     if grant.status == GrantStatus.EXPIRED:
         return f"ended by itself at {_time(grant.ended_at)}"
-    return f"was taken back at {_time(grant.ended_at)} by {(grant.ended_by or '').partition(':')[2]}"
+    by, why = (grant.ended_by or "").partition(":")[2], why_it_ended(grant)
+    return f"was taken back at {_time(grant.ended_at)} by {by}{f' ({why})' if why else ''}"
 
 
 def _time(moment: datetime | None) -> str:

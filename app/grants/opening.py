@@ -19,6 +19,7 @@ from app.errors import NotFound, Refused
 from app.extensions import db, now, writing
 from app.grants.request import lock_both
 from app.models import (
+    WORKER,
     AccessGrant,
     AccessView,
     Action,
@@ -37,6 +38,7 @@ from app.models import (
     record,
 )
 from app.models.base import UtcDateTime, iso
+from app.models.grant import NO_LONGER_ADMIN
 from app.silo import AgentKeys, SealBroken, Sealed, ViewKey, seal_view
 
 PAGE = 50
@@ -81,7 +83,10 @@ def look(grant: AccessGrant, user: User, **wanted: Any) -> Look:
 
 
 def answer(view_id: str) -> None:
-    """Check the exception by the database's clock, write the receipt, seal what is wanted. Does it once."""
+    """Check the exception by the database's clock and roles, write the receipt, seal what is wanted. Does it once.
+
+    An exception whose human is no admin here any more ends with it.
+    """
     grant_id = db.session.scalar(select(AccessView.grant_id).where(AccessView.id == view_id))
     if grant_id is None:
         raise NotFound("There is no such view.")
@@ -91,6 +96,9 @@ def answer(view_id: str) -> None:
         if view.answered_at is not None:
             return
         view.answered_at = now()
+        if grant.end_if_lost(agent, by=WORKER):
+            view.refused = f"The exception has ended: {NO_LONGER_ADMIN}."
+            return
         is_live = db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.is_live()))
         if is_live is None or view.user_id != grant.user_id or view.requested_at < now() - FRESH:
             view.refused = "The exception has ended."

@@ -14,6 +14,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, now, writing
 from app.models import (
     OPEN_GRANTS,
+    WORKER,
     AccessGrant,
     Action,
     Actor,
@@ -134,7 +135,10 @@ class Decision:
 
 
 def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys: AgentKeys | None) -> AccessGrant:
-    """Write the agent's answer down: it counts once. `keys` seal its words. Raises NotFound or Refused."""
+    """Write the agent's answer down: it counts once. `keys` seal its words. Raises NotFound or Refused.
+
+    A YES for a human who may not look any more ends it: as revoked, never granted.
+    """
     with writing():
         agent, grant = lock_both(grant_id)
         if grant.agent_id != agent_id:
@@ -145,10 +149,10 @@ def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys:
         if keys is not None and decision.words:
             grant.reason = keys.seal(decision.words, purpose="exception", subject=grant.id)
         db.session.add(_consent(grant, decision, keys))
-        if decision.granted:
-            grant.allow(agent, by=by)
-        else:
+        if not decision.granted:
             grant.end(agent, GrantStatus.DENIED, by=by)
+        elif not grant.end_if_lost(agent, by=WORKER):
+            grant.allow(agent, by=by)
     return grant
 
 

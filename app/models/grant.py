@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, and_, select, text
+from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, and_, exists, or_, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
@@ -15,6 +15,7 @@ from app.models.actor import Actor
 from app.models.audit import Action, record
 from app.models.base import Json, Model, SealedText, UtcDateTime, database_now, iso, lock_row
 from app.models.event import announce
+from app.models.user import ADMIN, User
 from app.silo import Sealed
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class GrantStatus(StrEnum):
 
 
 OPEN_GRANTS = (GrantStatus.PENDING, GrantStatus.GRANTED)
+NO_LONGER_ADMIN = "the person is no longer an active admin of this account"
 _OPEN = text("status IN ('pending', 'granted')")
 _UNTOLD = text("told_at IS NULL")
 
@@ -91,8 +93,20 @@ class AccessGrant(Model):
 
     @classmethod
     def is_live(cls) -> ColumnElement[bool]:
-        """Whether it covers anything now: by the database's clock, whatever any other clock says."""
-        return and_(cls.status == GrantStatus.GRANTED, cls.expires_at > database_now())
+        """Whether it covers anything now: by the database's clock and roles, whatever any other place says."""
+        return and_(cls.status == GrantStatus.GRANTED, cls.expires_at > database_now(), cls.is_for_an_admin())
+
+    @classmethod
+    def is_for_an_admin(cls) -> ColumnElement[bool]:
+        """Whether its human is an active admin of the agent's account, now: no YES makes up for that."""
+        here = and_(User.id == cls.user_id, User.account_id == cls.account_id)
+        return exists().where(here, User.is_active_with(ADMIN)).correlate(cls)
+
+    @classmethod
+    def is_lost(cls) -> ColumnElement[bool]:
+        """Whether it is open, with time left, but not for an admin any more."""
+        has_time = or_(cls.expires_at.is_(None), cls.expires_at > database_now())
+        return and_(cls.status.in_(OPEN_GRANTS), has_time, ~cls.is_for_an_admin())
 
     @classmethod
     def revoke_all(cls, agent: Agent, *, by: Actor, why: str) -> int:
@@ -138,6 +152,13 @@ class AccessGrant(Model):
             self.told_at = self.ended_at
         self._record(_ENDS[status], agent, by, views=self.views, why=why or None)
         self._announce(str(status))
+
+    def end_if_lost(self, agent: Agent, *, by: Actor) -> bool:
+        """End it where its human is no admin here any more; returns whether it was so. For a caller like `end`'s."""
+        if db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == self.id, AccessGrant.is_lost())) is None:
+            return False
+        self.end(agent, GrantStatus.REVOKED, by=by, why=NO_LONGER_ADMIN)
+        return True
 
     def _record(self, action: Action, agent: Agent, by: Actor, **data: Any) -> None:
         said = {name: value for name, value in data.items() if value is not None}

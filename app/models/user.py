@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flask_security.models import sqla
-from sqlalchemy import ForeignKey
+from sqlalchemy import ColumnElement, ForeignKey, and_
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.account import Account
@@ -37,11 +37,17 @@ class User(Model, sqla.FsUserMixin):
         email: Mapped[str]
         active: Mapped[bool]
         fs_uniquifier: Mapped[str]
-        roles: list[Any]
+        roles: Mapped[list[Any]]
 
     def may(self, role: str) -> bool:
         """Whether the user's roles include `role`."""
         return any(role in _INCLUDED.get(held.name, set()) for held in self.roles)
+
+    @classmethod
+    def is_active_with(cls, role: str) -> ColumnElement[bool]:
+        """The same for a query: active now, with a role that includes `role`."""
+        sufficient = [held for held, included in _INCLUDED.items() if role in included]
+        return and_(cls.active.is_(True), cls.roles.any(Role.name.in_(sufficient)))
 
     @property
     def actor(self) -> Actor:

@@ -299,6 +299,22 @@ def test_a_revocation_by_the_system_says_why(admin: Browser, agent: Agent) -> No
     assert said["why"] in visible(admin.get(f"/exceptions/{grant.id}"))
 
 
+def test_one_whose_admin_is_one_no_more_says_so_before_and_after_it_is_written_down(
+    admin: Browser, auditor: Browser, agent: Agent
+) -> None:
+    grant = granted(agent, admin)
+    with writing():
+        user_of(admin).active = False
+    for end in (lambda: None, endings.end_what_is_over):
+        end()
+        words = visible(auditor.get(f"/exceptions/{grant.id}"))
+        assert "It was taken back by Worker. Nobody looked." in words
+        assert "The person is no longer an active admin of this account." in words
+        twin = auditor.get(f"/exceptions/{grant.id}.json").get_json()
+        assert (twin["status"], twin["seconds_left"]) == ("revoked", 0)
+        assert twin["why"] == "The person is no longer an active admin of this account."
+
+
 def test_looks_are_listed_from_the_log_with_ids_and_times(
     admin: Browser, auditor: Browser, agent: Agent, worker: None
 ) -> None:

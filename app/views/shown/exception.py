@@ -11,9 +11,11 @@ from flask import url_for
 from sqlalchemy import ColumnElement, literal, select, tuple_
 
 from app.extensions import db
+from app.grants.endings import entries_about, why_it_ended
 from app.grants.request import resting_until
-from app.models import OPEN_GRANTS, AccessGrant, Action, Agent, AuditLog, GrantStatus, User
+from app.models import OPEN_GRANTS, WORKER, AccessGrant, Action, Agent, GrantStatus, User
 from app.models.base import UtcDateTime, database_now, iso
+from app.models.grant import NO_LONGER_ADMIN
 from app.views.shown.agent import AgentState
 from app.views.shown.agents import last_event
 from app.views.shown.entry import actor_name
@@ -22,9 +24,6 @@ ROWS = 20
 OPEN_ROWS = 200
 RECEIPTS = 50
 """The newest views that a page names; the audit log has them all."""
-
-SKEW = timedelta(days=1)
-"""The clocks of web and worker, by which entries are dated, may differ; no more than that."""
 
 CATEGORIES = {
     "debugging": "Debugging",
@@ -37,12 +36,16 @@ CATEGORIES = {
 
 @dataclass(frozen=True)
 class Standing:
-    """An exception as it stands by the database's clock. `left` is more than nothing only of a live one."""
+    """An exception as it stands by the database's clock. `left` is more than nothing only of a live one.
+
+    `is_lost`: its human may not look any more, and a worker ends it within the minute.
+    """
 
     grant: AccessGrant
     agent: Agent
     email: str
     left: timedelta
+    is_lost: bool
 
     @classmethod
     def load(cls, grant: AccessGrant) -> Standing:
@@ -50,7 +53,9 @@ class Standing:
 
     @property
     def status(self) -> GrantStatus:
-        """What holds now: one that has run out is expired, even before the sweeper has written it down."""
+        """What holds now: one that has run out or is lost has ended, even before the sweeper has written it down."""
+        if self.is_lost:
+            return GrantStatus.REVOKED
         if self.grant.status == GrantStatus.GRANTED and not self.is_live:
             return GrantStatus.EXPIRED
         return GrantStatus(self.grant.status)
@@ -102,7 +107,7 @@ class Standing:
 
     @property
     def ended_by(self) -> str:
-        return actor_name(self.grant.ended_by or "")
+        return actor_name(self.grant.ended_by or str(WORKER))
 
     @property
     def was_live(self) -> bool:
@@ -153,12 +158,12 @@ class ExceptionList:
         found = _standings(*mine, is_open, limit=OPEN_ROWS)
         mark = db.session.scalar(select(AccessGrant).where(*mine, AccessGrant.id == before)) if before else None
         ended = _standings(*mine, ~is_open, *_after(mark), limit=ROWS + 1)
-        run_out = [] if mark else [each for each in found if not each.is_open]
+        over = [] if mark else [each for each in found if not each.is_open]
         return cls(
             agent,
             [each for each in found if each.status == GrantStatus.PENDING],
             [each for each in found if each.is_live],
-            [*run_out, *ended[:ROWS]],
+            [*over, *ended[:ROWS]],
             mark.id if mark else "",
             ended[ROWS - 1].grant.id if len(ended) > ROWS else "",
         )
@@ -282,7 +287,7 @@ class ExceptionPage:
 def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[Standing]:
     """The newest first, unless `order` says otherwise."""
     query = (
-        select(AccessGrant, Agent, User.email, database_now())
+        select(AccessGrant, Agent, User.email, database_now(), AccessGrant.is_lost())
         .join(Agent, Agent.id == AccessGrant.agent_id)
         .join(User, User.id == AccessGrant.user_id)
         .where(*conditions)
@@ -291,11 +296,14 @@ def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int |
         .execution_options(populate_existing=True)
     )
     rows = db.session.execute(query).tuples()
-    return [Standing(grant, agent, email, _left(grant, moment)) for grant, agent, email, moment in rows]
+    return [
+        Standing(grant, agent, email, _left(grant, moment, is_lost), bool(is_lost))
+        for grant, agent, email, moment, is_lost in rows
+    ]
 
 
-def _left(grant: AccessGrant, moment: datetime) -> timedelta:
-    if grant.status != GrantStatus.GRANTED or grant.expires_at is None:
+def _left(grant: AccessGrant, moment: datetime, is_lost: bool) -> timedelta:
+    if is_lost or grant.status != GrantStatus.GRANTED or grant.expires_at is None:
         return timedelta()
     return max(grant.expires_at - moment, timedelta())
 
@@ -308,22 +316,13 @@ def _after(mark: AccessGrant | None) -> list[ColumnElement[bool]]:
 
 
 def _receipts(standing: Standing) -> list[Receipt]:
-    entries = _entries_about(standing.grant, AuditLog.action == Action.ACCESS_VIEWED, limit=RECEIPTS)
+    entries = entries_about(standing.grant, Action.ACCESS_VIEWED, limit=RECEIPTS)
     return [Receipt(entry.id, entry.at, str(entry.data["part"]), tuple(entry.data["ids"])) for entry in entries]
 
 
 def _why(standing: Standing) -> str:
     """The reason that stands in the entry of its end, as a sentence: of a failure, or of a revocation by the system."""
-    if standing.grant.ended_at is None or standing.status not in (GrantStatus.FAILED, GrantStatus.REVOKED):
+    if standing.status not in (GrantStatus.FAILED, GrantStatus.REVOKED):
         return ""
-    ends = AuditLog.action.in_((Action.ACCESS_FAILED, Action.ACCESS_REVOKED))
-    said = next((str(entry.data.get("why", "")) for entry in _entries_about(standing.grant, ends, limit=1)), "")
+    said = NO_LONGER_ADMIN if standing.is_lost else why_it_ended(standing.grant)
     return f"{said[0].upper()}{said[1:].rstrip('.')}." if said else ""
-
-
-def _entries_about(grant: AccessGrant, which: ColumnElement[bool], *, limit: int) -> list[AuditLog]:
-    """Newest first. The agent's entries since the request are few enough to be looked through."""
-    since = AuditLog.at >= grant.requested_at - SKEW
-    about = (AuditLog.agent_id == grant.agent_id, since, AuditLog.subject == grant.subject, which)
-    query = select(AuditLog).where(*about).order_by(AuditLog.at.desc(), AuditLog.id.desc())
-    return list(db.session.scalars(query.limit(limit)))
