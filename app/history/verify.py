@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, select
 
 from app.extensions import db, is_sqlite, release
 from app.history.chain import DAMAGE, Chain, raise_unless_damage
@@ -22,7 +22,7 @@ from app.history.heads import Head, check_heads
 from app.history.outcomes import Undone, check_refinements, check_rollbacks
 from app.history.replay import Settings, check_forgotten
 from app.history.states import check_memories
-from app.history.strays import check_strays
+from app.history.strays import check_strays, check_unexplained
 from app.models import Account, Action, Agent, AuditLog
 from migrations.triggers import missing_triggers
 
@@ -63,9 +63,9 @@ def verify(agent: Agent | None = None, account: Account | None = None, *, heads:
     Writes nothing.
     """
     if agent is not None:
-        parts = [_agent(agent.id)]
+        parts = [_agent(agent.id), _unexplained(Agent.id == agent.id)]
     elif account is not None:
-        parts = [_account(account.id)]
+        parts = [_account(account.id), _unexplained(Agent.account_id == account.id)]
     else:
         parts = [*map(_account, _ids(select(Account.id).order_by(Account.id))), _strays()]
     return _judge(chain(*parts, _heads(heads), _triggers()))
@@ -131,6 +131,12 @@ def _agent(agent_id: int) -> Steps:
 def _strays() -> Steps:
     with _snapshot():
         check_strays()
+    yield from ()
+
+
+def _unexplained(whose: ColumnElement[bool]) -> Steps:
+    with _snapshot():
+        check_unexplained(whose)
     yield from ()
 
 

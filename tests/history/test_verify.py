@@ -86,8 +86,11 @@ def test_a_memory_that_no_entry_explains_is_found(agent: Agent, discarded: str) 
         f" {discarded}, version FROM memories WHERE id = 1"
     )
 
-    assert "emory -1 is in no entry of the log" in str(verify().first_problem)
-    assert verify(agent).ok is (discarded != "NULL")
+    named = f"{agent.name} ({agent.chain}): memory -1 is in no entry of the log."
+    assert verify(make_agent("elsewhere")).ok
+    verdicts = [verify(), verify(agent), verify(account=db.session.get_one(Account, 1))]
+    assert [verdict.first_problem for verdict in verdicts] == [named] * 3
+    assert {verdict.agent_id for verdict in verdicts} == {1}
 
 
 def test_a_flag_that_the_tags_do_not_give_is_found(agent: Agent) -> None:
