@@ -6,15 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, or_, select
 
 from app.extensions import db
-from app.models import AccessGrant, Agent, Event, Refinement, User
+from app.models import AccessGrant, Agent, Event, Refinement, Rollback, User
+from app.models.rollback import ROLLED_BACK
 from app.models.user import ROLES
 
 _TOPIC = re.compile(
     r"(overview|agents|audit|exceptions)|(?:agent|audit|exceptions|settings|tokens):([1-9][0-9]{0,17})|"
-    r"refinement:([0-9a-f-]{36})|exception:([0-9a-f-]{36})",
+    r"refinement:([0-9a-f-]{36})|exception:([0-9a-f-]{36})|rollback:([0-9a-f-]{36})",
     re.ASCII,
 )
 NONE_SEEN = -1
@@ -70,12 +71,13 @@ class Note:
 @dataclass(frozen=True)
 class Topic:
     """`overview`, `agents`, `audit` or `exceptions`; of an agent `agent:ID`, `audit:ID`, `exceptions:ID`,
-    `settings:ID` or `tokens:ID`; `refinement:UUID` or `exception:UUID`."""
+    `settings:ID` or `tokens:ID`; `refinement:UUID`, `exception:UUID` or `rollback:UUID`."""
 
     name: str
     agent_id: int | None = None
     refinement_id: str | None = None
     exception_id: str | None = None
+    rollback_id: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Topic | None:
@@ -83,7 +85,7 @@ class Topic:
         if match is None:
             return None
         agent_id = int(match[2]) if match[2] else None
-        return cls(text, agent_id, match[3], match[4])
+        return cls(text, agent_id, match[3], match[4], match[5])
 
     def belongs_to(self, account_id: int) -> bool:
         """Whether the account may listen: what is another's and what does not exist are alike."""
@@ -95,6 +97,8 @@ class Topic:
         if self.exception_id is not None:
             owner = select(AccessGrant.account_id).where(AccessGrant.id == self.exception_id)
             return db.session.scalar(owner) == account_id
+        if self.rollback_id is not None:
+            return db.session.scalar(select(Rollback.account_id).where(Rollback.id == self.rollback_id)) == account_id
         return True
 
     @property
@@ -103,11 +107,14 @@ class Topic:
         return self.name.startswith("exception")
 
     def concerns(self, note: Note) -> bool:
+        """Any rollback may say of a refinement, or of another rollback, whether it stands; and they are few."""
         if self.is_of_exceptions and not note.kind.startswith(_EXCEPTION):
             return False
         if self.agent_id is not None:
             return note.agent_id == self.agent_id
-        return self.refinement_id is None or note.refinement_id == self.refinement_id
+        if self.rollback_id is not None:
+            return note.kind == ROLLED_BACK
+        return self.refinement_id is None or self.refinement_id == note.refinement_id or note.kind == ROLLED_BACK
 
     def newest(self, account_id: int, after: int = 0) -> int | None:
         """The id of the topic's newest event after another, if there is one."""
@@ -119,8 +126,10 @@ class Topic:
         found = [Event.kind.startswith(_EXCEPTION)] if self.is_of_exceptions else []
         if self.agent_id is not None:
             found.append(Event.agent_id == self.agent_id)
+        if self.rollback_id is not None:
+            found.append(Event.kind == ROLLED_BACK)
         if self.refinement_id is not None:
-            found.append(Event.refinement_id == self.refinement_id)
+            found.append(or_(Event.refinement_id == self.refinement_id, Event.kind == ROLLED_BACK))
         return found
 
 

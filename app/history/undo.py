@@ -27,6 +27,7 @@ from app.models import (
     record,
 )
 from app.models.restoring import restore
+from app.models.rollback import ROLLED_BACK
 
 ATTEMPTS = 5
 """A refinement may start between the look and the lock; not five times in a row."""
@@ -102,7 +103,7 @@ def _apply(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     db.session.flush()
     _mark(rollback)
     announce(
-        "agent.rolled_back",
+        ROLLED_BACK,
         account_id=agent.account_id,
         agent_id=agent.id,
         refinement_id=rollback.refinement_id,

@@ -11,6 +11,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import Json, Model, UtcDateTime, iso
 
+ROLLED_BACK = "agent.rolled_back"
+"""The event of every use of the Time Machine. It may change how many refinements and rollbacks stand."""
+
 
 class RollbackKind(StrEnum):
     """What was undone: one refinement, one audit entry, an earlier rollback; or all since before a refinement."""

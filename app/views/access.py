@@ -93,11 +93,7 @@ def my_refinement(refinement_id: UUID) -> Refinement:
 
 def my_rollback(rollback_id: UUID) -> Rollback:
     """A rollback of the viewer's account, or NotFound."""
-    mine = (Rollback.id == str(rollback_id), Rollback.account_id == viewer().account_id)
-    rollback = db.session.scalar(select(Rollback).where(*mine))
-    if rollback is None:
-        raise NotFound("There is no such rollback in this account.")
-    return rollback
+    return rollback_of(viewer().account_id, str(rollback_id))
 
 
 def my_entry(entry_id: int) -> AuditLog:
@@ -127,6 +123,14 @@ def refinement_of(account_id: int, refinement_id: str) -> Refinement:
     if refinement is None:
         raise NotFound("There is no such refinement in this account.")
     return refinement
+
+
+def rollback_of(account_id: int, rollback_id: str) -> Rollback:
+    mine = (Rollback.id == rollback_id, Rollback.account_id == account_id)
+    rollback = db.session.scalar(select(Rollback).where(*mine))
+    if rollback is None:
+        raise NotFound("There is no such rollback in this account.")
+    return rollback
 
 
 def exception_of(account_id: int, exception_id: str) -> AccessGrant:

@@ -26,6 +26,7 @@ from app.views.access import (
     my_refinement,
     my_rollback,
     refinement_of,
+    rollback_of,
 )
 from app.views.access import viewer as asking_user
 from app.views.filters import FilterForm
@@ -76,6 +77,8 @@ def stream_partials(topic: str, viewer: StreamViewer) -> str:
             return tokens_parts(agent_of(viewer.account_id, int(name)), act)
         case "refinement":
             return refinement_parts(refinement_of(viewer.account_id, name), act)
+        case "rollback":
+            return rollback_parts(rollback_of(viewer.account_id, name), act)
         case "exceptions" if not name:
             return exceptions_parts(viewer.account_id, None, act)
         case "exceptions" if name.isascii() and name.isdigit() and len(name) < 19:

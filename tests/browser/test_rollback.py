@@ -78,6 +78,24 @@ def test_an_open_agent_page_shows_a_rollback_that_happens_elsewhere(agent_page: 
     expect(other.locator("#agent-recent")).to_contain_text("undone")
 
 
+def test_ended_pages_show_what_another_tab_takes_back_and_gives_back(agent_page: Page, model: ModelServer) -> None:
+    page, ids = agent_page, ids_of(agent_page)
+    refinement = refine(page, model, tool_call("delete_memory", id=ids[0]))
+    other, third = page.context.new_page(), page.context.new_page()
+    for tab in (other, third):
+        tab.goto(refinement)
+        expect(tab.locator("#stream-state")).to_have_attribute("data-state", "live")
+    page.locator("#refinement-rollback").get_by_role("button", name="Roll back").click()
+
+    for tab in (other, third):
+        expect(tab.locator("#refinement-status")).to_contain_text("undone", timeout=20_000)
+    third.locator("#refinement-rollback").get_by_role("link", name="Details").click()
+    expect(third.locator("#rollback-state")).to_contain_text("stands")
+    other.locator("#refinement-rollback").get_by_role("button", name="Undo the rollback").click()
+    expect(third.locator("#rollback-state")).to_contain_text("Undone.", timeout=20_000)
+    expect(page.locator("#refinement-rollback").get_by_role("button", name="Roll back")).to_be_visible(timeout=20_000)
+
+
 def test_a_mark_is_reached_by_the_keyboard_and_names_what_it_is(agent_page: Page, model: ModelServer) -> None:
     page, agent, ids = agent_page, agent_page.url, ids_of(agent_page)
     refinement = refine(page, model, tool_call("delete_memory", id=ids[0]))

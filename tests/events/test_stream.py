@@ -14,12 +14,15 @@ from starlette.types import Receive, Scope, Send
 
 from app.asgi import Tidy
 from app.broker import EmbeddedBroker
+from app.events.topics import Topic
 from app.extensions import db, writing
-from app.models import COMMAND_LINE, Trigger, User
+from app.history.plan import Target
+from app.history.undo import roll_back
+from app.models import COMMAND_LINE, Agent, Trigger, User
 from app.models.user import ADMIN, AUDITOR, SITE_ADMIN
 from app.refinement.start import start
 from tests.events.conftest import Rendered, happen, make_neighbour, make_user
-from tests.support.factories import make_agent, remember
+from tests.support.factories import begin, make_agent, remember
 from tests.support.pages import Page, Site, seconds_until, serving
 from tests.support.processes import wait_for
 from tests.support.workers import REDIS
@@ -138,6 +141,37 @@ def test_a_topic_hears_its_own_events_only(app: Flask, web: Flask, admin: User) 
             wait_for(lambda: of_refinement.beats > beats + 1)
             assert len(of_refinement.messages) == before
             assert not shows(of_agent, 2)
+
+
+def test_pages_of_refinements_and_rollbacks_hear_of_every_rollback(app: Flask, web: Flask, admin: User) -> None:
+    first, second = (refined(make_agent(name)) for name in ("one", "other"))
+    made = roll_back(Target.refinement(first), by=COMMAND_LINE).rollback
+    assert made is not None
+    with serving(web, look=0.05) as site:
+        cookie = site.cookie_of(admin)
+        with Page(site, f"refinement:{second}", cookie) as ended, Page(site, f"rollback:{made.id}", cookie) as done:
+            wait_for(lambda: ended.newest() and done.newest())
+            happen(agent_id=1)
+            roll_back(Target.rollback(made.id), by=COMMAND_LINE)
+            wait_for(lambda: all(page.newest().id == str(happening_id()) for page in (ended, done)))
+            seen = [len(page.messages) for page in (ended, done)]
+            happen(3, agent_id=1)
+            beats = done.beats
+            wait_for(lambda: done.beats > beats + 1)
+            assert [len(page.messages) for page in (ended, done)] == seen
+    for topic in (f"refinement:{second}", f"rollback:{made.id}"):
+        found = Topic.parse(topic)
+        assert found is not None
+        assert found.newest(1, happening_id() - 4) == happening_id() - 3
+
+
+def refined(agent: Agent) -> str:
+    """A refinement of the agent that changed something and completed; its id."""
+    (number,) = remember(agent, "Ann likes tea very much.")
+    run = begin(agent)
+    run.tool.execute("update", id=number, content="Ann likes tea a lot.")
+    run.tool.execute("complete", summary="Shorter.")
+    return run.refinement.id
 
 
 def test_one_event_is_rendered_once_for_all_pages_of_a_role(

@@ -12,6 +12,7 @@ from app.errors import NotFound
 from app.models import Agent
 from tests.support.factories import HOME, begin, make_agent, remember
 from tests.views.conftest import Browser
+from tests.views.undoing import refine, rollbacks, update
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,22 @@ def test_a_page_opens_its_stream_from_what_it_already_shows(admin: Browser, agen
     page = admin.get(f"/refinements/{run.refinement.id}").text
 
     assert f'hx-sse:connect="/events?topic=refinement%3A{run.refinement.id}&amp;after={newest}"' in page
+
+
+def test_an_ended_refinement_s_page_and_a_rollback_s_go_on_listening(web: Flask, admin: Browser, agent: Agent) -> None:
+    refinement_id = refine(agent, update(2))
+    admin.post(f"/refinements/{refinement_id}/rollback")
+    (made,) = rollbacks()
+    for topic, path in (
+        (f"refinement:{refinement_id}", f"/refinements/{refinement_id}"),
+        (f"rollback:{made.id}", f"/rollbacks/{made.id}"),
+    ):
+        assert f'hx-sse:connect="/events?topic={topic.replace(":", "%3A")}&amp;after=' in admin.get(path).text
+        with pytest.raises(NotFound):
+            send(web, topic, Looker(account_id=77))
+    assert "stands" in send(web, f"rollback:{made.id}", Looker())
+    admin.post(f"/rollbacks/{made.id}/rollback")
+    assert "stands" not in send(web, f"rollback:{made.id}", Looker())
 
 
 def test_later_pages_of_the_ledger_are_left_alone_by_the_stream(web: Flask, admin: Browser, app: Flask) -> None:

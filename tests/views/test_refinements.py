@@ -129,7 +129,7 @@ def test_every_end_says_what_happened_and_what_comes_next(auditor: Browser, agen
     assert 'id="refinement-outcome" class="notices"><' in text.replace("\n", "").replace("  ", "")
     assert "Due " in text
     assert ">Stop<" not in text
-    assert "hx-sse:connect" not in text
+    assert "hx-sse:connect" in text
 
 
 def test_stop_acts_before_the_next_change(admin: Browser, agent: Agent) -> None:

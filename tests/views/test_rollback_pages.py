@@ -153,7 +153,12 @@ def test_an_undone_refinement_says_so_wherever_it_is_listed(admin: Browser, agen
 
 
 def test_a_refinement_that_changed_nothing_offers_no_rollback(admin: Browser, agent: Agent) -> None:
-    assert "roll-back" not in admin.get(f"/refinements/{refine(agent)}").text
+    path = f"/refinements/{refine(agent)}"
+
+    assert "Nothing to roll back: it changed no core memory." in page(admin, path)
+    assert f'action="{path}/rollback"' not in admin.get(path).text
+    assert f'href="{path}/rewind"' in admin.get(path).text
+    assert twin(admin, path)["rollback"] is None
 
 
 def test_a_latch_left_nothing_to_roll_back(admin: Browser, agent: Agent) -> None:
@@ -162,4 +167,7 @@ def test_a_latch_left_nothing_to_roll_back(admin: Browser, agent: Agent) -> None
         run.tool.execute("delete", id=number)
 
     assert run.reload().status == Status.ROLLED_BACK
-    assert "roll-back" not in admin.get(f"/refinements/{run.refinement.id}").text
+    path = f"/refinements/{run.refinement.id}"
+    assert "Nothing to roll back: the guard reversed every change itself." in page(admin, path)
+    assert f'action="{path}/rollback"' not in admin.get(path).text
+    assert "Nothing to roll back" not in page(admin, f"/refinements/{refine(agent, update(5))}")

@@ -104,6 +104,15 @@ class RefinementPage:
                 return f"{rest} {self.due.words}"
         return _ADVICE.get(Status(self.refinement.status), "") + self.due.words
 
+    @property
+    def nothing_to_undo(self) -> str:
+        """Why no roll back is offered after the end; empty while it is open, and where one is offered."""
+        if self.refinement.is_open or self.offer:
+            return ""
+        if self.refinement.status == Status.ROLLED_BACK:
+            return "Nothing to roll back: the guard reversed every change itself."
+        return "Nothing to roll back: it changed no core memory."
+
     def as_json(self) -> dict[str, Any]:
         return self.refinement.as_json() | {
             "agent": self.agent.name,

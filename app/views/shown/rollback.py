@@ -13,6 +13,7 @@ from app.extensions import db
 from app.history.plan import Plan, Target, preview
 from app.history.words import memories, moves
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
+from app.views.shown.agents import last_event
 from app.views.shown.entry import look_of
 
 LOOKED_AT = 500
@@ -154,9 +155,11 @@ class RollbackPage:
     given: Sequence[Refinement]
     entry_words: str
     offer: Offer
+    last_event: int
 
     @classmethod
     def load(cls, rollback: Rollback) -> RollbackPage:
+        seen = last_event(rollback.account_id)
         db.session.refresh(rollback)
         entry = db.session.get_one(AuditLog, rollback.entry_id)
         target = db.session.get(AuditLog, rollback.target_entry_id) if rollback.target_entry_id else None
@@ -168,6 +171,7 @@ class RollbackPage:
             refinements_by_id(rollback.redid),
             look_of(target.action).words if target else "",
             Offer.load(Target.rollback(rollback.id)),
+            seen,
         )
 
     @property
