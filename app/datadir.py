@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 from pathlib import Path
 from types import TracebackType
@@ -49,11 +50,37 @@ def replace_private(path: Path, text: str) -> None:
     draft.replace(path)
 
 
+def running_address(settings: Settings) -> str | None:
+    """Where the `up` that runs on this data dir answers, as it wrote down; None where none runs.
+
+    The lock itself is not tried: whoever holds it for a moment could keep an `up` from starting.
+    """
+    try:
+        holder = re.fullmatch(r"process ([0-9]+), (\S+)", _lock_file(settings).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return holder[2] if holder and _is_alive(int(holder[1])) else None
+
+
+def _lock_file(settings: Settings) -> Path:
+    return settings.run_dir / "up.lock"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
+
+
 class DataDirLock:
     """Held from `with` to its end, or to the death of the process. Says who holds it, and where they answer."""
 
     def __init__(self, settings: Settings, address: str) -> None:
-        self._path = settings.run_dir / "up.lock"
+        self._path = _lock_file(settings)
         self._folder = settings.data
         self._address = address
 

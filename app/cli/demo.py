@@ -21,19 +21,23 @@ def demo(as_json: bool) -> None:
     They speak by `whetstone/offline`, a rule-based de-duplicator: no API key, no network. Run twice, it makes nothing.
     """
     with opened(make=True) as app:
+        from app.datadir import running_address
         from app.demo import make_demo
         from app.models import COMMAND_LINE
         from app.startup import address
 
-        found = make_demo(COMMAND_LINE)
+        settings = app.extensions["settings"]
+        running = running_address(settings)
+        found, place = make_demo(COMMAND_LINE), running or address(settings)
         if as_json:
             agents = [{"id": agent.id, "name": agent.name} for agent in found.agents]
             emit(
                 {"made": found.made, "account": found.account.name, "email": found.email, "agents": agents}
+                | {"address": place}
                 | ({"password": found.password} if found.made else {})
             )
         else:
-            _tell(found, address(app.extensions["settings"]))
+            _tell(found, place if running else f"{place} (once `whetstone up` runs)")
 
 
 def _tell(found: Demo, place: str) -> None:
@@ -49,7 +53,7 @@ def _tell(found: Demo, place: str) -> None:
         ],
     )
     if found.made:
-        say(f"Sign in at {place} as {found.email}, once `whetstone up` runs.")
+        say(f"Sign in at {place} as {found.email}.")
         say(f"Password: {found.password}  (shown only this once)")
     else:
         say(f"Sign in at {place} as {found.email}, with the password that was shown then.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ from flask_security import verify_password
 
 from app import security
 from app.config import Settings
+from app.datadir import DataDirLock, check_data_dir, running_address
 from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
 from app.extensions import db, writing
 from app.history.verify import verify
@@ -85,6 +87,28 @@ def test_people_are_told_how_to_sign_in_and_what_to_try(whetstone: Whetstone) ->
     assert "demo@whetstone.local" in said.out
     assert "shown only this once" in said.out
     assert "refine Wren --account Demo --wait" in said.out
+
+
+def test_it_names_the_address_of_the_installation_that_runs_on_the_data_dir(
+    whetstone: Whetstone, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHETSTONE_PORT", "8077")
+    check_data_dir(settings)
+
+    assert "Sign in at http://127.0.0.1:8077 (once `whetstone up` runs) as demo@" in whetstone("demo").out
+    with DataDirLock(settings, "http://127.0.0.1:8123"):
+        assert "Sign in at http://127.0.0.1:8123 as demo@" in whetstone("demo").out
+        assert whetstone("demo", "--json").json["address"] == "http://127.0.0.1:8123"
+    assert whetstone("demo", "--json").json["address"] == "http://127.0.0.1:8077"
+
+
+def test_a_process_that_was_killed_runs_at_no_address(settings: Settings) -> None:
+    check_data_dir(settings)
+    ended = subprocess.Popen(("true",))
+    ended.wait()
+    (settings.run_dir / "up.lock").write_text(f"process {ended.pid}, http://127.0.0.1:8123")
+
+    assert running_address(settings) is None
 
 
 def test_it_brings_a_new_installation_to_life(
