@@ -111,6 +111,8 @@ class Agent(Model):
     last_refinement_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_reflection_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reflection_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reflection_tries: Mapped[int] = mapped_column(default=0)
     core_token_usage: Mapped[int] = mapped_column(default=0)
     core_count: Mapped[int] = mapped_column(default=0)
     journal_count: Mapped[int] = mapped_column(default=0)

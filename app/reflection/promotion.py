@@ -1,7 +1,8 @@
 """Promotion: once a day the agent looks back over its journal, and says what of it is to stay for good.
 
 Beat only says "look"; the database decides who is due, and one conditional UPDATE who asks. A promoted entry is the
-same memory, now core; one undo takes all promotions of a reflection back, and a rewind does too.
+same memory, now core; one undo takes all promotions of a reflection back, and a rewind does too. A question that got no
+answer is no reflection: the next look asks again, a few times, and the entries stay news until one is answered.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
 
 from app.extensions import db, now, release, writing
 from app.llm import offline
@@ -27,6 +28,7 @@ from app.models import (
     record,
 )
 from app.models.base import lock_row
+from app.models.intake import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS
 from app.refinement.asking import ask_once
 from app.refinement.guard import as_actor
@@ -38,7 +40,10 @@ from app.reflection.replies import Malformed, read_promotions
 from app.silo import SealBroken
 
 REST = timedelta(hours=20)
-"""Between two reflections of one agent: less than a day, so that an hourly look finds it every day."""
+"""Between two days' questions to one agent: less than a day, so that an hourly look finds it every day."""
+
+MOST_TRIES = 3
+"""Questions in a row without an answer; then the agent rests, and what it wrote waits for the day after."""
 
 RECENT = timedelta(days=JOURNAL_DAYS)
 
@@ -48,7 +53,7 @@ BATCH = 5_000
 
 def find_due(at: datetime) -> list[int]:
     """Ids of the agents whose journal has news, those that waited longest first."""
-    waited = (Agent.last_reflection_at.is_not(None), Agent.last_reflection_at, Agent.id)
+    waited = (Agent.reflection_asked_at.is_not(None), Agent.reflection_asked_at, Agent.id)
     found = list(db.session.scalars(select(Agent.id).where(_is_due(at)).order_by(*waited).limit(BATCH)))
     release()
     return found
@@ -56,10 +61,11 @@ def find_due(at: datetime) -> list[int]:
 
 def promote(agent_id: int, means: Means) -> None:
     """Ask the agent's model, and promote what it names. Does nothing when the agent is not due, or no longer."""
-    speaker = _claim(agent_id)
-    if speaker is None:
+    claimed = _claim(agent_id)
+    if claimed is None:
         return
-    outcome = _Outcome()
+    speaker, asked_at = claimed
+    outcome = _Outcome(asked_at)
     try:
         _ask(speaker, means, outcome)
     except ModelError as error:
@@ -76,28 +82,36 @@ def promote(agent_id: int, means: Means) -> None:
 
 @dataclass
 class _Outcome:
-    """What a reflection came to: the entries that were shown, those that the agent named, and what went wrong."""
+    """What a question came to: the entries that were shown, those that the agent named, and what went wrong."""
 
+    asked_at: datetime
     shown: Sequence[int] = ()
     named: Sequence[int] = ()
     usage: Usage = field(default_factory=Usage)
     error: str | None = None
 
+    @property
+    def is_answered(self) -> bool:
+        """A malformed answer is one, too."""
+        return self.error in (None, Malformed.code)
 
-def _claim(agent_id: int) -> Speaker | None:
-    """For exactly one worker: the others find the agent rested."""
+
+def _claim(agent_id: int) -> tuple[Speaker, datetime] | None:
+    """For exactly one worker, and the moment at which it asks: the others find the agent asked."""
     moment = now()
+    tries = case((_is_rested(moment), 1), else_=Agent.reflection_tries + 1)
     with writing():
         agent = db.session.scalar(
             update(Agent)
             .where(Agent.id == agent_id, _is_due(moment))
-            .values(last_reflection_at=moment)
+            .values(reflection_asked_at=moment, reflection_tries=tries)
             .returning(Agent)
             .execution_options(populate_existing=True, synchronize_session=False)
         )
         if agent is None:
             return None
-        return Speaker.of(agent, agent.memory_reflection_prompt or DEFAULT_MEMORY_REFLECTION_PROMPT, open_keys(agent))
+        instructions = agent.memory_reflection_prompt or DEFAULT_MEMORY_REFLECTION_PROMPT
+        return Speaker.of(agent, instructions, open_keys(agent)), moment
 
 
 def _ask(speaker: Speaker, means: Means, outcome: _Outcome) -> None:
@@ -115,11 +129,13 @@ def _ask(speaker: Speaker, means: Means, outcome: _Outcome) -> None:
 
 
 def _close(agent_id: int, outcome: _Outcome) -> None:
-    """Promote, and tell in numbers how the reflection went; an agent that was forgotten meanwhile is left alone."""
+    """Promote, and tell in numbers how the question went; an agent that was forgotten meanwhile is left alone."""
     with writing():
         agent = Agent.lock(agent_id)
         if agent.forgotten_at is not None:
             return
+        if outcome.is_answered:
+            agent.last_reflection_at, agent.reflection_tries = outcome.asked_at, 0
         promoted = _promote(agent, outcome.named)
         data = {
             "asked": len(outcome.shown),
@@ -158,7 +174,7 @@ def _lock_journal(agent: Agent, ids: Sequence[int]) -> Sequence[Memory]:
 
 
 def _is_due(at: datetime) -> ColumnElement[bool]:
-    """Active, not paused, with a mind of its own, rested, and with a recent journal entry that is news to it."""
+    """Active, not paused, with a mind of its own, to be asked, and with a recent journal entry that is news to it."""
     news = exists().where(
         Memory.agent_id == Agent.id,
         Memory.type == MemoryType.JOURNAL,
@@ -166,6 +182,15 @@ def _is_due(at: datetime) -> ColumnElement[bool]:
         Memory.origin_at >= at - RECENT,
         or_(Agent.last_reflection_at.is_(None), Memory.created_at > Agent.last_reflection_at),
     )
-    rested = or_(Agent.last_reflection_at.is_(None), Agent.last_reflection_at <= at - REST)
     has_mind = Agent.model_id != offline.MODEL_ID
-    return and_(Agent.active, ~Agent.paused, has_mind, rested, news)
+    return and_(Agent.active, ~Agent.paused, has_mind, or_(_is_rested(at), _is_unanswered(at)), news)
+
+
+def _is_rested(at: datetime) -> ColumnElement[bool]:
+    return or_(Agent.reflection_asked_at.is_(None), Agent.reflection_asked_at <= at - REST)
+
+
+def _is_unanswered(at: datetime) -> ColumnElement[bool]:
+    """Asked, not answered, not too often; and whoever asked is done with it, or dead."""
+    tries = Agent.reflection_tries
+    return and_(tries > 0, tries < MOST_TRIES, Agent.reflection_asked_at < at - ASKED_AGAIN_AFTER)

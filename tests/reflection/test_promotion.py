@@ -112,7 +112,7 @@ def test_the_model_is_asked_as_itself_with_its_core_its_journal_and_its_own_inst
 
     with writing():
         Agent.lock(agent.id).change(by=COMMAND_LINE, memory_reflection_prompt="Only what rhymes.")
-        Agent.lock(agent.id).last_reflection_at = None
+        Agent.lock(agent.id).reflection_asked_at = Agent.lock(agent.id).last_reflection_at = None
     client = look_back(agent, naming())
     assert "Only what rhymes." in str(client.asked[0].messages[1])
     assert DEFAULT_MEMORY_REFLECTION_PROMPT not in str(client.asked[0].messages[1])
@@ -175,7 +175,7 @@ def test_what_is_no_recent_active_journal_entry_of_its_own_can_not_be_named(app:
     discard(gone)
     for number in (foreign, core, faded, gone):
         with writing():
-            Agent.lock(agent.id).last_reflection_at = None
+            Agent.lock(agent.id).reflection_asked_at = Agent.lock(agent.id).last_reflection_at = None
         client = look_back(agent, naming(mine, number))
 
         assert (told(agent)["asked"], told(agent)["error"]) == (1, "malformed")
@@ -378,6 +378,69 @@ def test_a_model_that_can_not_be_reached_is_said_in_the_log(agent: Agent) -> Non
         "error": "unauthorized",
     }
     assert entries(agent, Action.REFLECTION)[0].actor == "system:worker"
+
+
+DOWN = [ModelError(ModelErrorKind.UNREACHABLE, "The model can't be reached.")] * 3
+"""One question, with its retries."""
+
+
+def test_a_question_without_an_answer_is_asked_again_at_the_next_look_and_its_entries_stay_news(
+    agent: Agent, clock: FakeClock
+) -> None:
+    (number,) = jot(agent, "It rained.")
+    look_back(agent, *DOWN)
+    assert not is_due(agent), "the worker that asked may still be at it"
+    clock.advance(hours=1)
+    assert is_due(agent)
+
+    look_back(agent, naming(number))
+
+    assert texts(agent, MemoryType.CORE) == ["It rained."]
+    assert [entry.data["error"] for entry in entries(agent, Action.REFLECTION)] == ["unreachable", None]
+    clock.advance(hours=1)
+    jot(agent, "It snowed.")
+    assert not is_due(agent), "it was answered, so the agent rests"
+    clock.advance(days=1)
+    assert is_due(agent)
+
+
+def test_a_model_that_stays_away_is_asked_three_times_a_day_and_no_more(agent: Agent, clock: FakeClock) -> None:
+    (number,) = jot(agent, "It rained.")
+    for _ in range(48):
+        look_back(agent, *DOWN)
+        clock.advance(hours=1)
+
+    assert len(entries(agent, Action.REFLECTION)) == 3 * 3, "today, tomorrow, and the day after"
+    assert is_due(agent) is False
+    clock.advance(hours=20)
+    look_back(agent, naming(number))
+    assert texts(agent, MemoryType.CORE) == ["It rained."]
+
+
+def test_a_worker_that_died_while_it_asked_leaves_the_question_to_the_next_look(agent: Agent, clock: FakeClock) -> None:
+    class Killed(BaseException):
+        pass
+
+    def dies(_: Sequence[Message]) -> Reply:
+        raise Killed
+
+    (number,) = jot(agent, "It rained.")
+    with pytest.raises(Killed):
+        look_back(agent, dies)
+    assert not is_due(agent)
+    clock.advance(hours=1)
+
+    look_back(agent, naming(number))
+
+    assert texts(agent, MemoryType.CORE) == ["It rained."]
+
+
+def test_a_malformed_answer_is_an_answer(agent: Agent, clock: FakeClock) -> None:
+    jot(agent, "It rained.")
+    look_back(agent, say("I promote nothing."))
+    clock.advance(days=2)
+
+    assert not is_due(agent), "nothing new was written"
 
 
 def test_what_breaks_unexpectedly_is_said_in_the_log_and_raised(agent: Agent) -> None:
