@@ -87,6 +87,7 @@ beat_schedule = {
     "lost intakes": {"task": "tasks.upkeep.find_lost_intakes", **_EVERY_MINUTE},
     "exceptions": {"task": "tasks.grants.look_after", **_EVERY_MINUTE},
     "prompts to read": {"task": "tasks.authoring.find_unread", **_EVERY_MINUTE},
+    "prompts to tell of": {"task": "tasks.authoring.tell_what_was_decided", **_EVERY_MINUTE},
     "lost keys": {"task": "tasks.upkeep.find_lost_keys", **_EVERY_MINUTE},
     "removed keys": {"task": "tasks.upkeep.shred_removed_keys", **_EVERY_MINUTE},
 }

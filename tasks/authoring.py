@@ -1,8 +1,8 @@
-"""Prompts that agents write for themselves: lets the safety model read them, where one is set. Ids only."""
+"""Prompts that agents write for themselves: read by a safety model, where one is set; and their outcomes, told."""
 
 from __future__ import annotations
 
-from app.authoring import reading
+from app.authoring import reading, telling
 from tasks.celery import REFINE, task
 from tasks.queue import length, send
 
@@ -28,3 +28,10 @@ def find_unread() -> None:
     if waiting is not None and len(lost) > waiting:
         for proposal_id in lost:
             enqueue(proposal_id)
+
+
+@task
+def tell_what_was_decided() -> None:
+    """Every minute: the dashboard that decided it has no key of the agent's journal."""
+    for proposal_id in telling.find_untold():
+        telling.tell(proposal_id)

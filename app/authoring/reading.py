@@ -7,26 +7,17 @@ admin and the agent is told. The model gets the text of the prompt, quoted as da
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import and_, or_, select, update
 
+from app.authoring.telling import tell_held
 from app.extensions import db, now, release, writing
 from app.llm.client import ModelError, Reply
-from app.models import (
-    WORKER,
-    Action,
-    Agent,
-    Memory,
-    MemoryType,
-    ProposalStatus,
-    SettingProposal,
-    record,
-)
+from app.models import WORKER, Agent, ProposalStatus, SettingProposal
 from app.models.agent_settings import settings
 from app.models.intake import ASKED_AGAIN_AFTER
-from app.models.provision import ensure_keys
 from app.refinement.asking import Voice, ask_once
 from app.refinement.consent import CUT_OFF, first_word, without_thought
 from app.refinement.guard import as_actor
@@ -136,25 +127,10 @@ def _hold(question: _Question, why: str) -> None:
         if proposal.status != ProposalStatus.READING or agent.forgotten_at is not None:
             return
         proposal.hold(agent, by=WORKER, why=why)
-        note = Memory.write(agent, _note(proposal), keys=ensure_keys(agent), type_=MemoryType.JOURNAL)
-        db.session.flush()
-        data = {"proposal": proposal.id, "journal": note.id}
-        record(Action.CREATE, actor=WORKER, of=agent, subject=f"memory:{note.id}", data=data, memories=[note])
+        tell_held(agent, proposal)
 
 
 def _lock_both(question: _Question) -> tuple[Agent, SettingProposal]:
     """The agent's row, then the proposal's."""
     agent = Agent.lock(question.agent_id)
     return agent, SettingProposal.lock(agent, question.proposal_id)
-
-
-def _note(proposal: SettingProposal) -> str:
-    name, when = proposal.field.replace("_", " "), _time(proposal.proposed_at)
-    return (
-        f"The new {name} that I wrote on {when} does not apply yet: {proposal.why} It waits for a human who runs this "
-        f"system to read it. Until then my {name} stays as it was. I can write another one, or reset it."
-    )
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"

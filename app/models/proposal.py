@@ -36,7 +36,10 @@ _OPEN = text("status IN ('reading', 'held')")
 
 
 class SettingProposal(Model):
-    """`value` is what the setting would become (null: its default); `why` is the system's own sentence."""
+    """`value` is what the setting would become (null: its default); `why` is the system's own sentence.
+
+    `told_at` is when the agent's journal told of an end that somebody else decided.
+    """
 
     __tablename__ = "setting_proposals"
     __table_args__ = (
@@ -57,6 +60,7 @@ class SettingProposal(Model):
     asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     decided_by: Mapped[str | None] = mapped_column(String(300))
+    told_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     @classmethod
     def make(cls, agent: Agent, field: str, value: str, *, by: Actor) -> SettingProposal:
@@ -138,6 +142,7 @@ class SettingProposal(Model):
         if self.status != ProposalStatus.DISMISSED or self.field in SettingProposal.open_of(agent.id):
             raise Refused(f"This change of the {self.field} can't wait again. Nothing was changed.")
         agent.check_not_forgotten()
+        self.told_at = None
         self.hold(agent, by=by, why=self.why or "An admin took its dismissal back.")
 
     def _settle(self, agent: Agent, status: ProposalStatus, by: Actor, why: str) -> None:

@@ -1,0 +1,95 @@
+"""Telling an agent, in its journal, what became of a prompt that it wrote for itself: held, or decided by a human."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import or_, select
+
+from app.errors import NotFound
+from app.extensions import db, now, release, writing
+from app.models import (
+    OPEN_PROPOSALS,
+    WORKER,
+    Action,
+    Agent,
+    Memory,
+    MemoryType,
+    ProposalStatus,
+    SettingProposal,
+    record,
+)
+from app.models.provision import ensure_keys
+
+THOUGHT_OVER = timedelta(minutes=1)
+"""A human's decision is told once it has stood for so long: until then it is easily taken back."""
+
+
+def find_untold() -> list[str]:
+    """Ids of those that somebody else than the agent has decided, and of which its journal says nothing yet."""
+    by_another = or_(SettingProposal.decided_by.is_(None), SettingProposal.decided_by != SettingProposal.proposed_by)
+    stands = SettingProposal.decided_at <= now() - THOUGHT_OVER
+    ended = SettingProposal.status.not_in(OPEN_PROPOSALS)
+    query = select(SettingProposal.id).where(SettingProposal.told_at.is_(None), ended, stands, by_another)
+    found = list(db.session.scalars(query.order_by(SettingProposal.decided_at).limit(100)))
+    release()
+    return found
+
+
+def tell(proposal_id: str) -> None:
+    """Write the note, once, after the end. Raises NotFound."""
+    with writing():
+        agent, proposal = _lock_both(proposal_id)
+        if proposal.told_at is not None or proposal.is_open:
+            return
+        proposal.told_at = now()
+        if agent.forgotten_at is None:
+            note(agent, proposal, f"{_begin(proposal)} {_END_WORDS[proposal.status].format(name=_name(proposal))}")
+
+
+def tell_held(agent: Agent, proposal: SettingProposal) -> None:
+    """In the transaction that holds it back, whose caller has locked both."""
+    name = _name(proposal)
+    note(
+        agent,
+        proposal,
+        f"{_begin(proposal)} does not apply yet: {proposal.why} It waits for a human who runs this system to read it. "
+        f"Until then my {name} stays as it was. I can write another one, or reset it.",
+    )
+
+
+def note(agent: Agent, proposal: SettingProposal, text: str) -> None:
+    """Into the agent's journal, by the worker, who has its keys; recorded."""
+    written = Memory.write(agent, text, keys=ensure_keys(agent), type_=MemoryType.JOURNAL)
+    db.session.flush()
+    data = {"proposal": proposal.id, "journal": written.id}
+    record(Action.CREATE, actor=WORKER, of=agent, subject=f"memory:{written.id}", data=data, memories=[written])
+
+
+_END_WORDS = {
+    ProposalStatus.APPLIED: "applies now: a human who runs this system let it through.",
+    ProposalStatus.DISMISSED: "was dismissed by a human who runs this system, and does not apply. My {name} is what it "
+    "was without it. I can write another one.",
+    ProposalStatus.SUPERSEDED: "does not apply: my {name} was changed by somebody else meanwhile.",
+}
+
+
+def _begin(proposal: SettingProposal) -> str:
+    return f"The new {_name(proposal)} that I wrote on {_time(proposal.proposed_at)}"
+
+
+def _name(proposal: SettingProposal) -> str:
+    return proposal.field.replace("_", " ")
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _lock_both(proposal_id: str) -> tuple[Agent, SettingProposal]:
+    """The agent's row, then the proposal's."""
+    agent_id = db.session.scalar(select(SettingProposal.agent_id).where(SettingProposal.id == proposal_id))
+    if agent_id is None:
+        raise NotFound("There is no such change of a setting.")
+    agent = Agent.lock(agent_id)
+    return agent, SettingProposal.lock(agent, proposal_id)
