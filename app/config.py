@@ -11,6 +11,7 @@ from pydantic import AliasChoices, Field, ValidationError, field_validator, mode
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.errors import Misconfigured
+from app.keynames import is_possible
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout: templates, static files and migrations stand here."""
@@ -69,6 +70,10 @@ class Settings(BaseSettings):
     )
     safety_api_base: str = Field("", description="The address of the safety model, for a server of your own.")
     safety_api_key_env: str = Field("", description="The NAME of the variable that holds the safety model's key.")
+    api_key_envs: Annotated[tuple[str, ...] | None, NoDecode] = Field(
+        None,
+        description="Comma-separated. The only variables that an agent's key may be read from; `off` for none.",
+    )
     api_rate: str = Field(
         "600/minute",
         pattern=r"^[1-9][0-9]{0,8}/(second|minute|hour|day)$",
@@ -81,6 +86,23 @@ class Settings(BaseSettings):
     def _split_tags(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(tag.strip().lower() for tag in value.split(",") if tag.strip())
+        return value
+
+    @field_validator("api_key_envs", mode="before")
+    @classmethod
+    def _split_key_names(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        return () if value.strip().lower() == "off" else names or None
+
+    @field_validator("api_key_envs")
+    @classmethod
+    def _check_key_names(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if not all(is_possible(name) for name in value or ()):
+            raise ValueError(
+                "must be names of variables that hold models' keys: none of Whetstone, its database or the system"
+            )
         return value
 
     @field_validator("erosion_floor", mode="before")

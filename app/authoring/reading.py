@@ -18,11 +18,12 @@ from app.llm.client import ModelError, Reply
 from app.models import WORKER, Agent, ProposalStatus, SettingProposal
 from app.models.agent_settings import settings
 from app.models.intake import ASKED_AGAIN_AFTER
-from app.refinement.asking import Voice, ask_once
+from app.refinement.asking import ask_once
 from app.refinement.consent import CUT_OFF, first_word, without_thought
 from app.refinement.guard import as_actor
 from app.refinement.process import Means
 from app.refinement.prompts import encode, render
+from app.refinement.voice import Voice
 
 LOST_AFTER = timedelta(minutes=1)
 
@@ -93,7 +94,8 @@ def _claim(proposal_id: str) -> _Question | None:
 
 def _put(question: _Question, means: Means) -> Reply:
     known = settings()
-    voice = Voice(known.safety_model, known.safety_api_base or None, known.safety_api_key_env or None)
+    where = (known.safety_api_base or None, known.safety_api_key_env or None)
+    voice = Voice(known.safety_model, *where, is_operators=True)
     return ask_once(voice, lambda _: safety_messages(question.setting, question.text), means)
 
 

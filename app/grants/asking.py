@@ -16,12 +16,13 @@ from app.llm.client import ModelError, Reply
 from app.models import WORKER, AccessGrant, Agent, GrantStatus, User, open_keys
 from app.models.intake import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS
-from app.refinement.asking import Voice, ask_once
+from app.refinement.asking import ask_once
 from app.refinement.consent import read_answer
 from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
 from app.refinement.process import Means
 from app.refinement.prompts import exception_messages
+from app.refinement.voice import Voice
 from app.silo import AgentKeys
 
 

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import logging
 import os
-import re
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from app.keynames import is_possible
 from app.llm import failures, offline
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply, ToolCall, Usage
 
@@ -44,8 +44,24 @@ _WITH_HTTP_HANDLER = frozenset(
 )
 """Providers that LiteLLM asks through an HTTPHandler of ours. The rest gets LiteLLM's default client."""
 
-_VARIABLE = re.compile(r"(?!WHETSTONE_|DATABASE_URL$|REDIS_URL$)[A-Za-z_][A-Za-z0-9_]*")
-"""An environment variable that may hold a model's key: not one of Whetstone's own secrets."""
+_ASKED_WITH_MORE_THAN_A_KEY = frozenset(
+    {
+        "gdc",
+        "gigachat",
+        "oci",
+        "predibase",
+        "sagemaker",
+        "sagemaker_chat",
+        "sagemaker_nova",
+        "sap",
+        "snowflake",
+        "vertex_ai",
+        "vertex_ai_beta",
+        "watsonx",
+        "watsonx_text",
+    }
+)
+"""Providers to which LiteLLM sends credentials of the worker's machine whatever key it is given."""
 
 _PROMPTS_IN_LOGS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router", "openai")
 _ADDRESSES_IN_LOGS = ("httpx", "httpcore", "botocore", "boto3", "urllib3")
@@ -139,8 +155,9 @@ def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | Non
     if model_id == offline.MODEL_ID:
         return _Route({"model": model_id})
     provider, known_as = _provider(litellm, model_id, api_base)
-    if api_key is None and api_base and _sends_a_plain_key(litellm, provider):
-        api_key = PLACEHOLDER_KEY
+    if api_base:
+        _refuse_other_credentials(model_id, provider)
+        api_key = api_key or PLACEHOLDER_KEY
     arguments = {"model": known_as, "api_base": api_base, "api_key": api_key}
     if provider == "openai":
         return _through_openai(model_id, arguments)
@@ -148,8 +165,11 @@ def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | Non
 
 
 def _provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, str]:
-    """LiteLLM's provider and its name for the model. An unknown name at an own address is OpenAI-compatible."""
-    if model_id.startswith(f"{offline.PROVIDER}/"):
+    """LiteLLM's provider and its name for the model. An unknown name at an own address is OpenAI-compatible.
+
+    A name that is an address is refused: some providers would be asked there, with the operator's usual key.
+    """
+    if model_id.startswith(f"{offline.PROVIDER}/") or "://" in model_id:
         raise failures.sentence_for(model_id, ModelErrorKind.NOT_FOUND)
     try:
         return str(litellm.get_llm_provider(model_id, api_base=api_base)[1]), model_id
@@ -159,10 +179,14 @@ def _provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, s
     raise failures.sentence_for(model_id, ModelErrorKind.NOT_FOUND)
 
 
-def _sends_a_plain_key(litellm: Any, provider: str) -> bool:
-    """Whether the provider's usual variable would go out as it is; clouds sign with other credentials."""
-    compatible = provider in litellm.openai_compatible_providers and provider != "azure_ai"
-    return provider == "openai" or provider in _WITH_HTTP_HANDLER or compatible
+def _refuse_other_credentials(model_id: str, provider: str) -> None:
+    """Nothing of the worker's machine goes to an own address. Raises ModelError."""
+    if provider in _ASKED_WITH_MORE_THAN_A_KEY:
+        sentence = (
+            f"The model {model_id} can't be asked at an address of one's own: credentials of the worker's machine "
+            "would go there. Leave the API base empty."
+        )
+        raise ModelError(ModelErrorKind.NO_KEY, sentence)
 
 
 def _through_openai(model_id: str, arguments: dict[str, Any]) -> _Route:
@@ -219,7 +243,7 @@ def _count(tokens: object) -> int:
 
 
 def _key_in(variable: str) -> str:
-    if not _VARIABLE.fullmatch(variable):
+    if not is_possible(variable):
         raise ModelError(ModelErrorKind.NO_KEY, f"{variable!r} can't be the environment variable of a model's key.")
     key = os.environ.get(variable, "").strip()
     if not key:

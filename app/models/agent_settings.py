@@ -9,6 +9,7 @@ from flask import current_app
 
 from app.config import Settings
 from app.errors import Invalid
+from app.keynames import may_hold_a_key
 from app.models.text import clean_prompt
 
 DEFAULT_REFINEMENT_PROMPT = (
@@ -34,6 +35,11 @@ DEFAULT_MEMORY_REFLECTION_PROMPT = (
 """What steers the daily promotion, unless the agent has a `memory_reflection_prompt` of its own."""
 
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+
+NOT_A_KEY = (
+    "The variable that is named for the API key may not be used for one: its value would go to the model's address. "
+    "The operator says in WHETSTONE_API_KEY_ENVS which may."
+)
 
 CONFIGURATION = (
     "name",
@@ -111,7 +117,7 @@ def _clean_budget(value: object) -> int:
 
 def _clean_model(value: object) -> str:
     model = value.strip() if isinstance(value, str) else ""
-    if not model or len(model) > 200 or not model.isprintable() or " " in model:
+    if not model or len(model) > 200 or not model.isprintable() or " " in model or "://" in model:
         raise Invalid("The model must be a LiteLLM name such as 'openai/gpt-5', or 'whetstone/offline'.")
     return model
 
@@ -125,4 +131,6 @@ def _clean_endpoint(field: str, value: object) -> str | None:
         raise Invalid("The API base must be an address that starts with http:// or https://.")
     if field == "api_key_env" and not (value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120):
         raise Invalid("The API key is given as the NAME of an environment variable, never as the key itself.")
+    if field == "api_key_env" and not may_hold_a_key(value, settings().api_key_envs):
+        raise Invalid(NOT_A_KEY)
     return value

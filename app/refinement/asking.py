@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from flask import current_app
@@ -13,8 +12,8 @@ from app.config import Settings
 from app.extensions import release
 from app.llm.client import Reply
 from app.llm.retry import complete_with_retries
-from app.models import Agent
 from app.refinement.process import Means
+from app.refinement.voice import Voice
 
 LONGEST_SECONDS = 540
 """A question is given up before another worker may take it over (`ASKED_AGAIN_AFTER`)."""
@@ -23,26 +22,11 @@ Compose = Callable[[int | None], list[dict[str, Any]]]
 """Makes the messages for a context window in tokens, None where nobody knows it."""
 
 
-@dataclass(frozen=True)
-class Voice:
-    """Which model is asked, and where."""
-
-    model_id: str
-    api_base: str | None
-    api_key_env: str | None
-
-    @classmethod
-    def of(cls, agent: Agent) -> Voice:
-        """The agent's own."""
-        return cls(agent.model_id, agent.api_base, agent.api_key_env)
-
-
 def ask_once(voice: Voice, compose: Compose, means: Means) -> Reply:
     """One model call with its retries. Raises ModelError, and what `compose` raises."""
     settings: Settings = current_app.extensions["settings"]
     deadline = means.monotonic() + min(settings.deadline_seconds, LONGEST_SECONDS)
-    client = means.voices.for_model(voice.model_id, api_base=voice.api_base, api_key_env=voice.api_key_env)
-    with closing(client):
+    with closing(voice.client(means.voices)) as client:
         messages = compose(client.context_window())
         release()
         return complete_with_retries(

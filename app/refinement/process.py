@@ -46,6 +46,7 @@ from app.refinement.loop import Limits, Outcome, converse
 from app.refinement.mind import Mind, figures_of, with_counts
 from app.refinement.prompts import Figures, consent_messages, refinement_messages
 from app.refinement.tool import RefinementTool
+from app.refinement.voice import Voice
 from app.silo import SealBroken
 
 log = structlog.get_logger(__name__)
@@ -139,7 +140,7 @@ class _Process:
             return mind
 
     def _client(self, mind: Mind) -> ModelClient:
-        return self._means.voices.for_model(mind.model_id, api_base=mind.api_base, api_key_env=mind.api_key_env)
+        return Voice(mind.model_id, mind.api_base, mind.api_key_env).client(self._means.voices)
 
     def _consent(self, client: ModelClient, mind: Mind) -> Figures | None:
         """Ask, record the answer, and after a YES take the snapshot. None after a NO."""

@@ -9,7 +9,7 @@ from app.errors import Refused
 from app.llm import offline
 from app.llm.client import Usage
 from app.models import Agent
-from app.refinement.asking import Voice
+from app.refinement.voice import Voice
 from app.silo import AgentKeys
 
 

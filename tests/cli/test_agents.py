@@ -75,6 +75,7 @@ def test_a_threshold_out_of_range_is_wrong_usage_and_makes_nothing(
         (("--budget", "many"), "not a valid integer"),
         (("--api-base", "ftp://x"), "http://"),
         (("--api-key-env", "sk-12-34"), "NAME"),
+        (("--api-key-env", "DATABASE_URL"), "WHETSTONE_API_KEY_ENVS"),
         (("--system-prompt-file", "/nowhere/at/all"), "does not exist"),
     ],
 )

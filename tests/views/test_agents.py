@@ -71,6 +71,8 @@ def test_creating_an_agent_shows_its_token_in_that_one_answer(admin: Browser) ->
         ("refinement_threshold", "abc", "The threshold is not a number"),
         ("api_base", "ftp://x", "The API base must be an address"),
         ("api_key_env", "sk-123", "The API key is given as the NAME"),
+        ("api_key_env", "AWS_SECRET_ACCESS_KEY", "may not be used for one: its value would go to the model's address"),
+        ("model_id", "huggingface/http://127.0.0.1:9/x", "The model must be a LiteLLM name"),
         ("system_prompt", "x" * 10_001, "10,001 characters"),
         ("system_prompt", "a\x00b", "NUL character"),
     ],
