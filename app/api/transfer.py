@@ -44,6 +44,7 @@ class OneImport(Told):
     status: str = Field(description="waiting, taken (all its memories are saved) or failed (none is).")
     format: str
     memories: int | None = Field(description="How many it holds, and once it is taken, how many were saved.")
+    duplicates: int | None = Field(description="How many of them you had already; these were not written again.")
     left_out: dict[str, int] = Field(description="What of the file is no memory, counted.")
     settings: list[str] = Field(description="Those of your settings that this call wrote.")
     created_at: str | None
@@ -83,7 +84,8 @@ def checked_settings(data: bytes, format_: Format | None) -> dict[str, str | Non
 def show(caller: Caller, import_id: str, _: Nothing) -> OneImport:
     intake = _mine(caller, import_id)
     outcome = intake.outcome or {}
-    return _told(intake, memories=intake.imported, left_out=dict(outcome.get("left_out", {})), settings=[])
+    left_out = dict(outcome.get("left_out", {}))
+    return _told(intake, memories=intake.imported, left_out=left_out, settings=[], duplicates=outcome.get("duplicates"))
 
 
 def export(caller: Caller, _: Nothing) -> Bundle:
@@ -111,12 +113,20 @@ def _mine(caller: Caller, import_id: str) -> Intake:
     return intake
 
 
-def _told(intake: Intake, *, memories: int | None, left_out: dict[str, int], settings: list[str]) -> OneImport:
+def _told(
+    intake: Intake,
+    *,
+    memories: int | None,
+    left_out: dict[str, int],
+    settings: list[str],
+    duplicates: int | None = None,
+) -> OneImport:
     return OneImport(
         id=intake.id,
         status=str(intake.status),
         format=intake.format or Format.JSON_LINES,
         memories=memories,
+        duplicates=duplicates,
         left_out=left_out,
         settings=settings,
         created_at=iso(intake.created_at),
@@ -133,8 +143,9 @@ OPERATIONS = (
     ),
     Operation(
         "import_memories", "POST", "/imports", Scope.WRITE,
-        "Bring memories in from a bundle of yours or from elsewhere: all of them or none, in the background. None "
-        "becomes constitutional by it. get_import says what came of it.",
+        "Bring memories in from a bundle of yours or from elsewhere: all of them or none, in the background. What "
+        "you have already is not written twice, and none becomes constitutional by it. get_import says what came of "
+        "it.",
         bring, OneImport, NewImport, statuses=(202,), most_bytes=64_000_000,
     ),
     Operation(

@@ -60,7 +60,7 @@ def parse(data: bytes) -> Parsed:
         if checking.is_over:
             break
     drafts = checking.result(or_none=True)
-    if not drafts and not any(settings.values()):
+    if not drafts and "memories" not in found and not any(settings.values()):
         raise Invalid(NO_MEMORIES)
     return Parsed(Format.BUNDLE, drafts, settings=settings)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from app.errors import Invalid, NotFound, Refused
+from app.exchange.already import without_known
 from app.exchange.formats import parse, read
 from app.exchange.parsed import Format, Parsed
 from app.extensions import db, release, writing
@@ -56,7 +57,7 @@ def checked(
 ) -> Parsed:
     """What `by` would bring in with this file. Raises NotRecognised, ImportRefused or Invalid."""
     parsed = _by(by, read(data, name=name, format=format))
-    if not parsed.drafts:
+    if not parsed.drafts and parsed.format != Format.BUNDLE:
         raise Invalid(NO_MEMORIES)
     return parsed
 
@@ -102,8 +103,13 @@ def _write(intake_id: str, parsed: Parsed) -> None:
         intake = Intake.lock(intake_id)
         if intake.status == IntakeStatus.WAITING:
             agent = Agent.lock(intake.agent_id)
-            done = write_memories(agent, parsed.drafts, keys=ensure_keys(agent), by=intake.actor)
-            outcome = {"format": str(parsed.format), "left_out": dict(parsed.left_out), **asdict(done)}
+            keys, drafts = ensure_keys(agent), parsed.drafts
+            if intake.actor.kind == ActorKind.AGENT:
+                drafts = without_known(agent, drafts, keys)
+            done = write_memories(agent, drafts, keys=keys, by=intake.actor)
+            duplicates = len(parsed.drafts) - len(drafts)
+            said = {"format": str(parsed.format), "left_out": dict(parsed.left_out), "duplicates": duplicates}
+            outcome = said | asdict(done)
             intake.settle(IntakeStatus.TAKEN, imported=done.imported, outcome=outcome)
 
 

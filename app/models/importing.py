@@ -60,10 +60,12 @@ def parse_lines(lines: Iterable[Line]) -> list[Draft]:
 
 
 def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by: Actor) -> Imported:
-    """Write and record them in the caller's transaction, which holds the agent's lock."""
+    """Write and record them in the caller's transaction, which holds the agent's lock. None leave no entry."""
     ids = reserve_ids(db.session(), "memories", len(drafts))
     memories = [_write(agent, each, number, keys) for number, each in zip(ids, drafts, strict=True)]
     done = _count(memories)
+    if not memories:
+        return done
     record(Action.IMPORT, actor=by, of=agent, subject=agent.subject, data=asdict(done), memories=memories)
     announce("agent.imported", account_id=agent.account_id, agent_id=agent.id, data=asdict(done))
     return done

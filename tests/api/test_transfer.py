@@ -10,9 +10,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import func, select
 
-from app.exchange.taking_in import take_in
+from app.exchange.taking_in import receive, take_in
 from app.extensions import db
-from app.models import Action, Intake
+from app.models import COMMAND_LINE, Action, Intake
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, entries, unchanged
 from tests.support.factories import remember
@@ -54,6 +54,66 @@ def test_what_an_agent_takes_along_comes_back_to_the_letter(app: Flask, client: 
     assert [each["content"] for each in other.get("/context")["core"]] == [
         each["content"] for each in door.get("/context")["core"]
     ]
+
+
+def test_an_agent_without_memories_brings_its_settings_along(app: Flask, client: FlaskClient, door: Door) -> None:
+    assert door("PUT", "/settings/system_prompt", {"value": "I am Ezra."}).status_code == 200
+    other = open_door(client, "wren")
+
+    told = bring(other, door("GET", "/export").text, with_settings=True)
+    take_in(told["id"])
+
+    assert without_dates(other("GET", "/export").json) == without_dates(door("GET", "/export").json)
+    ended = other.get(f"/imports/{told['id']}")
+    assert (ended["status"], ended["memories"], ended["duplicates"]) == ("taken", 0, 0)
+    assert entries(other.agent, Action.IMPORT) == []
+
+
+def test_what_is_brought_in_twice_is_there_once(app: Flask, door: Door) -> None:
+    door.save("It rained.", "journal")
+    remember(door.agent, "Ann likes tea.", "Bob moved to Oslo.")
+    taken = door("GET", "/export").json
+
+    again = bring(door, json.dumps(taken))
+    take_in(again["id"])
+
+    assert without_dates(door("GET", "/export").json) == without_dates(taken)
+    ended = door.get(f"/imports/{again['id']}")
+    assert (ended["status"], ended["memories"], ended["duplicates"]) == ("taken", 0, 3)
+    take_in(bring(door, bundle("ANN LIKES TEA.", "Cy left."))["id"])
+    assert [each["content"] for each in door.get("/context")["core"]][2:] == ["Cy left."]
+
+
+def test_a_bundle_that_holds_duplicates_comes_back_with_them_and_no_more_of_them(
+    app: Flask, client: FlaskClient, door: Door
+) -> None:
+    remember(door.agent, "Ann likes tea.", "Ann likes tea.", "Bob moved to Oslo.")
+    taken, other = door("GET", "/export").text, open_door(client, "wren")
+
+    for new, had in ((3, 0), (0, 3)):
+        told = bring(other, taken)
+        take_in(told["id"])
+        ended = other.get(f"/imports/{told['id']}")
+        assert (ended["memories"], ended["duplicates"]) == (new, had)
+        assert other("GET", "/export").json["memories"] == json.loads(taken)["memories"]
+    third = open_door(client, "rook")
+    third.save("ANN LIKES TEA.")
+    told = bring(third, taken)
+    take_in(told["id"])
+    assert (third.get(f"/imports/{told['id']}")["memories"], len(third.get("/memories")["memories"])) == (2, 3)
+
+
+def test_a_journal_entry_of_another_day_is_another_one(app: Flask, door: Door) -> None:
+    for day, new in (("2026-11-01", 1), ("2026-11-02", 1), ("2026-11-01", 0)):
+        told = bring(door, bundle("It rained.", created_at=f"{day}T08:00:00Z").replace('"core"', '"journal"'))
+        take_in(told["id"])
+        assert door.get(f"/imports/{told['id']}")["memories"] == new
+
+
+def test_what_an_admin_brings_in_is_written_as_it_stands(app: Flask, door: Door) -> None:
+    for _ in range(2):
+        take_in(receive(door.agent.id, bundle("Ann likes tea.").encode(), by=COMMAND_LINE).intake_id)
+    assert len(door.get("/memories")["memories"]) == 2
 
 
 def test_settings_stay_as_they_are_unless_asked_for(app: Flask, door: Door) -> None:

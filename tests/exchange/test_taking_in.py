@@ -71,6 +71,7 @@ def test_the_intake_says_what_was_left_out_in_numbers_only(agent: Agent) -> None
     assert row(received.intake_id).outcome == {
         "format": "af",
         "left_out": {"messages": 3, "system_prompts": 1, "tools": 2},
+        "duplicates": 0,
         "imported": 2,
         "core": 2,
         "journal": 0,
