@@ -185,7 +185,7 @@ def _log_configuration(level: str) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"format": line}},
+        "formatters": {"line": {"()": logs.WithoutWords, "fmt": line}},
         "filters": {"without_query": {"()": WithoutQuery}},
         "handlers": {
             "errors": {"class": "logging.StreamHandler", "formatter": "line"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from typing import Any
 
 import structlog
 
@@ -22,6 +23,33 @@ def init(level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+class _Hushed(logging.Handler):
+    """What a library says of a failure, less its words: they quote what was sent."""
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        super().__init__(logging.ERROR)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        kind = type(error).__name__ if error else "none"
+        self._log.error("library failed", library=f"{record.name}:{record.lineno}", error=kind)
+
+
+def hush(library: str, log: structlog.stdlib.BoundLogger) -> None:
+    """From now on, a library's log tells only where it failed and by what kind of error. Safe to repeat."""
+    logger = logging.getLogger(library)
+    logger.setLevel(logging.ERROR)
+    logger.handlers, logger.propagate = [_Hushed(log)], False
+
+
+class WithoutWords(logging.Formatter):
+    """Lines of libraries: an exception's kind and place in them, never its own text."""
+
+    def formatException(self, ei: Any) -> str:
+        return f"{type(ei[1]).__name__} at {place(ei[1])}"
 
 
 def place(error: BaseException) -> str:

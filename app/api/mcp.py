@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,7 +26,7 @@ from app.api.tool import Run, arguments_of, make_tool
 from app.errors import Unavailable, WhetstoneError
 from app.events.stream import CLOSED
 from app.extensions import db
-from app.logs import place
+from app.logs import hush, place
 from app.problems import phrase
 
 PATH = "/mcp"
@@ -47,7 +46,7 @@ Admit = Callable[[Any], Caller]
 
 def make_server(flask: Flask, admit_request: Admit) -> MCPServer[Any]:
     """A server with all tools. `admit_request` is given a call's transport request and says who calls."""
-    logging.getLogger("mcp").setLevel(logging.WARNING)
+    hush("mcp", log)
     tools = [make_tool(operation, _run(flask, operation, admit_request)) for operation in OPERATIONS]
     return MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS, tools=[*tools])
 
