@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.models import event
 from app.models.idempotency import drop_old_keys
 from app.models.intake import Intake
 from app.models.provision import find_unprovisioned
@@ -52,3 +53,9 @@ def shred_removed_keys() -> None:
 def drop_old_answers() -> None:
     """Those that agents could have asked for again by their Idempotency-Key."""
     drop_old_keys()
+
+
+@task
+def drop_old_events() -> None:
+    """Those that no page needs any more: announcements, not records."""
+    event.drop_old_events()

@@ -26,7 +26,7 @@ def steps(refinement: Refinement) -> list[dict[str, Any]]:
     """Its events for programs, oldest first."""
     return [
         {"at": iso(event.at), "step": event.kind.removeprefix("refinement."), "data": event.data}
-        for event in _events(refinement)
+        for event in _steps(refinement)
     ]
 
 
@@ -65,7 +65,7 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
         ]
     )
     say()
-    for event in _events(refinement):
+    for event in _steps(refinement):
         say(line(event.kind, event.data, event.at))
     short = refinement.id[:SHORT]
     if refinement.is_open:
@@ -98,10 +98,7 @@ def _kept(refinement: Refinement) -> str:
     return f"{percent(refinement.retention)} of at least {percent(refinement.threshold)}"
 
 
-def _events(refinement: Refinement) -> list[Event]:
-    from sqlalchemy import select
+def _steps(refinement: Refinement) -> list[Event]:
+    from app.history.steps import steps_of
 
-    from app.extensions import db
-    from app.models import Event
-
-    return list(db.session.scalars(select(Event).where(Event.refinement_id == refinement.id).order_by(Event.id)))
+    return steps_of(refinement)

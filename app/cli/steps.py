@@ -85,6 +85,11 @@ def _ended(data: Data) -> str:
     return str(data["status"]).replace("_", " ")
 
 
+def _rolled_back(data: Data) -> str:
+    what = "taken back by a rewind" if data.get("kind") == "rewind" else "rolled back"
+    return f"{what}: rollback {str(data['rollback'])[:8]}"
+
+
 _WORDS: dict[str, Callable[[Data], str]] = {
     "queued": _queued,
     "begun": _begun,
@@ -97,6 +102,7 @@ _WORDS: dict[str, Callable[[Data], str]] = {
     "refused": _refused,
     "stop_requested": _stop_requested,
     "ended": _ended,
+    "agent.rolled_back": _rolled_back,
 }
 
 _QUIET = {"queued", "begun", "turn"}

@@ -148,10 +148,15 @@ def notes_after(account_id: int, event_id: int, *, limit: int = 5000) -> list[No
 
 
 def last_seen(text: str | None, account_id: int) -> int:
-    """The event that a page says it shows. What is no event's id yet (a database was restored) counts as none: -1."""
+    """The event that a page says it shows; NONE_SEEN where that tells nothing, so that the page is brought to now.
+
+    It does not when there is no such event yet (a database was restored), and when it is older than all that are kept:
+    what the page missed may be among those that were removed.
+    """
     if not text or not _ID.fullmatch(text):
         return NONE_SEEN
-    return seen if (seen := int(text)) <= newest_event(account_id) else NONE_SEEN
+    oldest = db.session.scalar(select(func.min(Event.id)).where(Event.account_id == account_id)) or 0
+    return seen if oldest <= (seen := int(text)) <= newest_event(account_id) else NONE_SEEN
 
 
 def catch_up(topic: Topic, account_id: int, seen: int) -> int | None:

@@ -281,3 +281,12 @@ def test_an_undone_refinement_says_so_in_its_own_page(agent: Agent, whetstone: W
 
     assert whetstone("refinements", "show", number, "--json").json["undone_by"] == made
     assert f"rollback {made[:8]}" in whetstone("refinements", "show", number).out
+
+
+def test_the_steps_of_a_refinement_tell_that_it_was_taken_back(agent: Agent, whetstone: Whetstone) -> None:
+    undone, rewound = refine(agent, delete(1)), refine(agent, delete(2))
+    whetstone("rollback", undone)
+    whetstone("rollback", rewound, "--rewind")
+
+    assert re.search(r"\d\d  rolled back: rollback [0-9a-f]{8}\n", whetstone("refinements", "show", undone).out)
+    assert re.search(r"\d\d  taken back by a rewind: rollback", whetstone("refinements", "show", rewound).out)

@@ -50,3 +50,9 @@ def test_every_entry_of_the_timetable_names_a_task() -> None:
     app.loader.import_default_modules()
 
     assert {entry["task"] for entry in app.conf.beat_schedule.values()} <= set(app.tasks)
+
+
+def test_what_grows_without_end_is_dropped_every_hour() -> None:
+    hourly = {entry["task"] for entry in app.conf.beat_schedule.values() if entry["schedule"] == timedelta(hours=1)}
+
+    assert {"tasks.upkeep.drop_old_events", "tasks.upkeep.drop_old_answers"} <= hourly

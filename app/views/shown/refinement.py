@@ -11,16 +11,14 @@ from sqlalchemy import select
 
 from app.extensions import db, now
 from app.history.plan import Target
-from app.models import Agent, Consent, Event, Mode, Refinement, Status
+from app.history.steps import steps_of
+from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.agent import ATTEMPT_PAUSE
 from app.models.base import iso
 from app.views.shown.agents import last_event
 from app.views.shown.due import Due, Timetable
 from app.views.shown.rollback import Offer, rollbacks_of
 from app.views.shown.timeline import Row, read
-
-MAX_EVENTS = 5000
-"""More than the limits of a refinement allow, but for a model that goes on calling without end."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,9 @@ class RefinementPage:
         db.session.refresh(refinement)
         agent = db.session.get_one(Agent, refinement.agent_id)
         consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
-        events = db.session.scalars(
-            select(Event).where(Event.refinement_id == refinement.id).order_by(Event.id).limit(MAX_EVENTS)
-        )
         running = Refinement.open_of(agent.id)
         due = Timetable(current_app.extensions["settings"], now()).due(agent, running=running)
-        rows = read(refinement, events, rollbacks_of(refinement))
+        rows = read(refinement, steps_of(refinement), rollbacks_of(refinement))
         return cls(refinement, agent, consent, rows, _offer(refinement), due, seen)
 
     @property
