@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from app.errors import Invalid
+from app.models.unseen import MARKED
 
 MAX_CONTENT = 10_000
 """Characters of one memory, after trimming."""
@@ -16,6 +17,7 @@ MAX_TAGS = 20
 MAX_TAG = 40
 
 _UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+_UNSEEN_IN_NAMES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 
 def clean_content(text: object) -> str:
@@ -52,12 +54,12 @@ def clean_prompt(text: object, *, what: str) -> str | None:
 
 
 def clean_name(name: object, *, what: str = "name") -> str:
-    """A name of 1 to 80 printable characters on one line."""
+    """A name of 1 to 80 characters on one line, all of which can be seen: no two names look alike by what is not."""
     cleaned = " ".join(clean_text(name, what=what).split())
     if not cleaned or len(cleaned) > MAX_NAME:
         raise Invalid(f"The {what} must have 1 to {MAX_NAME} characters.")
-    if any(unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"} for character in cleaned):
-        raise Invalid(f"The {what} holds invisible control characters.")
+    if MARKED.search(cleaned) or any(unicodedata.category(character) in _UNSEEN_IN_NAMES for character in cleaned):
+        raise Invalid(f"The {what} holds invisible characters.")
     return cleaned
 
 

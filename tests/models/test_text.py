@@ -64,6 +64,28 @@ def test_names_are_one_visible_line() -> None:
             clean_name(bad)
 
 
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        *("\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\u180b", "\ufe00", "\ufe0f", "\u17b4", "\U000e0101"),
+        *("\u00ad", "\u200d", "\u2066", "\u061c", "\ue000", "\U000f0000", "\U000e0041", "\ufff9", "\U0001d159"),
+    ],
+)
+def test_no_two_names_or_tags_differ_only_by_what_nobody_sees(unseen: str) -> None:
+    for name in (unseen, f"ez{unseen}ra", f"ezra{unseen}", f"{unseen}ezra", unseen * 3):
+        with pytest.raises(Invalid, match="invisible"):
+            clean_name(name)
+        with pytest.raises(Invalid, match="invisible"):
+            clean_tags([name])
+
+
+@pytest.mark.parametrize(
+    "name", ["Ann ❤\ufe0f", "Ünd", "李", "عزرا", "עזרא", "e\u0301zra", "a-b_c.d", "🦉", "<b>x</b>"]
+)
+def test_names_that_can_be_seen_stay_as_they_are(name: str) -> None:
+    assert clean_name(name) == name
+
+
 def test_prompts_may_be_none_but_not_longer_than_10000_characters() -> None:
     assert clean_prompt(None, what="prompt") is None
     assert clean_prompt("  ", what="prompt") is None
