@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import select
 
 from app.authoring.telling import tell_held
 from app.extensions import db, now, release, writing
 from app.llm.client import ModelError, Reply
 from app.models import WORKER, Agent, ProposalStatus, SettingProposal
 from app.models.agent_settings import settings
-from app.models.intake import ASKED_AGAIN_AFTER
 from app.refinement.asking import ask_once
 from app.refinement.consent import CUT_OFF, first_word, without_thought
 from app.refinement.guard import as_actor
@@ -67,9 +66,9 @@ def read(proposal_id: str, means: Means) -> None:
 
 def find_unread() -> list[str]:
     """Ids of proposals whose question got lost on the way to a worker, or died with one."""
-    lost = and_(SettingProposal.asked_at.is_(None), SettingProposal.proposed_at < now() - LOST_AFTER)
-    died = SettingProposal.asked_at < now() - ASKED_AGAIN_AFTER
-    query = select(SettingProposal.id).where(SettingProposal.status == ProposalStatus.READING, or_(lost, died))
+    late = SettingProposal.proposed_at < now() - LOST_AFTER
+    waits = (SettingProposal.status == ProposalStatus.READING, late, SettingProposal.is_free())
+    query = select(SettingProposal.id).where(*waits)
     found = list(db.session.scalars(query.order_by(SettingProposal.proposed_at).limit(100)))
     release()
     return found
@@ -77,16 +76,8 @@ def find_unread() -> list[str]:
 
 def _claim(proposal_id: str) -> _Question | None:
     """For exactly one worker at a time."""
-    moment = now()
     with writing():
-        is_free = or_(SettingProposal.asked_at.is_(None), SettingProposal.asked_at < moment - ASKED_AGAIN_AFTER)
-        proposal = db.session.scalar(
-            update(SettingProposal)
-            .where(SettingProposal.id == proposal_id, SettingProposal.status == ProposalStatus.READING, is_free)
-            .values(asked_at=moment)
-            .returning(SettingProposal)
-            .execution_options(populate_existing=True, synchronize_session=False)
-        )
+        proposal = SettingProposal.claim(proposal_id, SettingProposal.status == ProposalStatus.READING)
         if proposal is None:
             return None
         return _Question(proposal.id, proposal.agent_id, proposal.field, proposal.value or "")

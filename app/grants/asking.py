@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import or_, update
-
 from app.errors import Refused
 from app.extensions import db, now, release, writing
 from app.grants.endings import end_if_lost
 from app.grants.request import Decision, decide, lock_both
 from app.llm.client import ModelError, Reply
 from app.models import WORKER, AccessGrant, Agent, GrantStatus, User, open_keys
-from app.models.intake import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS
 from app.refinement.asking import ask_once
 from app.refinement.consent import read_answer
@@ -34,7 +31,7 @@ class _Question:
     agent: Agent
     keys: AgentKeys
     said: dict[str, Any]
-    asked_at: datetime
+    asked_at: datetime | None
 
 
 def ask(grant_id: str, means: Means) -> None:
@@ -63,16 +60,8 @@ def ask(grant_id: str, means: Means) -> None:
 
 def _claim(grant_id: str) -> _Question | None:
     """For exactly one worker at a time."""
-    moment = now()
     with writing():
-        is_free = or_(AccessGrant.asked_at.is_(None), AccessGrant.asked_at < moment - ASKED_AGAIN_AFTER)
-        grant = db.session.scalar(
-            update(AccessGrant)
-            .where(AccessGrant.id == grant_id, AccessGrant.status == GrantStatus.PENDING, is_free)
-            .values(asked_at=moment)
-            .returning(AccessGrant)
-            .execution_options(populate_existing=True, synchronize_session=False)
-        )
+        grant = AccessGrant.claim(grant_id, AccessGrant.status == GrantStatus.PENDING)
         if grant is None:
             return None
         agent = db.session.get_one(Agent, grant.agent_id, populate_existing=True)
@@ -87,7 +76,7 @@ def _claim(grant_id: str) -> _Question | None:
             "scope": scope,
             "minutes": grant.minutes,
         }
-        return _Question(grant.id, agent, open_keys(agent), said, moment)
+        return _Question(grant.id, agent, open_keys(agent), said, grant.asked_at)
 
 
 def _put(question: _Question, means: Means) -> Reply:

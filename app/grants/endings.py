@@ -24,7 +24,7 @@ from app.models import (
     record,
 )
 from app.models.base import database_now
-from app.models.intake import ASKED_AGAIN_AFTER
+from app.models.question import ASKED_AGAIN_AFTER
 
 SKEW = timedelta(days=1)
 """The clocks of web and worker, by which entries are dated, may differ; no more than that."""
@@ -73,8 +73,7 @@ def find_untold() -> list[str]:
 def find_unasked() -> list[str]:
     """Ids of pending exceptions whose question got lost on the way to a worker, or died with one."""
     late = AccessGrant.requested_at < now() - ASKED_AGAIN_AFTER
-    is_free = AccessGrant.asked_at.is_(None) | (AccessGrant.asked_at < now() - ASKED_AGAIN_AFTER)
-    query = select(AccessGrant.id).where(AccessGrant.status == GrantStatus.PENDING, late, is_free)
+    query = select(AccessGrant.id).where(AccessGrant.status == GrantStatus.PENDING, late, AccessGrant.is_free())
     found = list(db.session.scalars(query.order_by(AccessGrant.requested_at).limit(100)))
     release()
     return found

@@ -15,6 +15,7 @@ from app.models.actor import Actor
 from app.models.audit import Action, record
 from app.models.base import Json, Model, SealedText, UtcDateTime, database_now, iso, lock_row
 from app.models.event import announce
+from app.models.question import Question
 from app.models.user import ADMIN, User
 from app.silo import Sealed
 
@@ -48,11 +49,11 @@ _OPEN = text("status IN ('pending', 'granted')")
 _UNTOLD = text("told_at IS NULL")
 
 
-class AccessGrant(Model):
+class AccessGrant(Question, Model):
     """`refinement_id` null means the ledger; otherwise the history of that one refinement.
 
-    `views` counts receipts. `asked_at` is when a worker began to ask the agent's model; `told_at` when the agent's
-    journal was told how it ended. `reason` is the agent's own words: content. `purpose` is the asking human's.
+    `views` counts receipts; `told_at` is when the agent's journal was told how it ended. `reason` is the agent's own
+    words: content. `purpose` is the asking human's.
     """
 
     __tablename__ = "access_grants"
@@ -73,7 +74,6 @@ class AccessGrant(Model):
     status: Mapped[GrantStatus] = mapped_column(String(16))
     requested_by: Mapped[str] = mapped_column(String(300))
     requested_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, LargeBinary, String, Text, or_, select, update
+from sqlalchemy import ForeignKey, LargeBinary, String, Text, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
@@ -16,14 +16,12 @@ from app.models.actor import Actor, ActorKind
 from app.models.agent import Agent
 from app.models.base import Json, Model, UtcDateTime, lock_row
 from app.models.event import announce
+from app.models.question import Question
 from app.silo import MasterPublicKey, open_intake, reseal_intake, seal_intake
 
 IMPORT, CONVERSATION = "import", "conversation"
 
 LOST_AFTER = timedelta(seconds=60)
-
-ASKED_AGAIN_AFTER = timedelta(minutes=10)
-"""When a worker died while it asked about a conversation, another one asks."""
 
 
 class IntakeStatus(StrEnum):
@@ -32,11 +30,11 @@ class IntakeStatus(StrEnum):
     FAILED = "failed"
 
 
-class Intake(Model):
+class Intake(Question, Model):
     """`sealed` is emptied once taken in or refused; `reader` is the fingerprint of the master key that opens it.
 
-    `imported` counts memories, `outcome` holds further numbers; `error` never holds content. `asked_at` is when a
-    worker began to ask the agent's model about a conversation.
+    `imported` counts memories, `outcome` holds further numbers; `error` never holds content. What the agent's
+    model is asked about is a conversation.
     """
 
     __tablename__ = "intakes"
@@ -52,7 +50,6 @@ class Intake(Model):
     sealed: Mapped[bytes | None] = mapped_column(LargeBinary)
     reader: Mapped[str | None] = mapped_column(String(16))
     format: Mapped[str | None] = mapped_column(String(16))
-    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     outcome: Mapped[dict[str, Any] | None] = mapped_column(Json)
     imported: Mapped[int | None]
     error: Mapped[str | None] = mapped_column(Text)
@@ -118,26 +115,15 @@ class Intake(Model):
     @classmethod
     def _find_lost(cls, kind: str) -> list[str]:
         late = cls.created_at < now() - LOST_AFTER
-        query = select(cls.id).where(cls.status == IntakeStatus.WAITING, cls.kind == kind, late, cls._is_free())
+        query = select(cls.id).where(cls.status == IntakeStatus.WAITING, cls.kind == kind, late, cls.is_free())
         found = list(db.session.scalars(query.order_by(cls.created_at).limit(100)))
         release()
         return found
 
     @classmethod
     def claim_conversation(cls, intake_id: str) -> Intake | None:
-        """A conversation that waits, for exactly one worker at a time, until `ASKED_AGAIN_AFTER`."""
-        waits = (cls.id == intake_id, cls.kind == CONVERSATION, cls.status == IntakeStatus.WAITING, cls._is_free())
-        return db.session.scalar(
-            update(cls)
-            .where(*waits)
-            .values(asked_at=now())
-            .returning(cls)
-            .execution_options(populate_existing=True, synchronize_session=False)
-        )
-
-    @classmethod
-    def _is_free(cls) -> ColumnElement[bool]:
-        return or_(cls.asked_at.is_(None), cls.asked_at < now() - ASKED_AGAIN_AFTER)
+        """A conversation that waits, for exactly one worker at a time."""
+        return cls.claim(intake_id, cls.kind == CONVERSATION, cls.status == IntakeStatus.WAITING)
 
     @classmethod
     def lock_waiting(cls, agent_id: int) -> list[Intake]:

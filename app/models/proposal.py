@@ -16,6 +16,7 @@ from app.extensions import db, now
 from app.models.actor import Actor
 from app.models.audit import Action, record
 from app.models.base import Model, UtcDateTime, lock_row
+from app.models.question import Question
 
 if TYPE_CHECKING:
     from app.models.agent import Agent
@@ -35,7 +36,7 @@ OPEN_PROPOSALS = (ProposalStatus.READING, ProposalStatus.HELD)
 _OPEN = text("status IN ('reading', 'held')")
 
 
-class SettingProposal(Model):
+class SettingProposal(Question, Model):
     """`value` is what the setting would become (null: its default); `why` is the system's own sentence.
 
     `told_at` is when the agent's journal told of an end that somebody else decided.
@@ -57,7 +58,6 @@ class SettingProposal(Model):
     why: Mapped[str | None] = mapped_column(String(300))
     proposed_by: Mapped[str] = mapped_column(String(300))
     proposed_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     decided_by: Mapped[str | None] = mapped_column(String(300))
     told_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

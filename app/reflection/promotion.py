@@ -28,7 +28,7 @@ from app.models import (
     record,
 )
 from app.models.base import lock_row
-from app.models.intake import ASKED_AGAIN_AFTER
+from app.models.question import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS
 from app.refinement.asking import ask_once
 from app.refinement.guard import as_actor

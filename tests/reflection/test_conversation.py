@@ -28,7 +28,7 @@ from app.models import (
     MemoryType,
 )
 from app.models.forgetting import forget
-from app.models.intake import ASKED_AGAIN_AFTER
+from app.models.question import ASKED_AGAIN_AFTER
 from app.models.rotation import rotate_master_key
 from app.refinement.asking import LONGEST_SECONDS
 from app.refinement.guard import as_actor

@@ -1,0 +1,40 @@
+"""Question: a row about which one worker at a time asks a model; should that worker die, another one takes it over."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import ColumnElement, or_, update
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.extensions import db, now
+from app.models.base import UtcDateTime
+
+ASKED_AGAIN_AFTER = timedelta(minutes=10)
+"""Longer than any question lasts, so that whoever asked is done with it by then, or dead."""
+
+
+class Question:
+    """`asked_at` is when a worker began to ask. What still waits, and where the answer goes, its rows know."""
+
+    if TYPE_CHECKING:
+        id: Mapped[str]
+
+    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    @classmethod
+    def is_free(cls) -> ColumnElement[bool]:
+        """Nobody asks about it, or nobody any more."""
+        return or_(cls.asked_at.is_(None), cls.asked_at < now() - ASKED_AGAIN_AFTER)
+
+    @classmethod
+    def claim(cls, number: str, *waits: ColumnElement[bool]) -> Self | None:
+        """The row, if it is as `waits` says and free: for exactly one worker, by one conditional UPDATE."""
+        return db.session.scalar(
+            update(cls)
+            .where(cls.id == number, cls.is_free(), *waits)
+            .values(asked_at=now())
+            .returning(cls)
+            .execution_options(populate_existing=True, synchronize_session=False)
+        )
