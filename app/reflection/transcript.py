@@ -11,6 +11,12 @@ from app.errors import Invalid
 from app.models.text import clean_text
 
 ROLES = ("user", "assistant", "system", "tool")
+BESIDE_TEXT = frozenset({
+    "name", "tool_calls", "tool_call_id", "function_call", "refusal", "annotations", "audio", "reasoning_content",
+    "thinking_blocks", "provider_specific_fields",
+})  # fmt: skip
+"""What the messages of a tool loop carry besides; it is no text that was said, and left out."""
+
 MAX_MESSAGES = 500
 MAX_CHARACTERS = 200_000
 """Of all messages together."""
@@ -27,7 +33,7 @@ class Turn:
 
 
 def read_messages(given: object) -> list[Turn]:
-    """Messages in OpenAI's form, with text only. Raises Invalid, in a sentence that quotes nothing of them."""
+    """The text of messages in OpenAI's form, without tool calls. Raises Invalid, in a sentence that quotes nothing."""
     if not isinstance(given, list) or not 1 <= len(given) <= MAX_MESSAGES:
         raise Invalid(f"A conversation is a list of 1 to {MAX_MESSAGES} messages. {_NOTHING_KEPT}")
     turns = [_turn(number, message) for number, message in enumerate(given, start=1)]
@@ -56,15 +62,20 @@ def from_text(text: str) -> list[Turn]:
 
 
 def _turn(number: int, message: object) -> Turn:
-    if not isinstance(message, dict) or set(message) != {"role", "content"}:
-        raise _wrong(number, "must be an object with role and content, and nothing else")
+    if not isinstance(message, dict) or not {"role"} <= set(message) - BESIDE_TEXT <= {"role", "content"}:
+        raise _wrong(number, "must be an object with role and content, as models' messages have them")
     if message["role"] not in ROLES:
         raise _wrong(number, f"has another role than {', '.join(ROLES)}")
-    content = _text(number, message["content"])
+    content = "" if _only_calls(message) else _text(number, message.get("content"))
     try:
         return Turn(message["role"], clean_text(content, what="content"))
     except Invalid as error:
         raise _wrong(number, f"can't be used: {error.sentence}") from None
+
+
+def _only_calls(message: dict[str, Any]) -> bool:
+    """An assistant that called tools said nothing meanwhile; its content is null then, or left out."""
+    return bool(message.get("tool_calls") or message.get("function_call")) and message.get("content") is None
 
 
 def _text(number: int, content: object) -> object:

@@ -29,6 +29,26 @@ def test_what_a_tool_did_not_answer_may_be_blank() -> None:
     assert read_messages([said("", "tool"), said("Yes.")])[0] == Turn("tool", "")
 
 
+def test_a_tool_loop_s_own_messages_are_taken_and_what_is_no_text_of_them_is_left_out() -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "recall", "arguments": SECRET}}]
+    loop = [
+        said("You are Wren.", "system"),
+        said("Where is Ada?", name="ann"),
+        said(None, "assistant", tool_calls=calls, provider_specific_fields={"refusal": None}),
+        said("In Bern.", "tool", tool_call_id="1"),
+        said("She is in Bern.", "assistant", refusal=None, annotations=[]),
+        {"role": "assistant", "tool_calls": calls},
+    ]
+    assert read_messages(loop) == [
+        Turn("system", "You are Wren."),
+        Turn("user", "Where is Ada?"),
+        Turn("assistant", ""),
+        Turn("tool", "In Bern."),
+        Turn("assistant", "She is in Bern."),
+        Turn("assistant", ""),
+    ]
+
+
 def test_it_comes_back_from_its_sealed_form_as_it_was() -> None:
     turns = read_messages([said('line\nend "quoted" \u2028 \U0001f989'), said([{"type": "text", "text": "x"}])])
     assert from_text(as_text(turns)) == turns
@@ -51,9 +71,11 @@ def test_the_longest_one_is_taken() -> None:
         ([said(" \n"), said("")], "blank"),
         ([said(), SECRET], "Message 2 must be an object"),
         ([said(), None], "Message 2 must be an object"),
-        ([{"role": "user"}], "Message 1 must be an object"),
+        ([{"content": SECRET}], "Message 1 must be an object"),
         ([said(quokka=1)], "Message 1 must be an object"),
-        ([said(tool_calls=[])], "Message 1 must be an object"),
+        ([{"role": "user", "text": SECRET}], "Message 1 must be an object"),
+        ([{"role": "user"}], "neither text nor a list"),
+        ([said(None, tool_calls=[])], "neither text nor a list"),
         ([said(role="quokka")], "Message 1 has another role"),
         ([said(role="User")], "Message 1 has another role"),
         ([said(role=None)], "Message 1 has another role"),
