@@ -76,12 +76,14 @@ def _opened(value: object, field: FieldInfo | None) -> object:
 
 
 def _reason(problem: ErrorDetails, model: type[BaseModel]) -> str:
-    """What is wrong and what is allowed, in words of ours where pydantic's say nothing of that."""
+    """What is wrong and what is allowed, in words of ours where pydantic's are none for that."""
     where, kind = _where(problem["loc"]), problem["type"]
     if kind == "missing":
         return f"{where}: it is missing"
     if kind == "extra_forbidden":
         return f"{where}: unknown; there may be {', '.join(model.model_fields) or 'nothing'}"
+    if kind.startswith("int_"):
+        return f"{where}: it must be a whole number"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should", "It must")
     message = message.replace("must be a valid string", "must be text").replace("must be a valid", "must be a")
     return f"{where}: {message[:1].lower()}{message[1:]}"

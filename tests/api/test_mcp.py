@@ -139,6 +139,7 @@ def test_a_refusal_is_a_result_that_a_model_can_act_on(connect: Connect, door: D
         ),
         ("save_memory", {"content": "x", "tags": "vow"}, "tags: it must be a list. Nothing was written."),
         ("get_memory", {"id": 1}, "memory_id: it is missing; id: unknown; there may be memory_id."),
+        ("get_memory", {"memory_id": "one"}, "memory_id: it must be a whole number."),
         ("list_memories", {"limit": 0}, "limit: it must be greater than or equal to 1."),
         ("list_memories", {"limit": True}, "limit: it must be a whole number."),
         ("whoami", {"name": "wren"}, "name: unknown; there may be nothing."),
