@@ -21,6 +21,9 @@ from app.views.answers import go, is_htmx, wants_json
 P = ParamSpec("P")
 R = TypeVar("R")
 
+MOST_DIGITS = 18
+"""Of an id: what is longer is no number that a database has."""
+
 NEEDED_ROLE = "needed_role"
 """The attribute by which a view says which role it needs; a test reads it of every POST."""
 
@@ -108,6 +111,13 @@ def my_entry(entry_id: int) -> AuditLog:
 def my_exception(exception_id: UUID) -> AccessGrant:
     """A mechanic's exception of the viewer's account, or NotFound."""
     return exception_of(viewer().account_id, str(exception_id))
+
+
+def row_id(typed: str) -> int:
+    """An id from a form. Raises NotFound for what no row has: no plain number, or too long a one."""
+    if not (typed.isascii() and typed.isdigit() and len(typed) <= MOST_DIGITS):
+        raise NotFound("There is nothing of that number in this account.")
+    return int(typed)
 
 
 def agent_of(account_id: int, agent_id: int) -> Agent:

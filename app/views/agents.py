@@ -13,7 +13,7 @@ from app.extensions import writing
 from app.models import Account, Actor, Agent, AgentToken, Mode, Trigger
 from app.models.user import ADMIN
 from app.refinement.start import AlreadyRunning, start
-from app.views.access import my_agent, needs, pages, viewer
+from app.views.access import my_agent, needs, pages, row_id, viewer
 from app.views.answers import done, go, page
 from app.views.forms import AGENT_FIELDS, Form
 from app.views.live import agent_parts
@@ -161,7 +161,7 @@ def _each(act: Callable[[int], object]) -> int:
 
 def _chosen() -> Sequence[int]:
     """The checked agents, all of this account. Raises Invalid or NotFound before anything is done."""
-    ids = list(dict.fromkeys(request.form.getlist("agent", type=int)))
+    ids = list(dict.fromkeys(map(row_id, request.form.getlist("agent"))))
     if not ids:
         raise Invalid("No agent was chosen. Check some boxes first; nothing was changed.")
     if len(ids) > MOST_AT_ONCE:

@@ -20,7 +20,7 @@ from app.grants.request import revoke as take_back
 from app.models import AccessGrant, GrantStatus
 from app.models.user import ADMIN
 from app.views import errors
-from app.views.access import my_agent, my_exception, needs, pages, viewer
+from app.views.access import MOST_DIGITS, my_agent, my_exception, needs, pages, viewer
 from app.views.answers import done, go, page, wants_json
 from app.views.live import mine_part, parts_of_this_page
 from app.views.shown.asking import FIELDS, UNLESS_TYPED, AskPage
@@ -34,8 +34,6 @@ from app.views.shown.exception import (
 )
 
 blueprint = pages("exceptions", __name__)
-
-MOST_DIGITS = 18
 
 
 @page(blueprint, "/exceptions", "exceptions/index.html")

@@ -10,11 +10,11 @@ from flask.typing import ResponseReturnValue
 
 from app.authoring.versions import revert as take_back
 from app.authoring.versions import versions
-from app.errors import Invalid, NotFound, Refused
+from app.errors import Invalid, Refused
 from app.extensions import writing
 from app.models import Actor, Agent, SettingProposal
 from app.models.user import ADMIN
-from app.views.access import my_agent, needs, pages, viewer
+from app.views.access import my_agent, needs, pages, row_id, viewer
 from app.views.answers import done, page
 from app.views.forms import SETTINGS_FIELDS, Form
 from app.views.shown.settings import SettingsPage
@@ -51,9 +51,7 @@ def change(agent_id: int) -> ResponseReturnValue:
 def revert(agent_id: int) -> ResponseReturnValue:
     """What an entry changed goes back to what it was before; `entry` and `field` stand in the form or the address."""
     my_agent(agent_id)
-    entry_id, field = request.values.get("entry", 0, type=int), request.values.get("field", "")[:40]
-    if not 0 < entry_id < 2**63:
-        raise NotFound("There is no such change that could be reverted.")
+    entry_id, field = row_id(request.values.get("entry", "")), request.values.get("field", "")[:40]
     made = take_back(agent_id, entry_id, field, by=viewer().actor)
     return _back(agent_id, f"The {LABELS[field]} is what it was before that.", undo=_undo(agent_id, made, field))
 
