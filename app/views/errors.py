@@ -31,6 +31,8 @@ SENTENCES = {
     503: "The database does not answer. Nothing was written; try again in a few seconds.",
 }
 
+NO_ADDRESS = "There is no such address; /api/v1/openapi.json names them all. Nothing was written."
+
 
 def init_app(app: Flask) -> None:
     app.register_error_handler(WhetstoneError, _of_ours)
@@ -53,7 +55,7 @@ def _of_http(error: HTTPException) -> Response:
     code = error.code or 500
     if error.response is not None or code < 400:
         return cast(Response, error.get_response())
-    response = answer(code, _name(code), SENTENCES.get(code, SENTENCES[400 if code < 500 else 500]))
+    response = answer(code, _name(code), _sentence(code))
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     if code == 429:
@@ -61,6 +63,12 @@ def _of_http(error: HTTPException) -> Response:
     if code == 401 and is_htmx():
         response.headers["HX-Redirect"] = url_for("security.login")
     return response
+
+
+def _sentence(code: int) -> str:
+    if code == 404 and request.path.startswith("/api/"):
+        return NO_ADDRESS
+    return SENTENCES.get(code, SENTENCES[400 if code < 500 else 500])
 
 
 def _of_the_database(error: OperationalError) -> Response:

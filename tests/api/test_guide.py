@@ -14,6 +14,8 @@ import pytest
 from flask import Flask
 
 from app.config import ROOT
+from app.errors import WhetstoneError
+from app.problems import phrase
 from tests.api.conftest import Door
 from tests.support.model_server import ModelServer, text, tool_call
 from tests.support.pages import Site, serving
@@ -80,6 +82,24 @@ def test_the_loop_s_model_saves_and_recalls_by_itself(site: Site, door: Door) ->
 
 def test_the_loop_is_about_thirty_lines() -> None:
     assert len([line for line in PROGRAMS[1].splitlines() if line.strip()]) <= 33
+
+
+def test_every_code_of_an_error_in_the_guide_is_one_that_is_given() -> None:
+    table = GUIDE.partition("| status | `code` |")[2].partition("\n\n")[0]
+    told = {
+        word for row in table.splitlines() if row.count("|") > 3 for word in re.findall(r"`(\w+)`", row.split("|")[2])
+    }
+    ours = {each.code for each in _kinds(WhetstoneError)}
+    http = {phrase(status).lower().replace(" ", "_") for status in (405, 413)}
+
+    assert len(told) > 15
+    assert told <= ours | http | {"unexpected"}
+
+
+def _kinds(kind: type[WhetstoneError]) -> Iterator[type[WhetstoneError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _kinds(each)
 
 
 def run(program: str, said: dict[str, str], *arguments: str) -> str:

@@ -365,3 +365,8 @@ def test_the_tools_answer_closed_to_an_agent_too(site: Site, door: Door) -> None
         assert answer.status_code < 500
         assert_closed(answer.headers, f"{method} /mcp")
         assert "no-store" in answer.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("path", ["/memories/abc", "/nothing", "/"])
+def test_an_address_that_is_none_says_where_the_addresses_are(door: Door, path: str) -> None:
+    assert_refused(door("GET", path), 404, "not_found", "/api/v1/openapi.json")
