@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from flask import Flask
 
@@ -150,6 +153,54 @@ def test_an_undone_refinement_says_so_wherever_it_is_listed(admin: Browser, agen
 
     assert before == [False] * len(pages)
     assert [badge in admin.get(path).text for path in pages] == [True] * len(pages)
+
+
+def test_an_undone_refinement_claims_no_more_what_does_not_stand(admin: Browser, app: Flask) -> None:
+    agent = make_agent("mina")
+    remember(agent, "Ann likes tea.", "Ann likes tea.", *(f"Memory {number} of some length." for number in range(9)))
+    path = f"/refinements/{refine(agent, update(5))}"
+    assert "every change passed the guards" in page(admin, path)
+    admin.post(f"{path}/rollback")
+    said = page(admin, path)
+
+    assert "Undone. It had ended as completed; all that it did was taken back since." in said
+    assert "every change passed the guards" not in said
+    (made,) = rollbacks()
+    admin.post(f"/rollbacks/{made.id}/rollback")
+    assert "every change passed the guards" in page(admin, path)
+
+
+def test_one_change_is_undone_from_its_row_and_the_page_says_so(admin: Browser, auditor: Browser, agent: Agent) -> None:
+    path = f"/refinements/{refine(agent, update(1), update(2))}"
+    first, second = re.findall(r'<a href="(/audit/\d+/rollback)"[^>]*>Undo</a>', admin.get(path).text)
+    assert ">Undo</a>" not in auditor.get(path).text
+    admin.post(first)
+
+    assert re.findall(r'<a href="(/audit/\d+/rollback)"', admin.get(path).text) == [second]
+    rows = twin(admin, path)["timeline"]
+    assert [row.get("reversed") for row in rows if row["kind"] == "operation"] == [True, None]
+    assert rows[-1]["title"] == "One of its changes was undone"
+    (made,) = rollbacks()
+    admin.post(f"/rollbacks/{made.id}/rollback")
+    rows = twin(admin, path)["timeline"]
+    assert not any(row.get("reversed") for row in rows)
+    assert rows[-1]["detail"].endswith("; that was undone")
+
+
+def twin_of_log(person: Browser, url: str) -> list[dict[str, Any]]:
+    path, _, query = url.partition("?")
+    return list((person.get(f"{path}.json?{query}").json or {})["entries"])
+
+
+def test_a_refinement_s_page_leads_to_its_entries(auditor: Browser, agent: Agent) -> None:
+    refinement_id = refine(agent, update(1))
+    found = re.search(r'href="([^"]+)">its audit entries', auditor.get(f"/refinements/{refinement_id}").text)
+    assert found is not None
+    assert [row["action"] for row in twin_of_log(auditor, found[1])][-3:] == [
+        "memory_refinement_update",
+        "memory_refinement_snapshot",
+        "memory_refinement_start",
+    ]
 
 
 def test_a_refinement_that_changed_nothing_offers_no_rollback(admin: Browser, agent: Agent) -> None:

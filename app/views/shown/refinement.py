@@ -82,11 +82,15 @@ class RefinementPage:
     @property
     def headline(self) -> str:
         """The end in two or three words; empty while it is open."""
+        if self.refinement.undone_by is not None:
+            return "Undone."
         return _HEADLINES.get(Status(self.refinement.status), "")
 
     @property
     def outcome(self) -> str:
         """What the end means, in a sentence or two; empty while it is open."""
+        if self.refinement.undone_by is not None:
+            return f"It had ended as {_words(self.refinement.status)}; all that it did was taken back since."
         return _outcome(self.refinement)
 
     @property
@@ -176,6 +180,10 @@ def _outcome(refinement: Refinement) -> str:
             return ""
         case _:
             return refinement.reason or "Valid changes stay."
+
+
+def _words(status: str) -> str:
+    return status.replace("_", " ")
 
 
 def _duplicates(count: int) -> str:

@@ -245,12 +245,17 @@ def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
 
 
 def rollbacks_of(refinement: Refinement) -> list[Rollback]:
-    """Those that took its work back or gave it back, oldest first."""
+    """Those that took its work back, whole or one entry of it, or gave it back; oldest first."""
     since = (Rollback.agent_id == refinement.agent_id, Rollback.at >= refinement.requested_at)
     found = db.session.scalars(
         select(Rollback).where(*since).order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(LOOKED_AT)
     )
-    return [each for each in reversed(list(found)) if refinement.id in (*each.undid, *each.redid)]
+    entries = set(db.session.scalars(select(AuditLog.id).where(AuditLog.refinement_id == refinement.id)))
+    return [
+        each
+        for each in reversed(list(found))
+        if refinement.id in (*each.undid, *each.redid) or each.target_entry_id in entries
+    ]
 
 
 def _url(target: Target, refinement: str, rewind: str, entry: str, rollback: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +17,7 @@ from app.models import Action, Event, Refinement, Rollback, RollbackKind, Status
 class Row:
     """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories; nothing here is content.
 
-    `url` is the page of what the row tells, where it has one of its own.
+    `url` is the page of what the row tells, where it has one of its own. `entry` is the audit entry of an operation.
     """
 
     kind: str
@@ -36,6 +36,14 @@ class Row:
     calls: int = 0
     model_tokens: int = 0
     url: str = ""
+    entry: int | None = None
+
+    @property
+    def undo_url(self) -> str:
+        """Where to see what an undo of just this would do; empty where it is no operation, or undone already."""
+        if self.entry is None or self.reversed:
+            return ""
+        return url_for("rollbacks.plan_entry", entry_id=self.entry)
 
     def as_json(self) -> dict[str, Any]:
         said = {"kind": self.kind, "title": self.title, "at": self.at.isoformat(), "detail": self.detail or None}
@@ -48,10 +56,10 @@ class Row:
         return {key: value for key, value in (said | counted | rest).items() if value is not None}
 
 
-def read(refinement: Refinement, events: Iterable[Event], rollbacks: Iterable[Rollback] = ()) -> list[Row]:
+def read(refinement: Refinement, events: Iterable[Event], rollbacks: Sequence[Rollback] = ()) -> list[Row]:
     """The rows, oldest first. Turns without an operation between them are one row, refusals one row a kind.
 
-    `rollbacks` took its work back after the end, or gave it back.
+    `rollbacks` took its work back after the end, whole or one change of it, or gave it back.
     """
     rows: list[Row] = []
     for event in events:
@@ -59,7 +67,11 @@ def read(refinement: Refinement, events: Iterable[Event], rollbacks: Iterable[Ro
         if step is not None:
             step(rows, event, refinement)
     reversed_kinds = _reversed_kinds(refinement)
-    rows = [replace(row, reversed=True) if row.kind in reversed_kinds else row for row in rows]
+    undone = {rollback.target_entry_id for rollback in rollbacks if rollback.stands}
+    rows = [
+        replace(row, reversed=True) if row.kind in reversed_kinds or (row.entry and row.entry in undone) else row
+        for row in rows
+    ]
     return [*rows, *(_rolled_back(rollback, refinement) for rollback in rollbacks)]
 
 
@@ -78,8 +90,16 @@ def _rolled_back(rollback: Rollback, refinement: Refinement) -> Row:
         return Row(
             "given_back", "history", "Its work was given back", rollback.at, "info", detail, tokens=tokens, url=url
         )
-    title = "Taken back by a rewind" if rollback.kind == RollbackKind.REWIND else "Rolled back"
-    return Row("taken_back", "undo", title, rollback.at, "warn", detail, tokens=tokens, url=url)
+    detail += "; that was undone" if rollback.kind == RollbackKind.ENTRY and not rollback.stands else ""
+    return Row("taken_back", "undo", _TAKEN_BACK[rollback.kind], rollback.at, "warn", detail, tokens=tokens, url=url)
+
+
+_TAKEN_BACK = {
+    RollbackKind.REFINEMENT: "Rolled back",
+    RollbackKind.REWIND: "Taken back by a rewind",
+    RollbackKind.ENTRY: "One of its changes was undone",
+    RollbackKind.ROLLBACK: "Rolled back",
+}
 
 
 _TRIGGERS = {
@@ -168,6 +188,7 @@ def _operation(rows: list[Row], event: Event, refinement: Refinement) -> None:
             tokens=(before, after),
             retention=Decimal(data["retention"]) if data.get("retention") else None,
             turns=turns,
+            entry=data.get("entry"),
         )
     )
 
