@@ -144,7 +144,8 @@ def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys:
         if grant.agent_id != agent_id:
             raise NotFound("There is no such exception.")
         if grant.status != GrantStatus.PENDING:
-            raise Refused(f"This exception is {grant.status} already. Nothing was changed.")
+            may = " To take it back, revoke it." if grant.status == GrantStatus.GRANTED else ""
+            raise Refused(f"This exception is {grant.status} already. Nothing was changed.{may}")
         grant.note_to_admins = decision.note_to_admins
         if keys is not None and decision.words:
             grant.reason = keys.seal(decision.words, purpose="exception", subject=grant.id)

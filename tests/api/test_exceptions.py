@@ -77,6 +77,17 @@ def test_an_answer_counts_once(door: Door, first: str, status: str) -> None:
         assert_refused(answer, 409, "refused", status, "Nothing was changed")
 
 
+def test_who_would_deny_what_is_granted_is_told_how_to_take_it_back(door: Door) -> None:
+    request_id = ask(door.agent)
+    decide(door, request_id, "grant")
+
+    refused = decide(door, request_id, "deny")
+
+    assert_refused(refused, 409, "refused", "To take it back, revoke it.")
+    assert door("POST", f"/access-requests/{request_id}/revocation").json["status"] == "revoked"
+    assert "revoke it" not in decide(door, request_id, "deny").json["detail"]
+
+
 def test_what_was_taken_back_can_not_be_granted(door: Door) -> None:
     request_id = ask(door.agent)
     revoke(request_id, by=COMMAND_LINE)
