@@ -8,7 +8,7 @@ import structlog
 
 from app.api.throttle import throttle
 from app.errors import NotFound, WhetstoneError
-from app.extensions import db
+from app.extensions import db, release
 from app.models import Actor, Agent
 from app.models.bearer import Bearer, authenticate
 from app.refinement.guard import as_actor
@@ -72,6 +72,13 @@ class Caller:
             except SealBroken as error:
                 raise KeysNotReady from error
         return self._keys
+
+    def check_still_live(self) -> None:
+        """For what takes long. Raises Unauthorized where the token was revoked since it came."""
+        live = self.bearer.is_live()
+        release()
+        if not live:
+            raise Unauthorized
 
     def check(self, scope: str) -> None:
         """Raises ScopeMissing."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flask import Blueprint, Flask, Response, current_app, jsonify, request, stream_with_context
+from flask import Blueprint, Flask, Response, after_this_request, current_app, jsonify, request, stream_with_context
 from pydantic import Field
 from spectree import Response as Responses
 from spectree import SecurityScheme, SpecTree
@@ -96,9 +96,12 @@ def _answer(answer: Answer) -> Response:
 
 
 def _streamed(caller: Caller, pieces: Iterator[str]) -> Response:
+    """In place of what is returned, of which spectree would read the whole before any of it is sent."""
     body = stream_with_context(pieces)
     name = f'attachment; filename="whetstone-bundle-{caller.agent_id}.json"'
-    return Response(body, content_type="application/json", headers={"Content-Disposition": name})
+    streamed = Response(body, content_type="application/json", headers={"Content-Disposition": name})
+    after_this_request(lambda _: streamed)
+    return Response()
 
 
 @blueprint.get("/openapi.json")

@@ -44,6 +44,12 @@ class Bearer:
         """The agent's keys. Raises SealBroken where none are sealed to it yet."""
         return open_agent_keys(self.agent_uuid, self.wrapped, self.opener, renew=self._open_anew)
 
+    def is_live(self) -> bool:
+        """Whether it still opens anything: it was not revoked meanwhile, nor its agent forgotten."""
+        live = select(AgentToken.id).join(Agent, Agent.id == AgentToken.agent_id)
+        live = live.where(AgentToken.id == self.id, AgentToken.revoked_at.is_(None), Agent.forgotten_at.is_(None))
+        return db.session.scalar(live) is not None
+
     def _open_anew(self) -> AgentKeys:
         return open_keys(db.session.get_one(Agent, self.agent_id), self.opener)
 

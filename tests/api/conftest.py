@@ -31,6 +31,7 @@ class Door:
 
     def __call__(self, method: str, path: str, json: Any = None, **more: Any) -> TestResponse:
         headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
+        more.setdefault("buffered", True)  # a stream left unread would keep its application's context open
         return self.client.open(f"/api/v1{path}", method=method, json=json, headers=headers, **more)
 
     def get(self, path: str, **more: Any) -> Any:
