@@ -7,7 +7,7 @@ it is in conflict when it shows somebody else's work. Whose work a state shows i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -17,7 +17,7 @@ from sqlalchemy.orm import aliased
 from app.extensions import db
 from app.history.findings import Change, Findings
 from app.history.trace import Entries, Present, Recorded, Trace, present, recorded, state_query, traces, written_by
-from app.models import MemoryState
+from app.models import MemoryState, Refinement, Status
 from app.models.state import NOTHING
 
 
@@ -62,7 +62,16 @@ def _sorted(judged: list[tuple[_Way, _Verdict]]) -> Findings:
                 stays.append(way.memory.id)
             case _Verdict.GOES_BACK:
                 changes.append(way.change())
-    return Findings(tuple(changes), tuple(conflicts), tuple(stays), tuple(later))
+    return Findings(tuple(changes), tuple(conflicts), tuple(stays), _standing(later))
+
+
+def _standing(refinement_ids: Collection[str]) -> tuple[str, ...]:
+    """Those whose work was not taken back, by the Time Machine or by the latch: the others are in nobody's way."""
+    if not refinement_ids:
+        return ()
+    stands = (Refinement.undone_by.is_(None), Refinement.status != Status.ROLLED_BACK)
+    found = set(db.session.scalars(select(Refinement.id).where(Refinement.id.in_(refinement_ids), *stands)))
+    return tuple(each for each in refinement_ids if each in found)
 
 
 class _Verdict(Enum):

@@ -19,7 +19,7 @@ from app.views.forms import Wrong
 FIELDS = ("agent", "actor", "action", "refinement", "from", "to")
 MAX_TYPED = 310
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_UUID_BEGINS = re.compile(r"[0-9a-f-]{8,36}", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
@@ -93,14 +93,19 @@ def _action(account_id: int, typed: str) -> Action:
 
 
 def _refinement(account_id: int, typed: str) -> str:
+    """By its id, or by as much of its beginning as the pages show."""
     number = typed.lower()
-    if not _UUID.fullmatch(number):
-        raise Invalid("A refinement's id has 36 characters, as in the address of its page.")
-    mine = select(Refinement.id).where(Refinement.id == number, Refinement.account_id == account_id)
-    found = db.session.scalar(mine)
-    if found is None:
+    if not _UUID_BEGINS.fullmatch(number):
+        raise Invalid(
+            "Type a refinement's id, as in the address of its page, or at least the first 8 characters of it."
+        )
+    is_it = Refinement.id == number if len(number) == 36 else Refinement.id.startswith(number)
+    found = db.session.scalars(select(Refinement.id).where(Refinement.account_id == account_id, is_it).limit(2)).all()
+    if not found:
         raise Invalid("There is no such refinement in this account.")
-    return found
+    if len(found) > 1:
+        raise Invalid("Several refinements begin like this: type more of the id.")
+    return found[0]
 
 
 def _first_day(account_id: int, typed: str) -> datetime:

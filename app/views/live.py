@@ -88,13 +88,18 @@ def stream_partials(topic: str, viewer: StreamViewer) -> str:
     raise NotFound("There is no such topic.")
 
 
-def parts_of_this_page() -> Callable[[], str] | None:
-    """The live parts of the page on which a button was pressed; None for a page that has none."""
+def pressed_on() -> tuple[str, Mapping[str, Any]]:
+    """Endpoint and arguments of the page on which a button was pressed; an empty name for what is no page of ours."""
     try:
         path = urlsplit(request.headers.get("HX-Current-URL", "")).path
-        endpoint, named = current_app.url_map.bind("here").match(path, method="GET")
+        return current_app.url_map.bind("here").match(path, method="GET")
     except (HTTPException, ValueError):
-        return None
+        return "", {}
+
+
+def parts_of_this_page() -> Callable[[], str] | None:
+    """The live parts of the page on which a button was pressed; None for a page that has none."""
+    endpoint, named = pressed_on()
     match endpoint:
         case "refinements.show":
             return lambda: refinement_parts(my_refinement(named["refinement_id"]))

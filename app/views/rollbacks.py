@@ -14,7 +14,7 @@ from app.models import RollbackKind
 from app.models.user import ADMIN
 from app.views.access import my_entry, my_refinement, my_rollback, needs, pages, viewer
 from app.views.answers import done, page, wants_json
-from app.views.live import parts_of_this_page
+from app.views.live import parts_of_this_page, pressed_on
 from app.views.shown.rollback import PlanPage, RollbackPage, plan_url
 
 blueprint = pages("rollbacks", __name__)
@@ -93,6 +93,8 @@ def _said(made: Done) -> str:
     return f"{_DONE[plan.kind]}: {what}.{first}"
 
 
+_PLANS = ("rollbacks.plan_refinement", "rollbacks.plan_entry", "rollbacks.plan_rollback")
+
 _DONE = {
     RollbackKind.REFINEMENT: "Rolled back",
     RollbackKind.REWIND: "Rewound",
@@ -102,7 +104,13 @@ _DONE = {
 
 
 def _where(target: Target, made: Done) -> str:
-    """The page of what was undone, where its parts do not come fresh to the page that asked."""
+    """The page of what was undone, where its parts do not come fresh to the page that asked.
+
+    Whoever clears the way for another undo comes back to the plan of that.
+    """
+    endpoint, named = pressed_on()
+    if target.kind == RollbackKind.REFINEMENT and endpoint in _PLANS and url_for(endpoint, **named) != plan_url(target):
+        return url_for(endpoint, **named)
     if target.kind in (RollbackKind.REFINEMENT, RollbackKind.REWIND):
         return url_for("refinements.show", refinement_id=target.id)
     if made.rollback is not None:

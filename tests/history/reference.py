@@ -159,7 +159,14 @@ class Reference(Past):
 
     def _conflict(self, plan: Plan, memory: int, mine: list[int]) -> None:
         since = [self.entries[n].refinement for n in self.past[memory] if n > mine[-1]]
-        plan.later |= {refinement for refinement in since if refinement is not None}
+        reversed_ = {entry.refinement for entry in self.entries if entry.kind is Kind.LATCH}
+        plan.later |= {
+            refinement
+            for refinement in since
+            if refinement is not None
+            and refinement not in reversed_
+            and Noun("refinement", refinement) not in self.undone_by
+        }
         plan.conflicts.append(memory)
 
     def _without_refinements(self, memory: int, since: int) -> Written | None:

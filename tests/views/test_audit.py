@@ -219,7 +219,8 @@ def test_each_filter_leaves_what_it_says(run: Running, admin: Browser, clock: Fa
     assert found(f"agent={run.agent.id}") == found("agent=ezra") != []
     assert found(f"actor=user:{email}") == [("agent_pause", "ezra")]
     assert found("action=memory_dedup") == [("memory_dedup", "ezra")]
-    assert {row["refinement"] for row in flat(admin, f"refinement={run.refinement.id}")} == {run.refinement.id}
+    for begin_of_id in (run.refinement.id, run.refinement.id[:8].upper(), run.refinement.id[:-1]):
+        assert {row["refinement"] for row in flat(admin, f"refinement={begin_of_id}")} == {run.refinement.id}
     assert {action for action, _ in found("from=2026-11-18&to=2026-11-18")} == {
         "agent_pause",
         "agent_create",
@@ -276,7 +277,10 @@ def test_an_actor_who_is_in_no_list_stays_chosen(agent: Agent, admin: Browser) -
         ("agent=987654321987654321", "There is no agent '987654321987654321' in this account."),
         ("actor=everyone", "Nobody is called 'everyone' here."),
         ("action=burn", "The log knows no action 'burn'."),
-        ("refinement=123", "A refinement's id has 36 characters"),
+        ("refinement=123", "or at least the first 8 characters of it."),
+        ("refinement=%25%25%25%25%25%25%25%25", "Type a refinement's id"),
+        ("refinement=________", "Type a refinement's id"),
+        ("refinement=00000000", "There is no such refinement in this account."),
         ("refinement=00000000-0000-4000-8000-000000000000", "There is no such refinement in this account."),
         ("from=yesterday", "'yesterday' is no day. Write it like 2026-11-30"),
         ("to=2026-02-30", "'2026-02-30' is no day."),

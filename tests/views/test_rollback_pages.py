@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.models import Agent, Status
+from app.models import Action, Agent, Status
+from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
 from tests.views.conftest import Browser
 from tests.views.undoing import (
     entries,
     merge_and_delete,
+    newest_entry,
     page,
     press,
     refine,
@@ -153,6 +155,35 @@ def test_an_undone_refinement_says_so_wherever_it_is_listed(admin: Browser, agen
 
     assert before == [False] * len(pages)
     assert [badge in admin.get(path).text for path in pages] == [True] * len(pages)
+
+
+def test_what_is_in_the_way_is_rolled_back_from_there_and_the_way_is_clear(
+    admin: Browser, agent: Agent, clock: FakeClock
+) -> None:
+    made = []
+    for words in ("Memory number", "Memory", "M"):
+        made.append(refine(agent, update(1, f"{words} 1.")))
+        clock.advance(days=1)
+    first, second, third = made
+    here = f"/refinements/{first}/rollback"
+    for each in (third, second):
+        shown = admin.get(here).text
+        assert re.findall(r'action="/refinements/([^/]+)/rollback"', shown) == [each]
+        answer = press(admin, f"/refinements/{each}/rollback", on=here)
+        assert answer.headers["HX-Redirect"] == here
+
+    assert "Nothing is applied" not in page(admin, here)
+    answer = press(admin, f"{here}", on=here)
+    assert answer.headers["HX-Redirect"] == f"/refinements/{first}"
+
+
+def test_the_page_of_an_entry_s_undo_leads_to_the_refinement_it_was_of(admin: Browser, agent: Agent) -> None:
+    refinement_id = refine(agent, update(1))
+    admin.post(f"/audit/{newest_entry(Action.REFINEMENT_UPDATE)}/rollback")
+    (made,) = rollbacks()
+    said = page(admin, f"/rollbacks/{made.id}")
+
+    assert f"Tightened a memory of refinement {refinement_id[:8]}" in said
 
 
 def test_an_undone_refinement_claims_no_more_what_does_not_stand(admin: Browser, app: Flask) -> None:

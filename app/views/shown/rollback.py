@@ -145,7 +145,7 @@ class PlanPage:
 class RollbackPage:
     """One use of the Time Machine. `taken` and `given` are other refinements whose work it took or gave back.
 
-    `facts` is the open data of its audit entry: counts and ids.
+    `target` is the entry that it undid, where it was one; `facts` is the open data of its own entry: counts and ids.
     """
 
     rollback: Rollback
@@ -153,7 +153,7 @@ class RollbackPage:
     facts: dict[str, Any]
     taken: Sequence[Refinement]
     given: Sequence[Refinement]
-    entry_words: str
+    target: AuditLog | None
     offer: Offer
     last_event: int
 
@@ -169,7 +169,7 @@ class RollbackPage:
             entry.data,
             refinements_by_id(rollback.undid) if rollback.kind != RollbackKind.REFINEMENT else (),
             refinements_by_id(rollback.redid),
-            look_of(target.action).words if target else "",
+            target,
             Offer.load(Target.rollback(rollback.id)),
             seen,
         )
@@ -181,6 +181,11 @@ class RollbackPage:
     @property
     def who(self) -> str:
         return who(self.rollback)
+
+    @property
+    def entry_words(self) -> str:
+        """What the entry had done that this undid."""
+        return look_of(self.target.action).words if self.target else ""
 
     @property
     def line(self) -> str:
