@@ -93,8 +93,13 @@ def export(caller: Caller, _: Nothing) -> Bundle:
 
 
 def pieces(caller: Caller) -> Iterator[str]:
+    """Raises KeysNotReady before there is a first one, so that a refusal is still an answer."""
+    return _while_live(caller, export_bundle(caller.agent(), caller.keys()))
+
+
+def _while_live(caller: Caller, found: Iterator[str]) -> Iterator[str]:
     """It breaks off, so that nobody takes it for whole, once the token is revoked. Raises Unauthorized then."""
-    for number, piece in enumerate(export_bundle(caller.agent(), caller.keys())):
+    for number, piece in enumerate(found):
         if number % BATCH == 0:
             caller.check_still_live()
         yield piece

@@ -263,6 +263,7 @@ def test_a_token_whose_keys_are_on_their_way_is_asked_to_wait(client: FlaskClien
     young = Door(client, agent, token)
     assert young.get("/me")["name"] == "young"
     waits = ["get_context", "list_memories", "save_memory", "search_memories", "get_memory", "decide_access_request"]
+    waits += ["export_bundle"]
     values = NOTHING | {"request_id": ask_to_look(agent)}
     for operation in OPERATIONS:
         if operation.name in waits:
