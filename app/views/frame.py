@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import tomllib
 from datetime import datetime
 from functools import cache
@@ -73,6 +74,7 @@ def init_app(app: Flask) -> None:
     csrf.init_app(app)
     app.jinja_env.globals["csrf_token"] = _csrf_token
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
+    app.jinja_env.filters["shell"] = shell
     app.context_processor(_context)
     app.after_request(_close)
 
@@ -81,6 +83,11 @@ def _allow_files() -> None:
     """Before anything of the body is read, and only for those who may send files."""
     if request.endpoint in TAKES_FILES and may_act():
         request.max_content_length = MAX_FILE_BYTES
+
+
+def shell(value: object) -> str:
+    """One word of a command that people copy into a shell, whatever an agent or an address called it."""
+    return shlex.quote(str(value))
 
 
 def ago_words(at: datetime | None) -> str:

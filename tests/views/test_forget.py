@@ -55,7 +55,7 @@ def test_the_page_says_what_it_does_what_stays_and_that_backups_keep_the_keys(ow
         "no new keys or tokens are ever made for it",
         "of its audit log, counts, dates",
         "Copies of the database from before still hold the keys, until they age out",
-        './whetstone agents forget "Ezra & <b>Eve</b>" --yes-forget',
+        "./whetstone agents forget 'Ezra & <b>Eve</b>' --yes-forget 'Ezra & <b>Eve</b>'",
         "Exactly: Ezra & <b>Eve</b>",
     ):
         assert words in page, words

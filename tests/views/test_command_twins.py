@@ -1,0 +1,66 @@
+"""The command that a page names is copied into a shell: what an agent calls itself is one word there, and no order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from html import unescape
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from sqlalchemy import update
+
+from app.extensions import db, writing
+from app.models import Agent
+from tests.views.conftest import Browser
+from tests.views.site import CONTENT, PUBLIC, SIGN_IN, make_subject, routes
+
+HOSTILE = (
+    *("$(touch owned)", '"; touch owned; "', "`touch owned`", "'; touch owned #", "a & touch owned", "> owned", "\\"),
+    *("!! $HOME", "x"),
+)
+
+
+def twin_of(page: str) -> str:
+    """The command as the button copies it; empty where the page names none."""
+    found = re.search(r'<code id="cli-twin">(.*?)</code>', page, re.S)
+    return unescape(re.sub(r"<[^>]+>", "", found[1])).strip() if found else ""
+
+
+def words_of(command: str, folder: Path) -> list[str]:
+    """What a real shell makes of it, with something harmless in the program's place."""
+    harmless = command.replace("./whetstone", "printf '%s\\0'", 1)
+    ran = subprocess.run(["sh", "-c", harmless], cwd=folder, capture_output=True, text=True, check=True)
+    return ran.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_an_agent_s_name_is_one_word_of_every_command(
+    web: Flask, app: Flask, owner: Browser, name: str, tmp_path: Path
+) -> None:
+    subject = make_subject()
+    with writing():
+        db.session.execute(update(Agent).where(Agent.id == subject.agent.id).values(name=name))
+    named = 0
+    for rule in routes(web, "GET", without=PUBLIC | SIGN_IN | CONTENT):
+        if rule.rule.endswith((".json", ".csv", ".jsonl")):
+            continue
+        command = twin_of(owner.get(subject.path(rule), buffered=True).text)
+        if command:
+            named += name in words_of(command, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert named >= 7
+
+
+@pytest.mark.parametrize("given", HOSTILE[:-1])
+def test_nor_does_an_address_put_words_into_a_command(
+    web: Flask, app: Flask, owner: Browser, given: str, tmp_path: Path
+) -> None:
+    """A link that somebody sends to an admin."""
+    subject = make_subject()
+    for path, named in ((f"/agents/{subject.agent.id}/exceptions/new", "scope"), ("/audit", "agent")):
+        command = twin_of(owner.get(path, query_string={named: given}).text)
+        assert command, path
+        words_of(command, tmp_path)
+    assert list(tmp_path.iterdir()) == []
