@@ -22,6 +22,14 @@ HOSTILE = (
 )
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a shell would leave what an order made."""
+    made = tmp_path / "shell"
+    made.mkdir()
+    return made
+
+
 def twin_of(page: str) -> str:
     """The command as the button copies it; empty where the page names none."""
     found = re.search(r'<code id="cli-twin">(.*?)</code>', page, re.S)
@@ -37,7 +45,7 @@ def words_of(command: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_agent_s_name_is_one_word_of_every_command(
-    web: Flask, app: Flask, owner: Browser, name: str, tmp_path: Path
+    web: Flask, app: Flask, owner: Browser, name: str, folder: Path
 ) -> None:
     subject = make_subject()
     with writing():
@@ -48,19 +56,19 @@ def test_an_agent_s_name_is_one_word_of_every_command(
             continue
         command = twin_of(owner.get(subject.path(rule), buffered=True).text)
         if command:
-            named += name in words_of(command, tmp_path)
-    assert list(tmp_path.iterdir()) == []
+            named += name in words_of(command, folder)
+    assert list(folder.iterdir()) == []
     assert named >= 7
 
 
 @pytest.mark.parametrize("given", HOSTILE[:-1])
 def test_nor_does_an_address_put_words_into_a_command(
-    web: Flask, app: Flask, owner: Browser, given: str, tmp_path: Path
+    web: Flask, app: Flask, owner: Browser, given: str, folder: Path
 ) -> None:
     """A link that somebody sends to an admin."""
     subject = make_subject()
     for path, named in ((f"/agents/{subject.agent.id}/exceptions/new", "scope"), ("/audit", "agent")):
         command = twin_of(owner.get(path, query_string={named: given}).text)
         assert command, path
-        words_of(command, tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        words_of(command, folder)
+    assert list(folder.iterdir()) == []
