@@ -101,11 +101,11 @@ def verify(name: str | None, heads: Path | None, account: str | None, as_json: b
 
         agent = find_agent(name, account) if name else None
         home = find_account(account) if account and not agent else None
+        scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
         verdict = check(agent, home, heads=kept)
         if as_json:
             emit(verdict.as_json())
             return 0 if verdict.ok else 1
-        scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
         if verdict.ok:
             say(f"All is well: {verdict.entries:,} entries of {scope} are as they were written, and explain every")
             say("memory, flag, setting and total as it stands now.")
@@ -117,7 +117,7 @@ def verify(name: str | None, heads: Path | None, account: str | None, as_json: b
         else:
             say(f"NOT as it was written, after {verdict.entries:,} entries of {scope}:")
             say(f"  {verdict.first_problem}")
-            named = f" --agent {quoted(agent.name)}{account_argument(account)}" if agent else ""
+            named = (f" --agent {quoted(agent.name)}" if agent else "") + account_argument(account)
             say(f"Stop changing things, keep a copy of the database, and compare: whetstone audit{named} --json")
         return 0 if verdict.ok else 1
 

@@ -90,7 +90,9 @@ def _said(made: Done) -> str:
         return "It was undone already. Nothing was changed." if plan.undone_by else "Nothing is left to undo."
     first = " The refinement that was running was ended first." if plan.stops else ""
     what = moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=True)
-    return f"{_DONE[plan.kind]}: {what}.{first}"
+    undid_a_rewind = plan.found.rollback is not None and plan.found.rollback.kind == RollbackKind.REWIND
+    how = "The rewind is undone" if undid_a_rewind else _DONE[plan.kind]
+    return f"{how}: {what}.{first}"
 
 
 _PLANS = ("rollbacks.plan_refinement", "rollbacks.plan_entry", "rollbacks.plan_rollback")

@@ -114,6 +114,11 @@ def test_verify_can_be_asked_of_one_account(agent: Agent, whetstone: Whetstone) 
         "forgotten": 0,
     }
     assert whetstone("verify", "--account", "Home", "--json").status == 1
+    assert "0 entries of the account Other are as they were written" in whetstone("verify", "--account", "Other").out
+    said = whetstone("verify", "--account", "Home")
+    assert said.status == 1
+    assert "entries of the account Home:" in said.out
+    assert "compare: whetstone audit --account Home --json" in said.out
 
 
 def test_verify_tells_a_missing_trigger(agent: Agent, whetstone: Whetstone) -> None:

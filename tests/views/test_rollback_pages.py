@@ -177,6 +177,14 @@ def test_what_is_in_the_way_is_rolled_back_from_there_and_the_way_is_clear(
     assert answer.headers["HX-Redirect"] == f"/refinements/{first}"
 
 
+def test_the_undo_of_a_rewind_is_called_so(admin: Browser, agent: Agent) -> None:
+    here = f"/refinements/{refine(agent, update(1))}"
+    admin.post(f"{here}/rewind")
+    (made,) = rollbacks()
+
+    assert "The rewind is undone: 2 memories went back" in press(admin, f"/rollbacks/{made.id}/rollback", on=here).text
+
+
 def test_the_page_of_an_entry_s_undo_leads_to_the_refinement_it_was_of(admin: Browser, agent: Agent) -> None:
     refinement_id = refine(agent, update(1))
     admin.post(f"/audit/{newest_entry(Action.REFINEMENT_UPDATE)}/rollback")
