@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,18 @@ from app.llm.client import ModelError, ModelErrorKind
 from app.llm.litellm import _ASKED_WITH_MORE_THAN_A_KEY, LiteLLMVoices, _load
 from tests.support.model_server import ModelServer, error
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 SECRET = "planted-secret-of-"
 _READ = re.compile(r"""["']([A-Z][A-Z0-9_]*_(?:KEY|TOKEN|APIKEY|SECRET|CREDENTIALS|ID|JWT|PASSWORD))["']""")
 KNOWN_MODELS = {"bedrock": "anthropic.claude-3-haiku-20240307-v1:0"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_open() -> Iterator[None]:
+    """LiteLLM never closes some providers' clients: they are let go here, not in the middle of another test."""
+    yield
+    _load().in_memory_llm_clients_cache.flush_cache()
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
