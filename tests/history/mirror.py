@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, func, select
 
 from app.extensions import db
 from app.models import Agent, Memory, MemoryState
@@ -31,6 +31,7 @@ class Mirror:
         self._reference = reference
         self._sealed: dict[int, Sealed] = {}
         self._compared = 0
+        self._all: Row = {"agent": agent.id, "since": db.session.scalar(select(func.max(Memory.id))) or 0}
 
     def compare(self) -> None:
         """Every state ever written, every memory as it stands, and the totals."""
@@ -54,7 +55,7 @@ class Mirror:
         return self._keys.reveal_memory(number, content)
 
     def _memories(self) -> list[Row]:
-        rows = db.session.execute(_MEMORIES, {"agent": self._agent_id})
+        rows = db.session.execute(_MEMORIES, self._all)
         return [dict(row) for row in rows.mappings()]
 
     def _compare_entries(self) -> None:
@@ -76,7 +77,7 @@ class Mirror:
 
     def _new_entries(self) -> dict[int, dict[int, Row]]:
         newest = max(self.entry_ids.values(), default=0)
-        rows = db.session.execute(_STATES, {"newest": newest, "agent": self._agent_id})
+        rows = db.session.execute(_STATES, self._all | {"newest": newest})
         entries: dict[int, dict[int, Row]] = defaultdict(dict)
         for row in rows.mappings():
             entries[row["entry_id"]][row["memory_id"]] = dict(row)
@@ -106,7 +107,8 @@ class Mirror:
 
 
 _MEMORY, _STATE = Memory.__table__, MemoryState.__table__
-_MINE = _MEMORY.c.agent_id == bindparam("agent")
+_MINE = and_(_MEMORY.c.agent_id == bindparam("agent"), _MEMORY.c.id > bindparam("since"))
+"""Ids only grow: those before the agent need not be looked through."""
 _MEMORIES = select(_MEMORY).where(_MINE).order_by(_MEMORY.c.id)
 _STATES = (
     select(_STATE)
