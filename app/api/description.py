@@ -7,7 +7,7 @@ from typing import Any
 
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
-from app.models.idempotency import MAX_KEY
+from app.models.idempotency import KEY_PATTERN, MAX_KEY
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 
@@ -23,7 +23,7 @@ KEY = {
     "required": False,
     "description": "A word of your own. Sent again within 24 hours, the same request with the same word is done once "
     "and gets the same answer, with the header Idempotent-Replayed.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": KEY_PATTERN},
 }
 
 REPLAYED = {"Idempotent-Replayed": {"description": "true: it was done before.", "schema": {"type": "string"}}}

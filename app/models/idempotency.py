@@ -5,6 +5,7 @@ It is claimed in a transaction of its own before anything is done, and settled w
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, UniqueConstraint, delete, select
@@ -18,6 +19,7 @@ from app.silo import AgentKeys, Sealed
 
 KEPT = timedelta(hours=24)
 MAX_KEY = 200
+KEY_PATTERN = "^[!-~]+$"
 
 
 class KeyReused(Refused):
@@ -59,8 +61,8 @@ class IdempotencyKey(Model):
 
         Raises Invalid, KeyReused or StillBeingDone.
         """
-        if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable():
-            raise Invalid(f"The Idempotency-Key must have 1 to {MAX_KEY} printable ASCII characters.")
+        if len(key) > MAX_KEY or not re.fullmatch(KEY_PATTERN, key):
+            raise Invalid(f"The Idempotency-Key must have 1 to {MAX_KEY} printable ASCII characters, and no space.")
         with writing() as session:
             Agent.lock(agent_id)
             session.execute(delete(cls).where(cls.agent_id == agent_id, cls.key == key, cls._is_old()))
