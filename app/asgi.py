@@ -62,16 +62,18 @@ def assemble(flask: Flask, hub: Hub | None = None, stream: EventStream | None = 
     flask.extensions["stream_hub"] = hub
     agents = mcp.Door(flask)
     user_logged_out.connect(_on_sign_out, flask)
+    pages = WSGIMiddleware(flask, workers=PAGE_THREADS)
     application = Starlette(
         routes=[
             Route("/events", stream or EventStream(hub)),
             Route(mcp.PATH, agents),
             Route("/api/{rest:path}", WSGIMiddleware(flask, workers=API_THREADS)),
-            Mount("/", WSGIMiddleware(flask, workers=PAGE_THREADS)),
+            Mount("/", pages),
         ],
         middleware=[Middleware(Tidy)],
         lifespan=_lifespan,
     )
+    application.router.default = pages  # a path with a line break matches no route, and is answered like any other
     application.state.hub = hub
     application.state.agents = agents
     return application
