@@ -19,7 +19,7 @@ from app.silo import AgentKeys, Sealed
 
 KEPT = timedelta(hours=24)
 MAX_KEY = 200
-KEY_PATTERN = "^[!-~]+$"
+KEY_PATTERN = "^[!-~]( *[!-~])*$"
 
 
 class KeyReused(Refused):
@@ -62,7 +62,9 @@ class IdempotencyKey(Model):
         Raises Invalid, KeyReused or StillBeingDone.
         """
         if len(key) > MAX_KEY or not re.fullmatch(KEY_PATTERN, key):
-            raise Invalid(f"The Idempotency-Key must have 1 to {MAX_KEY} printable ASCII characters, and no space.")
+            raise Invalid(
+                f"The Idempotency-Key must have 1 to {MAX_KEY} printable ASCII characters, and no space at an end."
+            )
         with writing() as session:
             Agent.lock(agent_id)
             session.execute(delete(cls).where(cls.agent_id == agent_id, cls.key == key, cls._is_old()))

@@ -166,11 +166,11 @@ def test_what_broke_stays_claimed_because_nobody_knows_what_was_done(
     assert_refused(door("POST", "/memories", NOTE, headers=KEY), 409, "idempotency_key_in_use")
 
 
-@pytest.mark.parametrize("key", ["", " ", "a b", "a ", "x" * 201, "a\tb", "naïve", "a\x7f"])
+@pytest.mark.parametrize("key", ["", " ", "a ", " a", "x" * 201, "a\tb", "naïve", "a\x7f"])
 def test_an_odd_key_is_refused(door: Door, key: str) -> None:
     answer = unchanged(lambda: door("POST", "/memories", NOTE, headers={"Idempotency-Key": key}))
     assert_refused(answer, 422, "invalid", "Idempotency-Key")
-    assert door("POST", "/memories", NOTE, headers={"Idempotency-Key": "x" * 200}).status_code == 201
+    assert door("POST", "/memories", NOTE, headers={"Idempotency-Key": "x  y" * 50}).status_code == 201
 
 
 def test_other_methods_need_no_key(door: Door) -> None:
