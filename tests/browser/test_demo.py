@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import House
+
+
+@pytest.fixture
+def demo(page: Page) -> None:
+    """The demo's two agents, whoever made them: each process of tests has a house of its own."""
+    page.goto("/")
+    button = page.get_by_role("button", name="Try the demo")
+    if button.count():
+        button.click()
+        expect(page.locator("#overview-recent [data-status=completed]")).to_have_count(2, timeout=60_000)
 
 
 def test_an_admin_signs_in_tries_the_demo_and_sees_its_outcome_without_a_reload(page: Page, house: House) -> None:
@@ -25,6 +36,7 @@ def test_an_admin_signs_in_tries_the_demo_and_sees_its_outcome_without_a_reload(
     expect(page.locator("#refinement-timeline")).to_contain_text(re.compile(r"Deleted memory \d+"))
 
 
+@pytest.mark.usefixtures("demo")
 def test_a_memory_is_made_constitutional_and_released_by_its_undo(page: Page, house: House) -> None:
     page.goto("/agents")
     page.get_by_role("link", name="Crumb").click()
@@ -38,6 +50,7 @@ def test_a_memory_is_made_constitutional_and_released_by_its_undo(page: Page, ho
     expect(page.locator(f"#{row_id}").get_by_role("button", name="Make constitutional")).to_be_visible()
 
 
+@pytest.mark.usefixtures("demo")
 def test_a_checked_row_stays_checked_when_the_stream_brings_a_new_one(page: Page, house: House) -> None:
     page.goto("/agents")
     box = page.get_by_role("checkbox", name="Choose Crumb")
@@ -55,6 +68,7 @@ def test_a_checked_row_stays_checked_when_the_stream_brings_a_new_one(page: Page
     expect(box).to_be_checked()
 
 
+@pytest.mark.usefixtures("demo")
 def test_pausing_shows_at_once_and_a_second_press_takes_it_back(page: Page, house: House) -> None:
     page.goto("/agents")
     page.get_by_role("link", name="Wren").click()
@@ -65,6 +79,7 @@ def test_pausing_shows_at_once_and_a_second_press_takes_it_back(page: Page, hous
     expect(page.locator("#agent-state")).to_contain_text("Due ")
 
 
+@pytest.mark.usefixtures("demo")
 def test_the_pages_work_without_scripts(house: House, page: Page) -> None:
     browser = page.context.browser
     assert browser is not None
