@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
-from flask import Flask
 
 from app.history.plan import Target
 from app.history.undo import roll_back
-from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent, MemoryType, Refinement, Rollback, Status, open_keys
 from app.models.importing import import_memories
 from tests.history.going_back import (
@@ -33,27 +30,10 @@ from tests.history.going_back import (
     update,
     written_by,
 )
-from tests.refinement.soundness import assert_sound
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, promote, remember, toggle
 
-
-@pytest.fixture
-def agent(app: Flask) -> Agent:
-    return make_agent(refinement_threshold="0.5")
-
-
-@pytest.fixture
-def ids(agent: Agent) -> list[int]:
-    return remember(agent, *(f"{LONG}{number}" for number in range(10)), tags=["tea"])
-
-
-@pytest.fixture(autouse=True)
-def sound(app: Flask) -> Iterator[None]:
-    yield
-    verdict = verify()
-    assert verdict.ok, verdict.first_problem
-    assert_sound(app)
+pytestmark = pytest.mark.usefixtures("sound")
 
 
 def test_it_goes_back_over_several_refinements_and_keeps_what_else_was_done(

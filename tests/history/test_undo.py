@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from flask import Flask
@@ -13,7 +12,6 @@ from app.errors import NotFound
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview
 from app.history.undo import roll_back
-from app.history.verify import verify
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -50,29 +48,10 @@ from tests.history.going_back import (
     update,
     written_by,
 )
-from tests.refinement.soundness import assert_sound
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, make_agent, promote, remember, toggle
+from tests.support.factories import begin, promote, remember, toggle
 
-
-@pytest.fixture
-def agent(app: Flask) -> Agent:
-    return make_agent(refinement_threshold="0.5")
-
-
-@pytest.fixture
-def ids(agent: Agent) -> list[int]:
-    """Ten memories of a weight: losing two or three is no matter for the latch."""
-    return remember(agent, *(f"{LONG}{number}" for number in range(10)), tags=["tea"])
-
-
-@pytest.fixture(autouse=True)
-def sound(app: Flask) -> Iterator[None]:
-    """Whatever was undone, the log explains every memory, flag and total in the end."""
-    yield
-    verdict = verify()
-    assert verdict.ok, verdict.first_problem
-    assert_sound(app)
+pytestmark = pytest.mark.usefixtures("sound")
 
 
 def test_it_gives_back_every_byte_and_takes_away_what_was_new(agent: Agent, ids: list[int], clock: FakeClock) -> None:

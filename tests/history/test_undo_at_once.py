@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import NoneType
 
 import pytest
@@ -15,11 +15,9 @@ from app.config import ROOT, Settings
 from app.extensions import db
 from app.history.plan import Target
 from app.history.undo import Done, roll_back
-from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent, Refinement, Rollback, Status, open_keys
 from app.refinement.tool import RefinementTool
 from tests.history.going_back import (
-    LONG,
     consolidate,
     count_of,
     delete,
@@ -34,30 +32,14 @@ from tests.history.going_back import (
     update,
 )
 from tests.refinement.driving import DONE, call, carry, say
-from tests.refinement.soundness import assert_sound
 from tests.refinement.test_races import at_once
-from tests.support.factories import Running, begin, make_agent, remember, toggle
+from tests.support.factories import Running, begin, toggle
 from tests.support.workers import environment_of
 
 ROUNDS = 4
 
 
-@pytest.fixture
-def agent(app: Flask) -> Agent:
-    return make_agent(refinement_threshold="0.5")
-
-
-@pytest.fixture
-def ids(agent: Agent) -> list[int]:
-    return remember(agent, *(f"{LONG}{number}" for number in range(10)))
-
-
-@pytest.fixture(autouse=True)
-def sound(app: Flask) -> Iterator[None]:
-    yield
-    verdict = verify()
-    assert verdict.ok, verdict.first_problem
-    assert_sound(app)
+pytestmark = pytest.mark.usefixtures("sound")
 
 
 def test_of_admins_who_click_at_once_one_undoes_and_all_are_told_which(
