@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from app.config import Settings, load_settings
-from app.errors import Invalid, Misconfigured, NotFound
+from app.errors import Invalid, Misconfigured, NotFound, Refused
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Cell = str | int | None
+
+REFUSED = Refused.exit_status
+"""The exit status where a rule said no without an error: an agent's NO, a guard, a conflict."""
 
 
 def account_option(command: F) -> F:

@@ -8,6 +8,7 @@ import click
 
 from app.cli import json_option
 from app.cli.common import (
+    REFUSED,
     account_argument,
     account_option,
     as_usage,
@@ -28,7 +29,6 @@ from app.cli.refinement_facts import SHORT
 if TYPE_CHECKING:
     from app.models import AccessGrant, Agent, User
 
-REFUSED = 3
 EXIT_STATUS = {"granted": 0, "pending": 0, "denied": REFUSED, "unanswered": REFUSED, "revoked": REFUSED}
 """Every other end is a failure."""
 

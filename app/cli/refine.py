@@ -8,6 +8,7 @@ import click
 
 from app.cli import json_option
 from app.cli.common import (
+    REFUSED,
     account_argument,
     account_option,
     aside,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from app.models import Agent, Refinement
 
-REFUSED = 3
 EXIT_STATUS = {"completed": 0, "queued": 0, "asking": 0, "running": 0, "declined": REFUSED, "rolled_back": REFUSED}
 """Every other end is a failure."""
 

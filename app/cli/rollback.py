@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import json_option
-from app.cli.common import account_argument, account_option, day_and_time, emit, find_account, hint, opened, say
+from app.cli.common import (
+    REFUSED,
+    account_argument,
+    account_option,
+    day_and_time,
+    emit,
+    find_account,
+    hint,
+    opened,
+    say,
+)
 from app.cli.found import find_target
 from app.cli.refinement_facts import SHORT
 
@@ -17,8 +27,6 @@ if TYPE_CHECKING:
     from app.history.plan import Plan, Target
     from app.history.undo import Done
     from app.models import Rollback
-
-CONFLICT = 3
 
 
 @click.command()
@@ -43,7 +51,7 @@ def rollback(number: str, rewind: bool, dry_run: bool, account: str | None, as_j
             emit(outcome.as_json())
         else:
             outcome.tell(account_argument(account))
-        return CONFLICT if outcome.plan.conflicts else 0
+        return REFUSED if outcome.plan.conflicts else 0
 
 
 @dataclass(frozen=True)
