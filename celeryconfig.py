@@ -49,6 +49,8 @@ task_routes = {
 """What asks a model goes to `refine`, what somebody waits for to `interactive`."""
 
 broker_url = _settings.broker_url or None
+broker_transport = "tasks.transport:TaskTransport"
+"""Drops malformed messages, which would end the worker."""
 broker_transport_options = {"socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 25}
 broker_connection_retry = True
 broker_connection_retry_on_startup = True
@@ -89,6 +91,7 @@ beat_schedule = {
     "exceptions": {"task": "tasks.grants.look_after", **_EVERY_MINUTE},
     "prompts to read": {"task": "tasks.authoring.find_unread", **_EVERY_MINUTE},
     "prompts to tell of": {"task": "tasks.authoring.tell_what_was_decided", **_EVERY_MINUTE},
+    "acts to tell of": {"task": "tasks.upkeep.tell_human_acts", **_EVERY_MINUTE},
     "lost keys": {"task": "tasks.upkeep.find_lost_keys", **_EVERY_MINUTE},
     "removed keys": {"task": "tasks.upkeep.shred_removed_keys", **_EVERY_MINUTE},
 }

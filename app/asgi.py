@@ -1,4 +1,7 @@
-"""The web process: one ASGI server for pages and REST (Flask, in threads), the event stream, and MCP."""
+"""The web process: one ASGI server for pages and REST (Flask, in threads), the event stream, and MCP.
+
+Whatever a peer sends slowly waits in `app/gateway`, not in a thread; `/healthz` needs none.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -27,14 +31,24 @@ from app.config import Settings, load_settings
 from app.events.hub import Hub
 from app.events.publish import end_streams
 from app.events.stream import EventStream
+from app.gateway.answers import Refusals
+from app.gateway.bodies import Bodies, Budget
+from app.gateway.connections import Bounds, Connections, descriptors_for_connections
+from app.gateway.deadlines import Deadlines
+from app.gateway.health import AlwaysThere, OneLook
+from app.gateway.known import Known, most_bytes_of_operation, most_bytes_of_page, most_bytes_of_tool
+from app.gateway.protocol import GuardedProtocol
+from app.gateway.turns import FairTurns
+from app.refinement.sweep import keep_closing
 
 PAGE_THREADS = 24
 """Some pages wait for a worker."""
 
-API_THREADS = 4
-"""An agent's request waits for nobody: more threads would only wait for one another."""
+API_THREADS = 8
+"""Four tokens at once, each at most twice (`gateway/turns`). More threads would only wait for one another."""
 
 CLOSING_SECONDS = 5
+DEADLINES = Deadlines()
 
 COLLECTED_AFTER = (10_000, 20, 50)
 """The collector's thresholds: Python's own let it run with almost every request."""
@@ -51,23 +65,33 @@ def create() -> Starlette:
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises Misconfigured."""
     logs.init(settings.log_level)
-    application = assemble(_flask(settings))
+    flask = _flask(settings)
+    application = assemble(flask)
     _settle_down()
+    keep_closing(flask)
     server_of(application, settings).run()
 
 
-def assemble(flask: Flask, hub: Hub | None = None, stream: EventStream | None = None) -> Starlette:
+def assemble(
+    flask: Flask, hub: Hub | None = None, stream: EventStream | None = None, deadlines: Deadlines = DEADLINES
+) -> Starlette:
     """Pages, stream and the agents' tools over one Flask application."""
     hub = hub or Hub(flask)
     flask.extensions["stream_hub"] = hub
     agents = mcp.Door(flask)
     user_logged_out.connect(_on_sign_out, flask)
-    pages = WSGIMiddleware(flask, workers=PAGE_THREADS)
+    refusals, budget, known = Refusals(flask), Budget(), Known(flask)
+    bodies, turns = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines), FairTurns(refusals)
+    pages = bodies(WSGIMiddleware(flask, PAGE_THREADS), most_bytes=most_bytes_of_page, is_known=known.may_act)
+    rest = turns.around(WSGIMiddleware(flask, API_THREADS))
+    tools = bodies(turns.around(agents), most_bytes=most_bytes_of_tool, is_known=known.has_token, reads_chunks=True)
     application = Starlette(
         routes=[
+            Route("/healthz", AlwaysThere(flask, "health.healthz", pages)),
+            Route("/readyz", OneLook(flask, "health.readyz", pages)),
             Route("/events", stream or EventStream(hub)),
-            Route(mcp.PATH, agents),
-            Route("/api/{rest:path}", WSGIMiddleware(flask, workers=API_THREADS)),
+            Route(mcp.PATH, tools),
+            Route("/api/{rest:path}", bodies(rest, most_bytes=most_bytes_of_operation, is_known=known.has_token)),
             Mount("/", pages),
         ],
         middleware=[Middleware(Tidy)],
@@ -75,13 +99,15 @@ def assemble(flask: Flask, hub: Hub | None = None, stream: EventStream | None = 
     )
     application.router.default = pages  # a path with a line break matches no route, and is answered like any other
     application.state.hub = hub
+    application.state.deadlines = deadlines
     application.state.agents = agents
     return application
 
 
 def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
-    """A server that ends the open streams when it is told to stop."""
-    return _Server(_configuration(application, settings), application.state.hub)
+    """A server that bounds its connections, and ends the open streams when it is told to stop."""
+    connections = Connections(Bounds(settings.address_bound, connections=descriptors_for_connections()))
+    return _Server(_configuration(application, settings, connections), application.state.hub)
 
 
 def _settle_down() -> None:
@@ -166,15 +192,17 @@ def _on_sign_out(flask: Flask, user: Any, **_: Any) -> None:
     end_streams(user.id)
 
 
-def _configuration(application: Starlette, settings: Settings) -> uvicorn.Config:
+def _configuration(application: Starlette, settings: Settings, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         application,
+        http=partial(GuardedProtocol, connections, application.state.deadlines),  # type: ignore[arg-type]
         host=settings.host,
         port=settings.port,
         lifespan="on",
         ws="none",
         server_header=False,
         proxy_headers=bool(settings.base_url),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=CLOSING_SECONDS,
         timeout_keep_alive=30,
         backlog=1024,

@@ -151,7 +151,7 @@ def require_broker(settings: Settings) -> str:
     from redis.retry import Retry
 
     if not settings.broker_url:
-        raise Unavailable("No broker is running. Start `whetstone up`, or set REDIS_URL to a Redis or Valkey server.")
+        raise Unavailable("No broker is running. Start `./whetstone up`, or set REDIS_URL to a Redis or Valkey server.")
     try:
         once = Retry(NoBackoff(), 0)
         with redis.Redis.from_url(
@@ -165,7 +165,7 @@ def require_broker(settings: Settings) -> str:
 
 def _no_answer(settings: Settings, error: Exception) -> str:
     if not settings.redis_url:
-        return f"The embedded broker of {settings.data} does not answer. Start `whetstone up` on this data dir."
+        return f"The embedded broker of {settings.data} does not answer. Start `./whetstone up` on this data dir."
     url = urlsplit(settings.redis_url)
     place = f"{url.hostname or 'localhost'}:{url.port or 6379}" if url.scheme != "unix" else url.path
     return f"REDIS_URL is set, but the server at {place} does not answer ({type(error).__name__}). Nothing was started."

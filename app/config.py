@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 HARD_MAX_MUTATIONS = 10
 """No setting lifts a refinement's cap above this; the database has the same number."""
+
+MAX_ENVIRONMENT_NOTE = 280
 
 IMMUTABLE_TAGS = ("audio", "somatic", "voice")
 
@@ -41,6 +44,13 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="The address that the web process listens on.")
     port: int = Field(8000, ge=1, le=65535, description="The port that the web process listens on.")
     base_url: str = Field("", description="The public address, when a reverse proxy stands in front.")
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("127.0.0.1", "::1"),
+        description="Comma-separated addresses or networks whose X-Forwarded-For is believed, with a public address.",
+    )
+    unfinished_per_address: int | None = Field(
+        64, ge=1, le=100_000, description="Requests of one address that may arrive slowly at the same time; or `off`."
+    )
     secure_cookies: bool = Field(False, description="Send cookies over HTTPS only. Set it behind TLS.")
     master_key_file: Path | None = Field(
         None, description="The private master key. Only the worker and the command line read it."
@@ -60,6 +70,9 @@ class Settings(BaseSettings):
     step_timeout_seconds: int = Field(120, ge=1, le=3600, description="Wall time a model call.")
     max_model_tokens: int = Field(1_000_000, ge=1000, description="Model tokens a refinement, prompt and reply.")
     max_cost_usd: Decimal = Field(Decimal("5"), ge=0, description="Model cost a refinement, where it is known.")
+    demo_pace_seconds: float = Field(
+        1.0, ge=0, le=10, description="How long whetstone/offline takes a turn of the demo."
+    )
     retry_base_seconds: float = Field(1.0, ge=0, le=60, description="First pause before a model call is repeated.")
     concurrency: int = Field(64, ge=1, le=1000, description="Refinements that one worker keeps in flight.")
     immutable_tags: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -78,6 +91,10 @@ class Settings(BaseSettings):
         "600/minute",
         pattern=r"^[1-9][0-9]{0,8}/(second|minute|hour|day)$",
         description="Requests that one agent's token may send, such as 600/minute.",
+    )
+    environment_note: str = Field(
+        "",
+        description="One line that every model is told with every question, such as: this is a copy for tests.",
     )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of all processes.")
 
@@ -105,7 +122,17 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("erosion_floor", mode="before")
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split_proxies(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(str(ip_network(each.strip())) for each in value.split(",") if each.strip())
+        except ValueError:
+            raise ValueError("must be addresses or networks, such as 10.0.0.7 or 10.0.0.0/24") from None
+
+    @field_validator("erosion_floor", "unfinished_per_address", mode="before")
     @classmethod
     def _read_off(cls, value: object) -> object:
         return None if isinstance(value, str) and value.strip().lower() in ("", "off", "null", "none") else value
@@ -134,6 +161,16 @@ class Settings(BaseSettings):
             raise ValueError("must be a crontab of five fields, e.g. '0 4 * * 1'")
         return value
 
+    @field_validator("environment_note")
+    @classmethod
+    def _check_note(cls, value: str) -> str:
+        note = value.strip()
+        if not note.isprintable():
+            raise ValueError("must be one line without line breaks or invisible characters")
+        if len(note) > MAX_ENVIRONMENT_NOTE:
+            raise ValueError(f"must have at most {MAX_ENVIRONMENT_NOTE} characters; it has {len(note):,}")
+        return note
+
     @field_validator("database_url")
     @classmethod
     def _name_the_driver(cls, value: str) -> str:
@@ -156,6 +193,12 @@ class Settings(BaseSettings):
         if self.default_threshold < self.min_threshold:
             raise ValueError("WHETSTONE_DEFAULT_THRESHOLD is below WHETSTONE_MIN_THRESHOLD")
         return self
+
+    @property
+    def address_bound(self) -> int | None:
+        """Behind a reverse proxy all requests have its address: there is no bound unless one is set."""
+        is_set = "unfinished_per_address" in self.model_fields_set
+        return self.unfinished_per_address if is_set or not self.base_url else None
 
     @property
     def data(self) -> Path:

@@ -15,7 +15,7 @@ from app.errors import Misconfigured, WhetstoneError
 
 
 class AlreadyRunning(WhetstoneError):
-    """Another `whetstone up` runs on this data dir."""
+    """Another `./whetstone up` runs on this data dir."""
 
     code = "already_running"
 
@@ -59,14 +59,15 @@ def running_address(settings: Settings) -> str | None:
         holder = re.fullmatch(r"process ([0-9]+), (\S+)", _lock_file(settings).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
-    return holder[2] if holder and _is_alive(int(holder[1])) else None
+    return holder[2] if holder and is_alive(int(holder[1])) else None
 
 
 def _lock_file(settings: Settings) -> Path:
     return settings.run_dir / "up.lock"
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this number runs on this machine."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -51,3 +51,10 @@ class Unavailable(WhetstoneError):
 
     code = "unavailable"
     http_status = 503
+
+
+class DiskFull(Unavailable):
+    """The disk of the database is full; nothing was written. Free some space, then try again."""
+
+    code = "disk_full"
+    http_status = 507

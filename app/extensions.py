@@ -11,9 +11,10 @@ from typing import Any, Protocol
 from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.orm import DeclarativeBase, Session
 
-from app.errors import Unavailable
+from app.errors import DiskFull, Unavailable
 
 
 class Base(DeclarativeBase):
@@ -117,8 +118,19 @@ def init_app(app: Flask) -> None:
     db.init_app(app)
     with app.app_context():
         engine = db.engine
+        event.listen(engine, "handle_error", _name_a_full_disk)
         if engine.dialect.name == "sqlite":
             _prepare_sqlite(engine)
+
+
+_DISK_FULL = "53100"
+"""PostgreSQL's state for it; SQLite has a sentence."""
+
+
+def _name_a_full_disk(context: ExceptionContext) -> None:
+    error = context.original_exception
+    if getattr(error, "sqlstate", None) == _DISK_FULL or "database or disk is full" in str(error):
+        raise DiskFull from error
 
 
 def _prepare_sqlite(engine: Engine) -> None:

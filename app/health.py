@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from flask import Blueprint, Flask, Response, current_app, jsonify
@@ -18,9 +19,12 @@ from app.errors import WhetstoneError
 from app.events.broker import client
 from app.extensions import db
 from app.models import Agent, Refinement, Status
+from app.parts import PartsFile, StoppedPart
 
 ECHO_SECONDS = 2.0
 READY_KEPT_SECONDS = 1.0
+"""Where a worker answered, also while something else is wrong. Where none does, each look takes `ECHO_SECONDS`."""
+
 METRICS_KEPT_SECONDS = 5.0
 """Who asks more often gets the last answer: asking costs nothing then."""
 
@@ -49,7 +53,7 @@ class Kept(Generic[T]):
 
 def init_app(app: Flask) -> None:
     app.register_blueprint(blueprint)
-    app.extensions["health_ready"] = Kept(look_around, READY_KEPT_SECONDS, lambda found: bool(found["ready"]))
+    app.extensions["health_ready"] = Kept(look_around, READY_KEPT_SECONDS, lambda found: found["worker"] == "ok")
     app.extensions["health_counts"] = Kept(count, METRICS_KEPT_SECONDS)
 
 
@@ -77,7 +81,14 @@ def look_around() -> dict[str, object]:
     parts = {"database": _database(), "broker": _broker(), "worker": "not asked: the broker does not answer"}
     if parts["broker"] == "ok":
         parts["worker"] = _worker()
-    return {"ready": all(word == "ok" for word in parts.values()), **parts}
+    stopped = [part.sentence(datetime.now(UTC)) for part in stopped_parts()]
+    found: dict[str, object] = {"ready": all(word == "ok" for word in parts.values()), **parts}
+    return found | {"stopped": stopped} if stopped else found
+
+
+def stopped_parts() -> list[StoppedPart]:
+    """What the supervisor of `up` had to start again lately; nothing where the parts run apart."""
+    return PartsFile(current_app.extensions["settings"]).read()
 
 
 def count() -> Counted:

@@ -17,6 +17,8 @@ _NEVER = re.compile(
 """Of Whetstone itself, of its database and broker, and of the system: not even where the operator lists them."""
 
 _LIKE_A_KEY = re.compile(r".*(_KEY|_APIKEY|_API_TOKEN)|HF_TOKEN", re.IGNORECASE)
+_CREDENTIAL = re.compile(r"(.*_)?(KEY|APIKEY|TOKEN|SECRET|CREDENTIALS|PASSWORD|JWT)|AWS_(?!REGION).*", re.IGNORECASE)
+
 _OF_SOMETHING_ELSE = {"AWS", "SECRET", "PRIVATE", "MASTER", "SESSION", "SIGNING", "ENCRYPTION"}
 
 
@@ -32,3 +34,8 @@ def may_hold_a_key(name: str, listed: tuple[str, ...] | None) -> bool:
     if listed is not None:
         return name in listed
     return bool(_LIKE_A_KEY.fullmatch(name)) and not _OF_SOMETHING_ELSE & set(name.upper().split("_"))
+
+
+def is_like_a_key(name: str) -> bool:
+    """Whether a provider of models may take its value for a credential: kept from processes that ask no model."""
+    return is_possible(name) and bool(_CREDENTIAL.fullmatch(name))

@@ -18,7 +18,7 @@ from app import Part, create_app
 from app.config import ROOT, Settings, load_settings
 from app.errors import Misconfigured
 from app.extensions import db, writing
-from app.models import SETUP, Account, Action, AgentKey, Mark, Memory, User, record
+from app.models import SETUP, Account, AgentKey, Mark, Memory, User
 from app.models.key import MasterKeyRow
 from app.models.user import OWNER, SITE_ADMIN
 from app.silo import KeyFileError, KeyRing, MasterKey
@@ -130,7 +130,7 @@ def upgrade_database() -> None:
     """Bring the database to this version. Raises Misconfigured for one of a newer version, or none that answers."""
     if _database_version() == _head():
         return
-    _refuse_newer(_database_version())
+    _refuse_other(_database_version())
     import logging
 
     from flask_migrate import Migrate, upgrade
@@ -145,9 +145,9 @@ def check_version() -> None:
     version = _database_version()
     if version == _head():
         return
-    _refuse_newer(version)
+    _refuse_other(version)
     raise Misconfigured(
-        "The database is not of this version yet: run `whetstone db upgrade` first (or `whetstone up`)."
+        "The database is not of this version yet: run `./whetstone db upgrade` first (or `./whetstone up`)."
     )
 
 
@@ -155,7 +155,7 @@ def load_master_key(settings: Settings) -> MasterKey:
     """The private key, checked against the database. Raises KeyFileError; writes nothing."""
     row = MasterKeyRow.current()
     if row is None:
-        raise KeyFileError("There is no master key yet: run `whetstone db upgrade` first (or `whetstone up`).")
+        raise KeyFileError("There is no master key yet: run `./whetstone db upgrade` first (or `./whetstone up`).")
     return KeyRing(settings.master_key_path).find(row.fingerprint)
 
 
@@ -235,9 +235,7 @@ def _first_account() -> Account:
     found = db.session.scalar(select(Account).order_by(Account.id).limit(1))
     if found is not None:
         return Account.lock(found.id)
-    account = Account.create(FIRST_ACCOUNT)
-    record(Action.ACCOUNT_CREATE, actor=SETUP, of=account, subject=f"account:{account.id}")
-    return account
+    return Account.create(FIRST_ACCOUNT)
 
 
 def _app() -> Flask:
@@ -259,12 +257,18 @@ def _database_version() -> str | None:
         raise Misconfigured(f"The database can't be opened: {reason}. Nothing was started.") from None
 
 
-def _refuse_newer(version: str | None) -> None:
-    if version is not None and version not in _revisions():
+def _refuse_other(version: str | None) -> None:
+    if version is None or version in _revisions():
+        return
+    if version < _revisions()[0]:
         raise Misconfigured(
-            f"The database is of a newer version ({version}) than this Whetstone ({_head()}). "
-            "Nothing was changed: upgrade Whetstone, or use the backup from before."
+            f"The database was made by a state of Whetstone before its first release ({version}), whose data is not "
+            "carried over. Nothing was changed: start with another WHETSTONE_DATA_DIR or DATABASE_URL."
         )
+    raise Misconfigured(
+        f"The database is of a newer version ({version}) than this Whetstone ({_head()}). "
+        "Nothing was changed: upgrade Whetstone, or use the backup from before."
+    )
 
 
 @cache

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -15,6 +16,7 @@ from app.broker import EmbeddedBroker
 from app.child import Child, before_command
 from app.config import ROOT, Settings
 from app.errors import WhetstoneError
+from app.keynames import is_like_a_key
 from app.quickcheck import is_prepared
 from app.supervisor import Supervisor
 
@@ -84,7 +86,7 @@ def start_beat(supervisor: Supervisor, settings: Settings) -> None:
 
 
 class Preparation:
-    """`whetstone prepare` in a process of its own, so that the supervisor stays small. Its secrets come by pipe."""
+    """The command `prepare` in a process of its own, so that the supervisor stays small. Its secrets come by pipe."""
 
     def __init__(self, settings: Settings, with_words: bool) -> None:
         words = ["--words"] if with_words else []
@@ -147,6 +149,7 @@ def _wait_for(preparation: Preparation, supervisor: Supervisor) -> Outcome:
 def _child(settings: Settings, name: str, *, grace: float) -> Child:
     environment = _environment(settings)
     if name != "worker":
+        environment = without_model_keys(environment, settings)
         environment["WHETSTONE_MASTER_KEY_FILE"] = NOWHERE
     return Child(
         name=name,
@@ -156,6 +159,12 @@ def _child(settings: Settings, name: str, *, grace: float) -> Child:
         first_words=b"go\n",
         grace=grace,
     )
+
+
+def without_model_keys(environment: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """What is left for a process that asks no model: nothing that a provider would take for a key."""
+    listed = {*(settings.api_key_envs or ()), settings.safety_api_key_env}
+    return {name: value for name, value in environment.items() if name not in listed and not is_like_a_key(name)}
 
 
 def _environment(settings: Settings) -> dict[str, str]:

@@ -1,4 +1,8 @@
-"""Keeps the children of `up` running: starts them, waits until they are ready, starts again what ends, stops all."""
+"""Keeps the children of `up` running: starts them, waits until they are ready, starts again what ends, stops all.
+
+Before all are ready, a child that ends stops everything. After that it stops nothing else: it is started again after
+1, 2, 4 and so on up to 60 seconds, and begins at 1 again once it has run for two minutes.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,20 @@ import os
 import select
 import signal
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from types import FrameType, TracebackType
 from typing import Any
 
 from app.child import Child, Running
 from app.errors import WhetstoneError
+from app.parts import StoppedPart, times
 
-RESTARTS = 3
-WINDOW_SECONDS = 60.0
-"""A child that ends this often within this time ends everything: something is wrong that a restart does not mend."""
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+HEALTHY_SECONDS = 120.0
+"""A child that runs for so long is in good health: its earlier ends don't count any more."""
 
 POLL_SECONDS = 0.03
 
@@ -39,16 +46,54 @@ class StopRequested(Exception):
     """Somebody pressed Ctrl-C, or sent SIGTERM, or closed the terminal."""
 
 
+@dataclass
+class _Part:
+    """A child over all its starts. Moments are of the monotonic clock; `next_start` is set while it waits for one."""
+
+    running: Running
+    started: float
+    stops: int = 0
+    how: str = ""
+    next_start: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.running.child.name
+
+    def ended(self, how: str, pause: float) -> None:
+        self.stops += 1
+        self.how = how
+        self.next_start = time.monotonic() + min(pause * 2 ** min(self.stops - 1, 30), LONGEST_PAUSE_SECONDS)
+
+    def next_event(self) -> float:
+        """When there is something to do although no child ends."""
+        if self.next_start is not None:
+            return self.next_start
+        return self.started + HEALTHY_SECONDS if self.stops else float("inf")
+
+    def told(self) -> StoppedPart:
+        left = None if self.next_start is None else timedelta(seconds=self.next_start - time.monotonic())
+        start = None if left is None else datetime.now(UTC) + left
+        return StoppedPart(self.name, self.stops, self.how, str(self.running.child.log), start)
+
+
 class Supervisor:
     """Use as a context manager, in the main thread; its end stops all children, the last started first.
 
-    A second signal while they stop kills what is left at once.
+    A second signal while they stop kills what is left at once. `report` gets the parts that stopped, at each change.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        report: Callable[[Sequence[StoppedPart]], None] = lambda _: None,
+        *,
+        first_pause: float = FIRST_PAUSE_SECONDS,
+    ) -> None:
         self._say = say
-        self._children: list[Running] = []
-        self._ends: dict[str, deque[float]] = {}
+        self._tell = report
+        self._first_pause = first_pause
+        self._parts: list[_Part] = []
         self._signals = 0
 
     def __enter__(self) -> Supervisor:
@@ -75,7 +120,7 @@ class Supervisor:
         return self.adopt(child.start())
 
     def adopt(self, running: Running) -> Running:
-        self._children.append(running)
+        self._parts.append(_Part(running, time.monotonic()))
         return running
 
     def wait_until(self, ready: Callable[[], bool], *, seconds: float, otherwise: Callable[[], str]) -> None:
@@ -83,49 +128,76 @@ class Supervisor:
         deadline = time.monotonic() + seconds
         while not ready():
             self._pause(POLL_SECONDS)
-            for running in self._children:
-                if (status := running.status()) is not None:
-                    raise ChildFailed(_ended(running, status, "Whetstone was not ready yet, so nothing stays running."))
+            for part in self._parts:
+                if (status := part.running.status()) is not None:
+                    problem = "Whetstone was not ready yet, so nothing stays running."
+                    raise ChildFailed(_ended(part.running, status, problem))
             if time.monotonic() > deadline:
                 raise NotReady(f"Not ready after {seconds:g} seconds, so all was stopped. {otherwise()}")
 
     def watch(self) -> None:
-        """Return when somebody asks to stop. Raises ChildFailed when a child ends too often."""
+        """Return when somebody asks to stop. A child that ends is started again, whatever becomes of it."""
         while True:
-            for place, running in enumerate(self._children):
-                if (status := running.status()) is not None:
-                    self._children[place] = self._again(running, status)
+            for part in self._parts:
+                self._look_after(part)
             try:
-                self._pause(None)
+                self._pause(min(part.next_event() for part in self._parts) - time.monotonic())
             except StopRequested:
                 return
 
-    def _again(self, running: Running, status: int) -> Running:
-        running.kill()
-        name = running.child.name
-        ends = self._ends.setdefault(name, deque(maxlen=RESTARTS))
-        ends.append(time.monotonic())
-        if len(ends) == RESTARTS and ends[-1] - ends[0] < WINDOW_SECONDS:
-            problem = f"That was {RESTARTS} times in {WINDOW_SECONDS:.0f} seconds, so everything was stopped."
-            raise ChildFailed(_ended(running, status, problem))
-        self._say(f"The {name} process ended ({_how(status)}) and was started again; its log is {running.child.log}.")
-        successor = running.child.start()
+    def _look_after(self, part: _Part) -> None:
+        if part.next_start is not None:
+            if time.monotonic() >= part.next_start:
+                self._start_again(part)
+        elif (status := part.running.status()) is not None:
+            part.running.kill()
+            self._note_end(part, _how(status))
+        elif time.monotonic() >= part.next_event():
+            part.stops = 0
+            self._report()
+
+    def _note_end(self, part: _Part, how: str) -> None:
+        part.ended(how, self._first_pause)
+        if part.stops > 1:
+            pause = (part.next_start or 0.0) - time.monotonic()
+            self._say(
+                f"The {part.name} process stopped {times(part.stops)} ({how}); next start in {pause:.0f} seconds."
+            )
+        self._report()
+
+    def _start_again(self, part: _Part) -> None:
+        try:
+            successor = part.running.child.start()
+        except OSError as error:
+            self._note_end(part, f"it can't be started: {error.strerror}")
+            return
         successor.tell()
-        return successor
+        how, log = part.how, successor.child.log
+        part.running, part.started, part.next_start = successor, time.monotonic(), None
+        self._say(f"The {part.name} process ended ({how}) and was started again; its log is {log}.")
+        self._report()
+
+    def _report(self) -> None:
+        """A full disk must not end the parts that still run: what can't be written down is said."""
+        try:
+            self._tell([part.told() for part in self._parts if part.stops])
+        except OSError as error:
+            self._say(f"Which parts stopped can't be written down ({error.strerror}).")
 
     def _stop_all(self) -> None:
         self._signals = 0
-        for running in reversed(self._children):
-            running.stop(hurry=lambda: self._signals > 0)
-        self._children.clear()
+        for part in reversed(self._parts):
+            if part.next_start is None:
+                part.running.stop(hurry=lambda: self._signals > 0)
+        self._parts.clear()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
 
-    def _pause(self, seconds: float | None) -> None:
+    def _pause(self, seconds: float) -> None:
         """Sleep until a signal or a child's end, or `seconds`."""
         if self._signals == 0:
-            select.select([self._alarm], [], [], seconds)
+            select.select([self._alarm], [], [], None if seconds == float("inf") else max(seconds, 0.0))
             _drain(self._alarm)
         if self._signals:
             raise StopRequested

@@ -123,18 +123,19 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     run_sql(f"SELECT audit_sequence, audit_head, uuid FROM agents WHERE id = ?{lock}", run.agent.id)
     sequence, head, agent_uuid = cursor.fetchone()
     run_sql(
-        "SELECT type, content, token_estimate, constitutional, tags, origin_at, created_at, version, entry_id"
-        f" FROM memories WHERE id = ? AND agent_id = ? AND discarded_at IS NULL AND NOT constitutional{lock}",
+        "SELECT type, content, token_estimate, constitutional, tags, origin_at, other_dates, source, created_at,"
+        " version, entry_id FROM memories"
+        f" WHERE id = ? AND agent_id = ? AND discarded_at IS NULL AND NOT constitutional{lock}",
         number,
         run.agent.id,
     )
-    type_, _, before, constitutional, tags, origin, created, version, entry = cursor.fetchone()
+    type_, _, before, constitutional, tags, origin, dates, source, created, version, entry = cursor.fetchone()
     sealed, weight, content_hash = (
         keys.seal_memory(number, content),
         estimate_tokens(content),
         keys.content_hash(content),
     )
-    tags = tags if isinstance(tags, str) else json.dumps(tags)
+    tags, dates = (found if isinstance(found, str) else json.dumps(found) for found in (tags, dates))
     data = json.dumps({"id": number, "tokens": [before, weight]})
     digest = sha256(f"{sequence}{data}{moment}".encode() + bytes(head) + sealed.at_rest).digest()
     run_sql(
@@ -165,8 +166,8 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     )
     run_sql(
         "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, kept, type, content, token_estimate,"
-        " content_hash, constitutional, tags, origin_at, created_at, updated_at, version)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " content_hash, constitutional, tags, origin_at, other_dates, source, created_at, updated_at, version)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         number,
         new_entry,
         entry,
@@ -178,6 +179,8 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
         constitutional,
         tags,
         origin,
+        dates,
+        source,
         created,
         moment,
         version + 1,

@@ -108,12 +108,31 @@ _NEVER = {
     "refinements": "refinements are never removed",
     "rollbacks": "rollbacks are never removed",
 }
-_END = "an end state is never left"
+_END = "an end state is never left, and of an ended refinement only who undid it may change"
 _FIXED = "of a rollback only who undid it may change"
 
 _CHANGED = " OR ".join(
     f"NEW.{column} IS {{differs}} OLD.{column}" for column in ("content", "content_hash", "discarded_at", "type")
 )
+
+_AFTER_THE_END = " OR ".join(
+    [
+        *(
+            f"NEW.{column} IS {{differs}} OLD.{column}"
+            for column in (
+                *("id", "account_id", "agent_id", "trigger", "started_by", "mode", "status", "model_id", "threshold"),
+                *("cap", "mass_before", "kept_mass", "mass_after", "snapshot_entry_id", "mutations", "consolidated"),
+                *("updated", "deleted", "protected", "deduplicated", "deduplicated_tokens", "turns", "calls"),
+                *("memories_merged", "memories_before", "memories_after"),
+                *("prompt_tokens", "completion_tokens", "cost_usd", "erosion_floor", "erosion_cut", "erosion_base"),
+                *("reason", "summary", "worker", "heartbeat_at", "stop_requested_at"),
+                *("stop_requested_by", "requested_at", "started_at", "ended_at"),
+            )
+        ),
+        "CAST(NEW.refused AS TEXT) IS {differs} CAST(OLD.refused AS TEXT)",
+    ]
+)
+"""All of a refinement but `undone_by`."""
 
 _MOVED = " OR ".join(
     f"CAST(NEW.{column} AS TEXT) IS {{differs}} CAST(OLD.{column} AS TEXT)"
@@ -139,7 +158,7 @@ def _sqlite() -> list[str]:
             "refinements",
             "end",
             "UPDATE",
-            f"WHEN OLD.status NOT IN {OPEN} AND (NEW.status <> OLD.status OR NEW.mutations <> OLD.mutations)",
+            f"WHEN OLD.status NOT IN {OPEN} AND ({_AFTER_THE_END.format(differs='NOT')})",
             _END,
         ),
         _sqlite_trigger("rollbacks", "fixed", "UPDATE", f"WHEN {_MOVED.format(differs='NOT')}", _FIXED),
@@ -173,7 +192,7 @@ def _postgresql() -> list[str]:
             "refinements",
             "end",
             "UPDATE",
-            f"WHEN (OLD.status NOT IN {OPEN} AND (NEW.status <> OLD.status OR NEW.mutations <> OLD.mutations))",
+            f"WHEN (OLD.status NOT IN {OPEN} AND ({_AFTER_THE_END.format(differs='DISTINCT FROM')}))",
             _END,
         ),
         _pg_trigger("rollbacks", "fixed", "UPDATE", f"WHEN ({_MOVED.format(differs='DISTINCT FROM')})", _FIXED),

@@ -37,6 +37,7 @@ function nextTheme() {
 }
 
 applyTheme(storedTheme());
+document.documentElement.classList.add("js");
 
 /* Toasts: fade after eight seconds, wait while somebody reads them. */
 const TOAST_MS = 8000;
@@ -237,8 +238,28 @@ function onClick(event) {
 /* The box in a table's head checks all of its rows. */
 function onChange(event) {
   const all = event.target instanceof Element && event.target.closest("[data-check-all]");
-  if (!all) return;
-  all.closest("form").querySelectorAll(`input[name="${all.dataset.checkAll}"]`).forEach((box) => { box.checked = all.checked; });
+  if (all) all.closest("form").querySelectorAll(`input[name="${all.dataset.checkAll}"]`).forEach((box) => { box.checked = all.checked; });
+  countSelected();
+}
+
+/* The acts on a selection show only when something is selected, with the count. */
+function countSelected() {
+  document.querySelectorAll("[data-selection]").forEach((bar) => {
+    const name = bar.dataset.selection;
+    const boxes = [...bar.closest("form").querySelectorAll(`input[name="${name}"]`)];
+    const count = boxes.filter((box) => box.checked).length;
+    const sign = bar.querySelector("[role=status]");
+    const words = count ? `${count} selected` : bar.dataset.none;
+    if (sign.textContent !== words) sign.textContent = words;
+    bar.dataset.selected = count;
+    const all = bar.closest("form").querySelector(`[data-check-all="${name}"]`);
+    if (all) Object.assign(all, { checked: count > 0 && count === boxes.length, indeterminate: count > 0 && count < boxes.length });
+  });
+}
+
+/* Enter on a box would press the first button of its form. Space checks it. */
+function onEnterInBox(event) {
+  if (event.key === "Enter" && event.target.matches?.("[type=checkbox], [type=radio]")) event.preventDefault();
 }
 
 function onEscape(event) {
@@ -270,10 +291,13 @@ function start() {
   document.addEventListener("change", onChange);
   document.addEventListener("input", (event) => { if (event.target.matches?.("[data-counter]")) countTyped(event.target); });
   document.addEventListener("keydown", onEscape);
+  document.addEventListener("keydown", onEnterInBox);
+  window.addEventListener("pageshow", countSelected); // a page from the back button comes with its boxes checked
+  countSelected();
   document.addEventListener("mouseover", (event) => {
     if (event.target instanceof HTMLTimeElement) addLocalTime(event.target);
   });
-  document.addEventListener("htmx:after:swap", () => { freshenTimes(); unhideCopyButtons(); countDown(); });
+  document.addEventListener("htmx:after:swap", () => { freshenTimes(); unhideCopyButtons(); countDown(); countSelected(); });
   watchRequests();
 }
 

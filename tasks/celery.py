@@ -70,6 +70,7 @@ def task(work: Callable[..., None]) -> Any:
 def _prepare_worker(conf: Any, **_: Any) -> None:
     """Before the worker connects. Celery logs and ignores exceptions of its signals: an exit it can't ignore."""
     from app import logs
+    from app.refinement.sweep import keep_closing
 
     try:
         made = flask_app()
@@ -77,6 +78,7 @@ def _prepare_worker(conf: Any, **_: Any) -> None:
         _bind(conf, made)
     except WhetstoneError as error:
         raise SystemExit(f"Error: {error.sentence}") from None
+    keep_closing(made)
 
 
 def _prepare_beat(sender: Any, **_: Any) -> None:

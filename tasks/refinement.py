@@ -16,8 +16,9 @@ def enqueue(refinement_id: str) -> bool:
 
 @task
 def refine(refinement_id: str) -> None:
+    from app.demo.pace import voices_of
     from app.llm.litellm import LiteLLMVoices
     from app.refinement.process import Means
     from app.refinement.process import refine as carry
 
-    carry(refinement_id, Means(LiteLLMVoices()))
+    carry(refinement_id, Means(voices_of(refinement_id, LiteLLMVoices())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.history import telling
 from app.models import event
 from app.models.idempotency import drop_old_keys
 from app.models.intake import Intake
@@ -41,6 +42,13 @@ def find_lost_intakes() -> None:
 def find_lost_keys() -> None:
     for agent_id in find_unprovisioned():
         keys.enqueue(agent_id)
+
+
+@task
+def tell_human_acts() -> None:
+    """Tell agents, in their journals, what humans did to their memories: the dashboard has no key to do so."""
+    for agent_id, actor in telling.find_untold():
+        telling.tell(agent_id, actor)
 
 
 @task

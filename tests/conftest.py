@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
+from werkzeug.routing import Rule
 
 from app import Part, create_app
 from app.config import Settings
@@ -23,6 +24,23 @@ def thread_loop() -> Iterator[None]:
     asyncio.set_event_loop(loop)
     yield
     loop.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def routes_compiled_once() -> Iterator[None]:
+    """Most of what a web app costs is compiling its routes, and those of all apps of a run are the same."""
+    compiled: dict[object, object] = {}
+    compile_route = Rule._compile_builder
+
+    def look_up(rule: Rule, append_unknown: bool = True) -> object:
+        key = (rule.rule, tuple(rule._trace), repr(rule.defaults), append_unknown)
+        if key not in compiled:
+            compiled[key] = compile_route(rule, append_unknown)
+        return compiled[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rule, "_compile_builder", look_up)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from app.api.caller import Caller
 from app.api.newest import newest
-from app.api.operation import DIGITS, UUID_FORM, Asked, Nothing, Operation, Place, Sent, Told
+from app.api.operation import DIGITS, UUID_FORM, Asked, NoteToAdmins, Nothing, Operation, Place, Sent, Told
 from app.errors import Invalid, NotFound
 from app.extensions import db
 from app.grants.request import Decision, decide, revoke
@@ -37,7 +37,8 @@ class Request(Told):
     expires_at: str | None
     ended_at: str | None
     ended_by: str | None
-    note_to_admins: str | None
+    note_to_admins: str | None = Field(description="The latest of `notes`.")
+    notes: list[NoteToAdmins] = Field(description="What you wrote to the admins, oldest first.")
     views: int = Field(description="How often was looked.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,8 +17,9 @@ from app.models import Agent, Memory, MemoryType
 from app.models.base import iso
 from app.models.key import Scope
 from app.models.state import JOURNAL_DAYS
+from app.models.text import is_blank
 from app.refinement.guard import as_actor
-from app.refinement.prompts import encode
+from app.refinement.prompts import Entry, encode
 from app.silo import AgentKeys
 from app.tokens import estimate_tokens
 
@@ -46,14 +48,23 @@ class OneMemory(Told):
     tokens: int
     constitutional: bool
     tags: list[str]
-    origin_at: str
+    origin_at: Annotated[str, Field(description="When it speaks from.")]
+    other_dates: Annotated[
+        list[str],
+        Field(description="Other times of which it speaks: those of exact duplicates and of what was merged."),
+    ]
+    source: Annotated[
+        str, Field(description="agent, refinement, conversation, promotion, system, or import: with the import's name.")
+    ]
     created_at: str
     updated_at: str
     version: int
 
 
 class SavedMemory(OneMemory):
-    created: Annotated[bool, Field(description="false: you had this very core memory already; this is that one.")]
+    created: Annotated[
+        bool, Field(description="false: you had this very core memory of today already; this is that one.")
+    ]
 
 
 class WantedMemories(Asked):
@@ -112,7 +123,7 @@ def show(caller: Caller, memory_id: int, _: Nothing) -> OneMemory:
 
 
 def search(caller: Caller, given: Search) -> Found:
-    if not given.query.strip():
+    if is_blank(given.query):
         raise Invalid("The query is blank; say what the text must hold.")
     keys, kind = caller.keys(), MemoryType(given.type) if given.type else None
     hits, count = reading.matching(caller.agent_id, keys, given.query, type_=kind, limit=given.limit)
@@ -147,6 +158,8 @@ def _fields(memory: reading.Row, keys: AgentKeys, content: str | None = None) ->
         "constitutional": memory.constitutional,
         "tags": list(memory.tags),
         "origin_at": iso(memory.origin_at),
+        "other_dates": [iso(moment) for moment in memory.other_dates],
+        "source": memory.source,
         "created_at": iso(memory.created_at),
         "updated_at": iso(memory.updated_at),
         "version": memory.version,
@@ -167,20 +180,18 @@ def _as_text(name: str, core: Sequence[OneMemory], journal: Sequence[OneMemory])
 
 def _line(memory: OneMemory) -> str:
     """In the form that the ledger has in all prompts."""
-    said: dict[str, Any] = {"id": memory.id, "date": memory.origin_at[:10], "tokens": memory.tokens}
-    if memory.constitutional:
-        said["constitutional"] = True
-    if memory.tags:
-        said["tags"] = memory.tags
-    return encode(said | {"content": memory.content})
+    date, others = datetime.fromisoformat(memory.origin_at), map(datetime.fromisoformat, memory.other_dates)
+    tags, flag = tuple(memory.tags), memory.constitutional
+    return encode(Entry(memory.id, date, memory.tokens, memory.content, flag, tags, tuple(others)).as_dict())
 
 
 OPERATIONS = (
     Operation(
         "save_memory", "POST", "/memories", Scope.WRITE,
-        "Save one thing that you want to remember. A core memory whose text you have already, upper and lower case "
-        "aside, is not written again: you are given that one. Only admins and your refinements make a memory "
-        "constitutional.",
+        "Save one thing that you want to remember. A core memory that you have already, word for word and of the same "
+        "day (UTC), is not written again: you are given that one. The same words on another day may be another event, "
+        "and are a memory of their own until exact duplicates are removed; their date is kept then. Only admins and "
+        "your refinements make a memory constitutional.",
         save, SavedMemory, NewMemory, statuses=(201, 200),
     ),
     Operation(

@@ -47,6 +47,13 @@ class Told(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class NoteToAdmins(Told):
+    """What the caller wrote for the admins to read."""
+
+    at: str | None
+    text: str
+
+
 class Nothing(Asked):
     """No arguments."""
 

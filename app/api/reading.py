@@ -30,6 +30,8 @@ class Row:
     constitutional: bool
     tags: list[str]
     origin_at: datetime
+    other_dates: list[datetime]
+    source: str
     created_at: datetime
     updated_at: datetime
     version: int
@@ -48,6 +50,8 @@ _COLUMNS = (
     Memory.constitutional,
     Memory.tags,
     Memory.origin_at,
+    Memory.other_dates,
+    Memory.source,
     Memory.created_at,
     Memory.updated_at,
     Memory.version,

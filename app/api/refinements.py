@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from app.api.caller import Caller
 from app.api.newest import newest
-from app.api.operation import DIGITS, UUID_FORM, Asked, Made, Nothing, Operation, Place, Sent, Told
+from app.api.operation import DIGITS, UUID_FORM, Asked, Made, NoteToAdmins, Nothing, Operation, Place, Sent, Told
 from app.errors import NotFound
 from app.extensions import db
 from app.models import Mode, Refinement, Trigger
@@ -32,6 +32,21 @@ class Stats(Told):
     deleted: int
     protected: int
     deduplicated: int
+    memories_merged: int = Field(description="How many memories went into consolidations.")
+    memories_before: int | None = Field(
+        description="Core memories before anything was done, exact duplicates included."
+    )
+    memories_after: int | None = Field(description="Core memories at the end; null while it is open.")
+    refused: dict[str, int] = Field(description="How many of your calls were refused, by kind.")
+
+
+class Mass(Told):
+    start: int = Field(description="Before anything was done, in tokens.")
+    after_dedup: int = Field(description="Without the exact duplicates: what retention is measured from.")
+    after: int | None
+    retention: float | None
+    limit: float | None = Field(description="The least that had to be kept; null where nothing is measured.")
+    line: str = Field(description="The same in words.")
 
 
 class OneRefinement(Told):
@@ -45,9 +60,12 @@ class OneRefinement(Told):
     mutations: int
     stats: Stats
     turns: int
+    calls: int
     retention: float | None
+    mass: Mass | None = Field(description="What became of the mass, as one story.")
     reason: str | None = Field(description="Why it ended so, in the system's words.")
-    note_to_admins: str | None
+    note_to_admins: str | None = Field(description="The latest of `notes`.")
+    notes: list[NoteToAdmins] = Field(description="What you wrote to the admins, oldest first.")
     undone_by: str | None = Field(description="The rollback that took it back, if one did.")
     requested_at: str | None
     started_at: str | None

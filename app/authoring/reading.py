@@ -1,7 +1,8 @@
 """The safety reading: another model reads a prompt that an agent wrote for itself, before it applies.
 
 It fails closed. Only a reply whose first word is SAFE lets the prompt through; whatever else happens, it is held for an
-admin and the agent is told. The model gets the text of the prompt, quoted as data, and no memory of anybody's.
+admin and the agent is told. The model gets the text of the prompt, quoted as data, and no memory of anybody's: so one
+line of what it answers is kept open in the log, for admins to read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from app.llm.client import ModelError, Reply
 from app.models import WORKER, Agent, ProposalStatus, SettingProposal
 from app.models.agent_settings import settings
 from app.refinement.asking import ask_once
-from app.refinement.consent import CUT_OFF, first_word, without_thought
+from app.refinement.consent import CUT_OFF, clean_note, first_word, without_thought
 from app.refinement.guard import as_actor
 from app.refinement.process import Means
 from app.refinement.prompts import encode, render
@@ -57,11 +58,11 @@ def read(proposal_id: str, means: Means) -> None:
     except ModelError as error:
         _hold(question, error.sentence)
         return
-    objection = _objection(reply)
+    objection, said = _objection(reply), clean_note(without_thought(reply.text)) or ""
     if objection:
-        _hold(question, objection)
+        _hold(question, objection, said)
     else:
-        _apply(question)
+        _apply(question, said)
 
 
 def find_unread() -> list[str]:
@@ -106,20 +107,20 @@ def _objection(reply: Reply) -> str:
     return "" if word == "SAFE" else "The safety model gave no clear answer."
 
 
-def _apply(question: _Question) -> None:
+def _apply(question: _Question, said: str) -> None:
     with writing():
         agent, proposal = _lock_both(question)
         if proposal.status == ProposalStatus.READING and agent.forgotten_at is None:
-            proposal.apply(agent, by=as_actor(agent))
+            proposal.apply(agent, by=as_actor(agent), said=said)
 
 
-def _hold(question: _Question, why: str) -> None:
+def _hold(question: _Question, why: str, said: str = "") -> None:
     """Keep it from applying, and tell the agent in its journal, in one transaction."""
     with writing():
         agent, proposal = _lock_both(question)
         if proposal.status != ProposalStatus.READING or agent.forgotten_at is not None:
             return
-        proposal.hold(agent, by=WORKER, why=why)
+        proposal.hold(agent, by=WORKER, why=why, said=said)
         tell_held(agent, proposal)
 
 

@@ -10,16 +10,11 @@ from app.errors import NotFound
 from app.extensions import db, now, release, writing
 from app.models import (
     OPEN_PROPOSALS,
-    WORKER,
-    Action,
     Agent,
-    Memory,
-    MemoryType,
     ProposalStatus,
     SettingProposal,
-    record,
 )
-from app.models.provision import ensure_keys
+from app.models.telling import tell_agent
 
 THOUGHT_OVER = timedelta(minutes=1)
 """A human's decision is told once it has stood for so long: until then it is easily taken back."""
@@ -44,26 +39,19 @@ def tell(proposal_id: str) -> None:
             return
         proposal.told_at = now()
         if agent.forgotten_at is None:
-            note(agent, proposal, f"{_begin(proposal)} {_END_WORDS[proposal.status].format(name=_name(proposal))}")
+            words = _END_WORDS[proposal.status].format(name=_name(proposal))
+            tell_agent(agent, f"{_begin(proposal)} {words}", about={"proposal": proposal.id})
 
 
 def tell_held(agent: Agent, proposal: SettingProposal) -> None:
     """In the transaction that holds it back, whose caller has locked both."""
     name = _name(proposal)
-    note(
+    tell_agent(
         agent,
-        proposal,
         f"{_begin(proposal)} does not apply yet: {proposal.why} It waits for a human who runs this system to read it. "
         f"Until then my {name} stays as it was. I can write another one, or reset it.",
+        about={"proposal": proposal.id},
     )
-
-
-def note(agent: Agent, proposal: SettingProposal, text: str) -> None:
-    """Into the agent's journal, by the worker, who has its keys; recorded."""
-    written = Memory.write(agent, text, keys=ensure_keys(agent), type_=MemoryType.JOURNAL)
-    db.session.flush()
-    data = {"proposal": proposal.id, "journal": written.id}
-    record(Action.CREATE, actor=WORKER, of=agent, subject=f"memory:{written.id}", data=data, memories=[written])
 
 
 _END_WORDS = {

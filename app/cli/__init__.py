@@ -40,6 +40,7 @@ COMMANDS = {
     "memories": Entry("app.cli.memories:memories", "Import and list an agent's memories, without their content."),
     "refine": Entry("app.cli.refine:refine", "Start a refinement of an agent."),
     "refinements": Entry("app.cli.refine:refinements", "List, show and stop refinements."),
+    "attention": Entry("app.cli.attention:attention", "List what needs attention, and mark it as seen."),
     "rollback": Entry("app.cli.rollback:rollback", "Take back a refinement, a rollback or one audit entry; or rewind."),
     "sweep": Entry("app.cli.sweep:sweep", "Start what is due now."),
     "grants": Entry("app.cli.grants:grants", "List, request and revoke exceptions: who may read, and until when."),
@@ -141,7 +142,7 @@ class _Complaint:
 
 
 def _reader_left() -> int:
-    """`whetstone audit | head`: nothing more to say, and nothing to complain about at exit."""
+    """`./whetstone audit | head`: nothing more to say, and nothing to complain about at exit."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,9 +17,12 @@ HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)
 
 
 def describe(agents: list[Agent]) -> list[dict[str, Any]]:
-    """What programs rely on, for any number of agents in two queries."""
+    """What programs rely on, for any number of agents in four queries."""
+    from flask import current_app
+
     from app.extensions import db, now
     from app.models import OPEN_STATES, Agent, Refinement
+    from app.refinement.timetable import Timetable
 
     ids = [agent.id for agent in agents]
     open_ones = select(Refinement.agent_id, Refinement.id).where(
@@ -27,12 +30,15 @@ def describe(agents: list[Agent]) -> list[dict[str, Any]]:
     )
     running = dict(db.session.execute(open_ones).tuples().all())
     changeable = set(db.session.scalars(Agent.changeable_among(ids)))
-    moment = now()
+    timetable = Timetable(current_app.extensions["settings"], now())
+    due = timetable.due_of(agents)
     return [
         _settings(agent)
         | {
-            "needs_refinement": agent.id in changeable and _needs_refinement(agent, moment),
+            "needs_refinement": agent.id in changeable and _needs_refinement(agent, timetable.at),
             "open_refinement": running.get(agent.id),
+            "next_due": iso(due[agent.id].at),
+            "next_due_words": due[agent.id].words,
         }
         for agent in agents
     ]
@@ -68,6 +74,7 @@ def show_facts(agent: Agent, described: dict[str, Any]) -> None:
             ("refinement prompt", _length(agent.refinement_prompt) if agent.refinement_prompt else "the default"),
             ("last refined", day_and_time(agent.last_refinement_at)),
             ("last attempt", day_and_time(agent.last_attempt_at)),
+            ("next run", described["next_due_words"]),
             ("state", _state(agent, described)),
             ("memories", "unreadable for ever: their keys are destroyed" if agent.forgotten_at else None),
         ]
@@ -82,7 +89,7 @@ def brief(field: str, before: object, after: object) -> str:
 
 
 def _needs_refinement(agent: Agent, moment: datetime) -> bool:
-    return agent.forgotten_at is None and (agent.is_due_by_schedule(moment) or agent.is_over_budget)
+    return agent.forgotten_at is None and agent.is_wanted(moment)
 
 
 def _settings(agent: Agent) -> dict[str, Any]:

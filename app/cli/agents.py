@@ -1,4 +1,4 @@
-"""`whetstone agents`: create, list, show, set, pause, resume and forget; and `token`, which has a module of its own."""
+"""`./whetstone agents`: create, list, show, set, pause, resume and forget; `token` has a module of its own."""
 
 from __future__ import annotations
 
@@ -204,7 +204,9 @@ def forget(name: str, again: str | None, account: str | None, as_json: bool) -> 
         agent.check_not_forgotten()
         if again != agent.name:
             command = f"agents forget {quoted(agent.name)} --yes-forget {quoted(agent.name)}{account_argument(account)}"
-            raise click.UsageError(f"Nothing undoes this. If you mean it, say the name once more: whetstone {command}")
+            raise click.UsageError(
+                f"Nothing undoes this. If you mean it, say the name once more: ./whetstone {command}"
+            )
         done = destroy(agent.id, by=COMMAND_LINE)
         shredded = shred()
         if as_json:

@@ -1,4 +1,4 @@
-"""`whetstone audit` and `whetstone verify`: what was done, and the proof that nothing in the record was altered."""
+"""`./whetstone audit` and `./whetstone verify`: what was done, and the proof that nothing in the record was altered."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def audit(
             click.echo(json.dumps(entry) if as_json else _line(entry))
             count += 1
         if not as_json:
-            say(f"{count:,} entries. `whetstone verify` proves that none was altered.")
+            say(f"{count:,} entries. `./whetstone verify` proves that none was altered.")
 
 
 @audit.command()
@@ -68,7 +68,7 @@ def audit(
 def heads(account: str | None, as_json: bool) -> None:
     """Print the last hash of every chain, of all accounts unless one is named: JSON Lines with --json.
 
-    Keep them elsewhere: whoever can change the database can't change them there. `whetstone verify --heads` compares.
+    Keep them elsewhere: whoever can change the database can't change them there. `./whetstone verify --heads` compares.
     """
     with opened(with_key=False):
         from app.history.heads import export_heads
@@ -81,8 +81,8 @@ def heads(account: str | None, as_json: bool) -> None:
         rows = [(head.chain, head.agent, head.account, head.sequence, head.hash[:16]) for head in exported]
         table(("CHAIN", "AGENT", "ACCOUNT", "ENTRIES", "HASH, ITS BEGINNING"), rows)
         say("Keep them where who can change this database can not change them, a line a head, and go on appending:")
-        say("  whetstone audit heads --json >> /elsewhere/heads.jsonl")
-        say("Then `whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
+        say("  ./whetstone audit heads --json >> /elsewhere/heads.jsonl")
+        say("Then `./whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
 
 
 @click.command()
@@ -118,7 +118,7 @@ def verify(name: str | None, heads: Path | None, account: str | None, as_json: b
             say(f"NOT as it was written, after {verdict.entries:,} entries of {scope}:")
             say(f"  {verdict.first_problem}")
             named = (f" --agent {quoted(agent.name)}" if agent else "") + account_argument(account)
-            say(f"Stop changing things, keep a copy of the database, and compare: whetstone audit{named} --json")
+            say(f"Stop changing things, keep a copy of the database, and compare: ./whetstone audit{named} --json")
         return 0 if verdict.ok else 1
 
 

@@ -1,4 +1,4 @@
-"""The examinations of `whetstone doctor`, in the order in which faults are mended. They write nothing."""
+"""The examinations of `./whetstone doctor`, in the order in which faults are mended. They write nothing."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from app import Part, create_app, logs
 from app.broker import require_broker
 from app.config import Settings
 from app.errors import WhetstoneError
+from app.parts import PartsFile
 
 LITTLE_SPACE = 1_000_000_000
 NO_SPACE = 100_000_000
@@ -66,6 +67,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield broker
         yield _after(version, "worker", _worker) if broker.state == "ok" else _skipped("worker")
         yield _look("beat", lambda: _beat(settings))
+        yield _look("parts", lambda: _parts(settings))
         yield _after(version, "waiting", _waiting)
         _close(app)
 
@@ -92,7 +94,8 @@ def _skipped(name: str) -> Finding:
 def _data(settings: Settings) -> str:
     if not settings.data.is_dir():
         raise _Trouble(
-            f"{settings.data} is not there.", "Run `whetstone up` or `whetstone db upgrade`, or set WHETSTONE_DATA_DIR."
+            f"{settings.data} is not there.",
+            "Run `./whetstone up` or `./whetstone db upgrade`, or set WHETSTONE_DATA_DIR.",
         )
     mode = stat.S_IMODE(settings.data.stat().st_mode)
     probe = settings.data / f".probe-{time.monotonic_ns()}"
@@ -124,7 +127,7 @@ def _database(settings: Settings) -> str:
 
     url = make_url(settings.sqlalchemy_url)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        raise _Trouble(f"{url.database} is not there.", "Run `whetstone up` or `whetstone db upgrade`.")
+        raise _Trouble(f"{url.database} is not there.", "Run `./whetstone up` or `./whetstone db upgrade`.")
     try:
         with db.engine.connect() as connection:
             connection.execute(select(1))
@@ -153,13 +156,13 @@ def _guards() -> str:
     if missing:
         raise _Trouble(
             f"The database lacks {len(missing)} of its triggers, first {missing[0]}.",
-            "Somebody removed them: find out who, restore the backup, and run `whetstone verify`.",
+            "Somebody removed them: find out who, restore the backup, and run `./whetstone verify`.",
         )
     return "all triggers are there"
 
 
 def _proof() -> str:
-    """The last verdict of the nightly proof on every account; `whetstone verify` makes one of its own."""
+    """The last verdict of the nightly proof on every account; `./whetstone verify` makes one of its own."""
     from app.extensions import now
     from app.history.proof import Proof
 
@@ -170,7 +173,7 @@ def _proof() -> str:
         if not proof.verdict.ok:
             raise _Trouble(
                 f"{proof.verdict.first_problem} Found {proof.at:%Y-%m-%d %H:%M} UTC.",
-                "Stop changing things, keep a copy of the database, and run `whetstone verify`.",
+                "Stop changing things, keep a copy of the database, and run `./whetstone verify`.",
             )
     oldest = min(proof.at for proof in kept)
     if any(proof.is_stale(now()) for proof in kept):
@@ -194,13 +197,13 @@ def _key(settings: Settings) -> str:
     if mode & 0o077:
         raise _Trouble(f"Others may read it (mode {mode:03o}).", f"chmod 600 {path}", state="warn")
     if unfinished_rotation():
-        fix = "Run `whetstone keys rotate` again: it goes on where it was."
+        fix = "Run `./whetstone keys rotate` again: it goes on where it was."
         raise _Trouble("A rotation of the master key was cut off.", fix, state="warn")
     if is_due():
-        fix = "A worker's upkeep cleans them each minute; `whetstone keys check` says what it may lack."
+        fix = "A worker's upkeep cleans them each minute; `./whetstone keys check` says what it may lack."
         raise _Trouble("Removed keys may still be found in the database's files.", fix, state="warn")
     backup = last_backup(key.fingerprint)
-    kept = f"backed up on {backup:%Y-%m-%d}" if backup else "no backup is recorded: whetstone keys backup FILE"
+    kept = f"backed up on {backup:%Y-%m-%d}" if backup else "no backup is recorded: ./whetstone keys backup FILE"
     return f"{key.fingerprint} belongs to this database; {kept}"
 
 
@@ -234,7 +237,7 @@ def _worker() -> str:
 
     began = time.monotonic()
     if not worker_answers():
-        raise _Trouble("No worker answers.", "Start `whetstone up`, or `whetstone worker`; see its log.")
+        raise _Trouble("No worker answers.", "Start `./whetstone up`, or `./whetstone worker`; see its log.")
     return f"answers after {(time.monotonic() - began) * 1000:,.0f} ms"
 
 
@@ -244,16 +247,28 @@ def _beat(settings: Settings) -> str:
     if not signs:
         raise _Trouble(
             "No beat has run on this data dir.",
-            "Start `whetstone up`, or `whetstone beat` on one machine.",
+            "Start `./whetstone up`, or `./whetstone beat` on one machine.",
             state="warn",
         )
     age = time.time() - max(signs)
     if age > BEAT_SLACK:
         raise _Trouble(
             f"Its last sign of life is {timedelta(seconds=round(age))} old.",
-            "Start `whetstone up`, or `whetstone beat`.",
+            "Start `./whetstone up`, or `./whetstone beat`.",
         )
     return f"last sign of life {age:,.0f} seconds ago"
+
+
+def _parts(settings: Settings) -> str:
+    """As the supervisor of `up` wrote them down."""
+    stopped = PartsFile(settings).read()
+    if not stopped:
+        return "none of those that `up` started has stopped in the last minutes"
+    at = datetime.now(UTC)
+    waits = any(part.next_start for part in stopped)
+    said = " ".join(part.sentence(at) for part in stopped)
+    logs = ", ".join(part.log for part in stopped)
+    raise _Trouble(said, f"Read the end of {logs}.", state="fail" if waits else "warn")
 
 
 def _waiting() -> str:
@@ -263,7 +278,7 @@ def _waiting() -> str:
     if waiting:
         raise _Trouble(
             f"{waiting:,} refinements wait for a worker since more than a minute.",
-            "Start a worker, or more of them; `whetstone refinements list --open` names them.",
+            "Start a worker, or more of them; `./whetstone refinements list --open` names them.",
             state="warn",
         )
     return "no refinement waits for long"

@@ -71,7 +71,7 @@ def find_account(name: str | None) -> Account:
         if name is None or account.name == name:
             return account
     if not accounts:
-        raise NotFound("There is no account yet: `whetstone db upgrade` makes the first one.")
+        raise NotFound("There is no account yet: `./whetstone db upgrade` makes the first one.")
     raise NotFound(f"There is no account named {name!r}. There are: {', '.join(each.name for each in accounts)}.")
 
 
@@ -97,7 +97,7 @@ def find_agent(name: str, account: str | None) -> Agent:
             f"There is no agent named {cleaned!r} in the account {home.name!r}, but there is one in {elsewhere[0]!r}: "
             f"add --account {quoted(elsewhere[0])}."
         )
-    listing = "whetstone agents list" + account_argument(account)
+    listing = "./whetstone agents list" + account_argument(account)
     raise NotFound(f"There is no agent named {cleaned!r} in the account {home.name!r}. `{listing}` names them all.")
 
 
@@ -145,7 +145,7 @@ def aside(line: str) -> None:
 
 def hint(command: str, why: str) -> None:
     """The next useful command."""
-    click.secho(f"{why}: whetstone {command}", dim=True)
+    click.secho(f"{why}: ./whetstone {command}", dim=True)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
@@ -194,7 +194,7 @@ def _cell(value: Cell) -> str:
 def _require_database(settings: Settings) -> None:
     if _sqlite_file_is_missing(settings):
         raise Misconfigured(
-            f"There is no installation in {settings.data} yet. `whetstone up` or `whetstone db upgrade` makes one; "
+            f"There is no installation in {settings.data} yet. `./whetstone up` or `./whetstone db upgrade` makes one; "
             "WHETSTONE_DATA_DIR and DATABASE_URL say where to look."
         )
 
@@ -203,7 +203,9 @@ def _make_if_new(settings: Settings) -> None:
     from app.setup import make_if_new
 
     if make_if_new(settings):
-        aside(f"Made a new installation in {settings.data}. Keep a copy of its master key: whetstone keys backup FILE")
+        aside(
+            f"Made a new installation in {settings.data}. Keep a copy of its master key: ./whetstone keys backup FILE"
+        )
 
 
 def _sqlite_file_is_missing(settings: Settings) -> bool:

@@ -1,4 +1,4 @@
-"""`whetstone db upgrade`: the database of this version, for installations whose parts run apart."""
+"""`./whetstone db upgrade`: the database of this version, for installations whose parts run apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`whetstone demo`: an account with two agents that need no API key, to try everything on."""
+"""`./whetstone demo`: two agents that need no API key, to try everything on."""
 
 from __future__ import annotations
 
@@ -7,44 +7,46 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli import json_option
-from app.cli.common import emit, hint, opened, say, table
+from app.cli.common import account_argument, emit, find_account, hint, opened, say, table
 
 if TYPE_CHECKING:
     from app.demo import Demo
 
 
 @click.command()
+@click.option("--own-account", is_flag=True, help="In an account Demo of its own, with an admin to sign in as.")
 @json_option
-def demo(as_json: bool) -> None:
-    """Make the account Demo: two agents with ledgers of months, duplicates and all, and an admin to sign in as.
+def demo(own_account: bool, as_json: bool) -> None:
+    """Make two agents in the first account, with ledgers of months, duplicates and all. "Try the demo" does the same.
 
     They speak by `whetstone/offline`, a rule-based de-duplicator: no API key, no network. Run twice, it makes nothing.
     """
     with opened(make=True) as app:
         from app.datadir import running_address
-        from app.demo import make_demo
+        from app.demo import make_demo, make_demo_in
         from app.models import COMMAND_LINE
         from app.startup import address
 
         settings = app.extensions["settings"]
         running = running_address(settings)
-        found, place = make_demo(COMMAND_LINE), running or address(settings)
+        found = make_demo(COMMAND_LINE) if own_account else make_demo_in(find_account(None), COMMAND_LINE)
+        place = running or address(settings)
         if as_json:
             agents = [{"id": agent.id, "name": agent.name} for agent in found.agents]
             emit(
                 {"made": found.made, "account": found.account.name, "email": found.email, "agents": agents}
                 | {"address": place}
-                | ({"password": found.password} if found.made else {})
+                | ({"password": found.password} if found.password else {})
             )
         else:
-            _tell(found, place if running else f"{place} (once `whetstone up` runs)")
+            _tell(found, place if running else f"{place} (once `./whetstone up` runs)")
 
 
 def _tell(found: Demo, place: str) -> None:
     if found.made:
-        say(f"Made the account {found.account.name!r} with two agents that need no API key:")
+        say(f"Made in the account {found.account.name!r}, and need no API key:")
     else:
-        say(f"The account {found.account.name!r} is there already; nothing was made or changed:")
+        say(f"The account {found.account.name!r} has them already; nothing was made or changed:")
     table(
         ("NAME", "MEMORIES", "TOKENS", "BUDGET", ""),
         [
@@ -52,11 +54,14 @@ def _tell(found: Demo, place: str) -> None:
             for each in found.agents
         ],
     )
-    if found.made:
+    if not found.email:
+        say(f"Sign in at {place}.")
+    elif found.made:
         say(f"Sign in at {place} as {found.email}.")
         say(f"Password: {found.password}  (shown only this once)")
     else:
         say(f"Sign in at {place} as {found.email}, with the password that was shown then.")
         hint("users create EMAIL --account Demo", "If it is lost, make another admin")
+    own = account_argument(found.account.name) if found.email else ""
     for agent in found.agents[:1]:
-        hint(f"refine {agent.name} --account Demo --wait", "Watch a refinement here")
+        hint(f"refine {agent.name}{own} --wait", "Watch a refinement here")

@@ -1,4 +1,4 @@
-"""`whetstone test` and `whetstone check`: what a change must pass before it is shown to anybody."""
+"""`./whetstone test` and `./whetstone check`: what a change must pass before it is shown to anybody."""
 
 from __future__ import annotations
 

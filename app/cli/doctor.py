@@ -1,4 +1,4 @@
-"""`whetstone doctor`: looks at every part of this installation, and says what to do about what is wrong."""
+"""`./whetstone doctor`: looks at every part of this installation, and says what to do about what is wrong."""
 
 from __future__ import annotations
 

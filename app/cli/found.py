@@ -49,7 +49,7 @@ def find_target(number: str, account_id: int | None = None) -> Target:
         fitting = ", ".join(f"{target.kind}:{target.id}" for target in found)
         raise NotFound(f"{number!r} fits more than one: {fitting}. Give one of them whole, as it stands here.")
     raise NotFound(
-        f"There is no refinement, rollback or audit entry {number!r}. `whetstone refinements list` and `whetstone "
+        f"There is no refinement, rollback or audit entry {number!r}. `./whetstone refinements list` and `./whetstone "
         "audit` name them."
     )
 

@@ -1,4 +1,4 @@
-"""`whetstone grants`: list mechanic's exceptions, ask an agent for one, take one back. Content is never printed."""
+"""`./whetstone grants`: list mechanic's exceptions, ask an agent for one, take one back. Content is never printed."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _user(agent: Agent, email: str) -> User:
             return user
     raise NotFound(
         f"There is no user {email!r} in the account of {agent.name}. There are: "
-        f"{', '.join(user.email for user in people) or 'none yet; `whetstone users create` makes one'}."
+        f"{', '.join(user.email for user in people) or 'none yet; `./whetstone users create` makes one'}."
     )
 
 
@@ -152,7 +152,7 @@ def _left_to_a_worker(grant: AccessGrant) -> AccessGrant:
     from tasks.grants import enqueue
 
     if not enqueue(grant.id):
-        aside("No broker took it: it waits in the database until a worker runs (`whetstone up`).")
+        aside("No broker took it: it waits in the database until a worker runs (`./whetstone up`).")
     return grant
 
 
@@ -203,8 +203,8 @@ def _tell(grant: AccessGrant, agent: Agent, in_account: str) -> None:
             say(f"{agent.name} said NO. It is not asked again for 24 hours.")
         case _:
             say(f"It ended: {grant.status}.")
-    if grant.note_to_admins:
-        say(f"{agent.name} wrote to the admins: {grant.note_to_admins}")
+    for note in grant.notes:
+        say(f"{agent.name} wrote to the admins: “{note.text}”")
 
 
 def _newest(name: str | None, with_ended: bool, limit: int, account: str | None) -> list[tuple[AccessGrant, str, str]]:

@@ -1,4 +1,4 @@
-"""The examinations of `whetstone keys check`: the files, what is sealed to which key, and whether it opens."""
+"""The examinations of `./whetstone keys check`: the files, what is sealed to which key, and whether it opens."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _files(report: Report) -> Iterator[str]:
 def _rotation(report: Report) -> Iterator[str]:
     if report.rotating_from:
         named = ", ".join(report.rotating_from)
-        yield f"A rotation from {named} was cut off: run `whetstone keys rotate` again, and it goes on where it was."
+        yield f"A rotation from {named} was cut off: run `./whetstone keys rotate` again, and it goes on where it was."
 
 
 def _removed() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`whetstone keys`: check the keys, back the master key up, put it back, and rotate it or an agent's."""
+"""`./whetstone keys`: check the keys, back the master key up, put it back, and rotate it or an agent's."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _tell_report(report: Report) -> None:
                 "forgotten",
                 f"{report.forgotten:,} agents: no key to their memories is left" if report.forgotten else None,
             ),
-            ("backup", day_and_time(report.backed_up_at, "none is recorded: whetstone keys backup FILE")),
+            ("backup", day_and_time(report.backed_up_at, "none is recorded: ./whetstone keys backup FILE")),
             *(("kept", f"{each.path}, retired {day_and_time(each.retired_at, 'not yet')}") for each in report.kept),
         ]
     )
@@ -219,7 +219,7 @@ def _prepare(as_json: bool) -> int:
         emit({"fingerprint": new.fingerprint, "path": str(path)})
     else:
         say(f"The next master key {new.fingerprint} is ready: {path}")
-        say("Copy it to the same place on every machine that runs a worker. Then: whetstone keys rotate")
+        say("Copy it to the same place on every machine that runs a worker. Then: ./whetstone keys rotate")
     return 0
 
 
@@ -243,5 +243,5 @@ def _rotate_master(as_json: bool) -> int:
     for what, problem in done.problems.items():
         aside(f"Problem: {what}: {problem}")
     if not done.finished:
-        aside("So the old key stays in use beside the new one. Mend that, then run `whetstone keys rotate` again.")
+        aside("So the old key stays in use beside the new one. Mend that, then run `./whetstone keys rotate` again.")
     return 0 if done.finished else 1

@@ -1,4 +1,4 @@
-"""`whetstone mcp`: the agents' tools over standard input and output, for a program that starts them itself."""
+"""`./whetstone mcp`: the agents' tools over standard input and output, for a program that starts them itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mcp() -> None:
 
     token = os.environ.pop(TOKEN, "")
     if not token:
-        raise Misconfigured(f"Set {TOKEN} to a token of the agent: `whetstone agents token create NAME` makes one.")
+        raise Misconfigured(f"Set {TOKEN} to a token of the agent: `./whetstone agents token create NAME` makes one.")
     with opened(with_key=False) as app:
         from app.api.caller import Caller, admit
         from app.api.mcp import make_server

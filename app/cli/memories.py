@@ -1,4 +1,4 @@
-"""`whetstone memories`: import, list and export an agent's memories. Nothing that it prints is content."""
+"""`./whetstone memories`: import, list and export an agent's memories. Nothing that it prints is content."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: 
 
         found = find_agent(name, account)
         parsed = _read(file, kind)
-        done = bring_in(found.id, parsed, by=COMMAND_LINE)
+        done = bring_in(found.id, parsed, by=COMMAND_LINE, name=_name(file))
         copies = _exact_duplicates(found.id)
         if as_json:
             emit(_as_json(done, parsed, copies))
@@ -90,7 +90,7 @@ def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_
         if as_json:
             emit(found)
         elif found:
-            headings = ("ID", "TYPE", "TOKENS", "FROM (UTC)", "VERSION", "FLAGS", "TAGS")
+            headings = ("ID", "TYPE", "TOKENS", "DATE (UTC)", "VERSION", "SOURCE", "FLAGS", "TAGS")
             table(headings, [_row(each) for each in found])
             say(f"{len(found):,} memories; {agent.core_token_usage:,} tokens in the ledger. Their content is sealed.")
         else:
@@ -123,8 +123,11 @@ def _read(file: BinaryIO, kind: str) -> Parsed:
     from app.models import COMMAND_LINE
 
     wanted = None if kind == "auto" else Format(kind)
-    name = str(getattr(file, "name", ""))
-    return checked(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=name, format=wanted)
+    return checked(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=_name(file), format=wanted)
+
+
+def _name(file: BinaryIO) -> str:
+    return str(getattr(file, "name", ""))
 
 
 def _as_json(done: Imported, parsed: Parsed, copies: int) -> dict[str, Any]:
@@ -165,8 +168,10 @@ def _row(memory: dict[str, Any]) -> list[str | int]:
         str(memory["id"]),
         memory["type"],
         memory["tokens"],
-        memory["origin_at"][:16].replace("T", " "),
+        memory["origin_at"][:16].replace("T", " ")
+        + (f" +{len(memory['other_dates'])}" if memory["other_dates"] else ""),
         str(memory["version"]),
+        memory["source"],
         ", ".join(flags),
         ", ".join(memory["tags"]),
     ]

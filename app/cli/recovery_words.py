@@ -20,13 +20,13 @@ def tell_of_new_key(path: str, words: str) -> None:
     """At first start: what was made and how to keep it. The words only where somebody reads them."""
     click.echo(f"Made the master key {path}. Without it no memory can ever be read again.", err=True)
     if not words:
-        click.echo("To keep a copy: whetstone keys backup FILE, or whetstone keys backup --words", err=True)
+        click.echo("To keep a copy: ./whetstone keys backup FILE, or ./whetstone keys backup --words", err=True)
         return
     click.echo(
         "Its recovery words, shown now and in no log. Write them on paper, and keep that apart from backups of the"
     )
     click.echo(
-        "database: with them `whetstone keys restore` makes the key anew, and whoever has them can read every memory."
+        "database: with them `./whetstone keys restore` makes the key anew, and whoever has them can read every memory."
     )
     show_words(words.split())
     click.echo()

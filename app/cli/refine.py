@@ -1,4 +1,4 @@
-"""`whetstone refine` and `whetstone refinements`: start one, watch it, look back at it, stop it."""
+"""`./whetstone refine` and `./whetstone refinements`: start one, watch it, look back at it, stop it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,18 @@ from app.cli.common import (
     table,
 )
 from app.cli.found import find_refinement
-from app.cli.refinement_facts import HEADINGS, SHORT, as_json_of, row, show_page, steps, tell_outcome, words
+from app.cli.refinement_facts import (
+    FAILED_HEADINGS,
+    HEADINGS,
+    SHORT,
+    as_json_of,
+    failed_row,
+    row,
+    show_page,
+    steps,
+    tell_outcome,
+    words,
+)
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -68,20 +79,26 @@ def refinements() -> None:
 @refinements.command("list")
 @click.option("--agent", "name", metavar="NAME", help="Only this agent's.")
 @click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
+@click.option(
+    "--failed", is_flag=True, help="Only those that failed or were interrupted in 7 days, and none came since."
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
 @account_option
 @json_option
-def list_(name: str | None, only_open: bool, limit: int, account: str | None, as_json: bool) -> None:
+def list_(name: str | None, only_open: bool, failed: bool, limit: int, account: str | None, as_json: bool) -> None:
     """List refinements, newest first."""
     with opened():
-        found = _newest(name, only_open, limit, account)
+        found = _newest(name, only_open, failed, limit, account)
         if as_json:
             emit([as_json_of(refinement, agent) for refinement, agent in found])
+        elif found and failed:
+            table(FAILED_HEADINGS, [failed_row(refinement, agent) for refinement, agent in found])
+            hint("refinements show ID", "Look at one")
         elif found:
             table(HEADINGS, [row(refinement, agent) for refinement, agent in found])
             hint("refinements show ID", "Look at one")
         else:
-            say("There are none yet." if not only_open else "None is open.")
+            say("None is open." if only_open else "None failed in 7 days." if failed else "There are none yet.")
             hint("refine AGENT --wait", "Start one")
 
 
@@ -141,8 +158,8 @@ def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refin
     if not taken:
         named = quoted(agent.name) + account_argument(account)
         aside(
-            "No broker took it: it waits in the database until a worker runs (`whetstone up`). To do it here instead: "
-            f"whetstone refinements stop {refinement.id[:SHORT]} && whetstone refine {named} --wait"
+            "No broker took it: it waits in the database until a worker runs (`./whetstone up`). To do it here: "
+            f"./whetstone refinements stop {refinement.id[:SHORT]} && ./whetstone refine {named} --wait"
         )
     return refinement
 
@@ -150,6 +167,7 @@ def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refin
 def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
     """Start it and see it through: by a worker that answers, or here."""
     from app.cli import follow
+    from app.demo.pace import voices_of
     from app.extensions import db
     from app.llm.litellm import LiteLLMVoices
     from app.models import Refinement
@@ -164,7 +182,7 @@ def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
     if by_worker and enqueue(refinement_id):
         follow.watch(refinement_id, tell)
     else:
-        follow.carry(app, refinement_id, LiteLLMVoices(), tell)
+        follow.carry(app, refinement_id, voices_of(refinement_id, LiteLLMVoices()), tell)
     return db.session.get_one(Refinement, refinement_id, populate_existing=True)
 
 
@@ -178,17 +196,22 @@ def _claim(agent: Agent, mode: str) -> Refinement:
     return start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode(mode))
 
 
-def _newest(name: str | None, only_open: bool, limit: int, account: str | None) -> list[tuple[Refinement, str]]:
+def _newest(
+    name: str | None, only_open: bool, failed: bool, limit: int, account: str | None
+) -> list[tuple[Refinement, str]]:
     from sqlalchemy import select
 
     from app.extensions import db
     from app.models import OPEN_STATES, Agent, Refinement
+    from app.refinement.failures import standing
 
     query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id)
     if name:
         query = query.where(Refinement.agent_id == find_agent(name, account).id)
     else:
         query = query.where(Refinement.account_id == find_account(account).id)
+    if failed:
+        query = query.where(*standing(find_account(account).id))
     if only_open:
         query = query.where(Refinement.status.in_(OPEN_STATES))
     newest = query.order_by(Refinement.requested_at.desc(), Refinement.id).limit(limit)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.cli.common import Cell, day_and_time, facts, hint, say
-from app.cli.steps import line, percent
+from app.cli.steps import line
 from app.models.base import iso
+from app.models.mass import exact_percent, percent
 
 if TYPE_CHECKING:
     from app.models import Agent, Event, Refinement
 
 HEADINGS = ("ID", "AGENT", "STATUS", "MODE", "BY", "ASKED FOR (UTC)", "CHANGES", "TOKENS", "KEPT")
+
+FAILED_HEADINGS = ("ID", "AGENT", "STATUS", "ENDED (UTC)", "REASON")
 
 SHORT = 8
 """Characters of an id that people are shown."""
@@ -32,7 +35,7 @@ def steps(refinement: Refinement) -> list[dict[str, Any]]:
 
 def row(refinement: Refinement, agent: str) -> list[Cell]:
     """One line of the table under HEADINGS."""
-    before, after = refinement.mass_before, refinement.mass_after
+    before, after = refinement.mass_at_start, refinement.mass_after
     return [
         refinement.id[:SHORT],
         agent,
@@ -46,10 +49,20 @@ def row(refinement: Refinement, agent: str) -> list[Cell]:
     ]
 
 
+def failed_row(refinement: Refinement, agent: str) -> list[Cell]:
+    """One line of the table under FAILED_HEADINGS."""
+    return [
+        refinement.id[:SHORT],
+        agent,
+        words(refinement.status),
+        day_and_time(refinement.ended_at),
+        refinement.reason or "",
+    ]
+
+
 def show_page(refinement: Refinement, agent: Agent) -> None:
-    """All that may be seen of one: figures, the machine's line, the agent's note to admins, and every step."""
+    """All that may be seen of one: figures, the machine's line, the agent's notes to admins, and every step."""
     say(f"Refinement {refinement.id} of {agent.name}: {words(refinement.status)}")
-    note = refinement.note_to_admins
     model_tokens = refinement.prompt_tokens + refinement.completion_tokens
     facts(
         [
@@ -58,10 +71,11 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
             ("model", refinement.model_id),
             ("result", refinement.machine_line),
             ("why", refinement.reason),
-            ("kept", _kept(refinement) or None),
+            ("mass", _story(refinement) or None),
             ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
-            ("effort", f"{refinement.turns} turns, {model_tokens:,} model tokens"),
-            ("note to admins", f"“{note}” (in the agent's words)" if note else None),
+            ("effort", f"{refinement.turns} turns, {refinement.calls} calls, {model_tokens:,} model tokens"),
+            ("refusals", _refusals(refinement)),
+            *(("note to admins", f"{day_and_time(note.at)}: “{note.text}”") for note in refinement.notes),
         ]
     )
     say()
@@ -80,11 +94,17 @@ def tell_outcome(refinement: Refinement) -> None:
     say(f"{words(refinement.status).capitalize()}: {refinement.machine_line}.")
     if refinement.reason:
         say(refinement.reason)
-    if refinement.retention is not None and refinement.mode == "full":
-        say(f"{_kept(refinement)} kept.")
-    if refinement.note_to_admins:
-        say(f"The agent's note to you: “{refinement.note_to_admins}”")
+    if told := _story(refinement):
+        say(f"Mass: {told}.")
+    if refinement.refused_calls:
+        say(f"{_refusals(refinement)}.")
+    for note in refinement.notes:
+        say(f"The agent's note to you: “{note.text}”")
     hint(f"refinements show {refinement.id[:SHORT]}", "Look at it")
+
+
+def _refusals(refinement: Refinement) -> str | None:
+    return f"{refinement.refusal_line} ({refinement.refusal_kinds})" if refinement.refused_calls else None
 
 
 def words(name: str) -> str:
@@ -95,7 +115,13 @@ def words(name: str) -> str:
 def _kept(refinement: Refinement) -> str:
     if refinement.retention is None or refinement.mode != "full":
         return ""
-    return f"{percent(refinement.retention)} of at least {percent(refinement.threshold)}"
+    kept = percent(refinement.retention, refinement.threshold)
+    return f"{kept}, limit {exact_percent(refinement.threshold)}"
+
+
+def _story(refinement: Refinement) -> str:
+    story = refinement.mass_story()
+    return story.line if story else ""
 
 
 def _steps(refinement: Refinement) -> list[Event]:

@@ -1,4 +1,4 @@
-"""`whetstone rollback`: take back a refinement, a rollback or one audit entry, or rewind an agent; or only say how."""
+"""`./whetstone rollback`: take back a refinement, a rollback or one audit entry, or rewind; or only say how."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def rollback(number: str, rewind: bool, dry_run: bool, account: str | None, as_j
     audit` prints it. All of it is taken back, or nothing: memories that changed since are conflicts. A rollback can be
     taken back itself. A refinement that is running is ended first.
 
-    Exit status: 0 done, or undone already; 3 conflicts, with nothing applied; 1 any other trouble.
+    Exit status: 0 done, or undone already; 3 conflicts, or what a guard reversed for good, with nothing applied; 1 any
+    other trouble.
     """
     with opened():
         target = _target(number, rewind, find_account(account).id if account else None)
@@ -51,7 +52,7 @@ def rollback(number: str, rewind: bool, dry_run: bool, account: str | None, as_j
             emit(outcome.as_json())
         else:
             outcome.tell(account_argument(account))
-        return REFUSED if outcome.plan.conflicts else 0
+        return REFUSED if outcome.plan.conflicts or outcome.plan.final else 0
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class _Outcome:
     def of(cls, target: Target, dry_run: bool) -> _Outcome:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
         from app.extensions import db
-        from app.history.plan import preview
+        from app.history.plan import GuardFinal, preview
         from app.history.undo import RollbackConflict, roll_back
         from app.models import COMMAND_LINE, Rollback
 
@@ -78,8 +79,8 @@ class _Outcome:
             return cls(target, plan, earlier, applied=False, dry_run=True)
         try:
             done: Done = roll_back(target, by=COMMAND_LINE)
-        except RollbackConflict as conflict:
-            return cls(target, conflict.plan, None, applied=False, dry_run=False)
+        except (RollbackConflict, GuardFinal) as refused:
+            return cls(target, refused.plan, None, applied=False, dry_run=False)
         return cls(target, done.plan, done.rollback, applied=done.applied, dry_run=False)
 
     def as_json(self) -> dict[str, Any]:
@@ -91,7 +92,9 @@ class _Outcome:
         return said | plan.as_json() | none
 
     def tell(self, in_account: str) -> None:
-        if self.plan.conflicts:
+        if self.plan.final:
+            self._tell_final()
+        elif self.plan.conflicts:
             self._tell_conflict(in_account)
         elif self.plan.undone_by:
             self._tell_undone_already(in_account)
@@ -116,6 +119,11 @@ class _Outcome:
             hint(f"rollback {self.rollback.id[:SHORT]}{in_account}", "Take it back")
         else:
             hint(f"rollback {self._again}{in_account}", "Do it")
+
+    def _tell_final(self) -> None:
+        from app.history.plan import GuardFinal
+
+        say(GuardFinal(self.plan).sentence)
 
     def _tell_conflict(self, in_account: str) -> None:
         from app.history.words import memories

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import click
+
+from app.models.mass import exact_percent, percent
 
 Data = Mapping[str, Any]
 
@@ -25,11 +26,6 @@ def line(kind: str, data: Data, at: datetime) -> str:
     words = _WORDS.get(step)
     text = words(data) if words else step.replace("_", " ")
     return f"  {at:%H:%M:%S}  {click.style(text, dim=True) if step in _QUIET else text}"
-
-
-def percent(ratio: object) -> str:
-    """A ratio as it is kept, four digits, in percent."""
-    return f"{Decimal(str(ratio)):.2%}"
 
 
 def _queued(data: Data) -> str:
@@ -54,8 +50,12 @@ def _answered(data: Data) -> str:
     return f"the agent says {'YES' if data['granted'] else 'NO'}{own}"
 
 
+def _noted(data: Data) -> str:
+    return "the agent writes to the admins"
+
+
 def _running(data: Data) -> str:
-    return f"starts from {data['mass']:,} tokens; {percent(data['threshold'])} must be kept"
+    return f"starts from {data['mass']:,} tokens; limit {exact_percent(data['threshold'])}"
 
 
 def _turn(data: Data) -> str:
@@ -74,7 +74,8 @@ def _operation(data: Data) -> str:
 
 def _refused(data: Data) -> str:
     times = f"{data['count']:,} × " if data.get("count", 1) > 1 else ""
-    return f"refused: {times}{data.get('action', 'unknown')} ({str(data.get('code', 'error')).replace('_', ' ')})"
+    action, code = str(data.get("action", "unknown")), str(data.get("code", "error")).replace("_", " ")
+    return f"refused: {times}{code}" if action == "unknown" else f"refused: {times}{action} ({code})"
 
 
 def _stop_requested(data: Data) -> str:
@@ -96,6 +97,7 @@ _WORDS: dict[str, Callable[[Data], str]] = {
     "deduplicated": _deduplicated,
     "asked": _asked,
     "answered": _answered,
+    "noted": _noted,
     "running": _running,
     "turn": _turn,
     "operation": _operation,

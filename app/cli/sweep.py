@@ -1,4 +1,4 @@
-"""`whetstone sweep`: what beat says at its times, said by hand: start what is due now."""
+"""`./whetstone sweep`: what beat says at its times, said by hand: start what is due now."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def sweep(weekly: bool, over_budget: bool, as_json: bool) -> None:
             say(f"  {refinement_id}")
         hint("refinements list", "Follow them")
     if not all(taken.values()):
-        aside("No broker took them: they wait in the database until `whetstone up` or a worker with a beat runs.")
+        aside("No broker took them: they wait in the database until `./whetstone up` or a worker with a beat runs.")

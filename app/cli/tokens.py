@@ -1,4 +1,4 @@
-"""`whetstone agents token`: create, list, revoke and rotate an agent's API tokens. Each is printed once, when made."""
+"""`./whetstone agents token`: create, list, revoke and rotate an agent's API tokens. Each is printed once."""
 
 from __future__ import annotations
 
@@ -182,7 +182,8 @@ def _find(agent: Agent, which: str) -> AgentToken:
         raise click.UsageError(f"{which!r} means several tokens: {ids}. Say which by its id; nothing was changed.")
     if not found:
         raise NotFound(
-            f"{agent.name} has no live token {which!r}. `whetstone agents token list {quoted(agent.name)}` names them."
+            f"{agent.name} has no live token {which!r}. "
+            f"`./whetstone agents token list {quoted(agent.name)}` names them."
         )
     return found[0]
 

@@ -1,4 +1,4 @@
-"""`whetstone up`: everything on one machine, from an empty data dir to a page that answers, and down again."""
+"""`./whetstone up`: everything on one machine, from an empty data dir to a page that answers, and down again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from app.cli.recovery_words import tell_of_new_key
 from app.config import Settings, load_settings
 from app.datadir import DataDirLock, check_data_dir
 from app.errors import WhetstoneError
+from app.parts import PartsFile
 from app.startup import Outcome, address, start_beat, start_parts, wait_until_ready
 from app.supervisor import StopRequested, Supervisor
 
@@ -81,7 +83,9 @@ class Voice:
         elif outcome.first_password:
             click.echo(f"First admin: {outcome.first_email}")
             click.echo(f"Password:    {outcome.first_password}  (shown only this once)")
-            self.aside("New here? `whetstone demo` makes two agents that need no API key.")
+            self.aside(
+                "New here? Sign in and choose Try the demo, or run `./whetstone demo`: two agents that need no API key."
+            )
 
     def ready(self, place: str) -> None:
         click.echo(json.dumps({"ready": place}) if self._as_json else f"Whetstone is ready: {place}")
@@ -100,8 +104,10 @@ def _run(settings: Settings, voice: Voice, *, browser: bool) -> None:
     if settings.redis_url:
         require_broker(settings)
     broker = None if settings.redis_url else EmbeddedBroker(settings)
+    parts = PartsFile(settings)
+    parts.remove()
     try:
-        with Supervisor(voice.aside) as supervisor:
+        with Supervisor(voice.aside, partial(parts.write, os.getpid())) as supervisor:
             voice.prepared(start_parts(supervisor, settings, broker, with_words=voice.has_a_reader))
             wait_until_ready(supervisor, settings)
             start_beat(supervisor, settings)
@@ -110,6 +116,7 @@ def _run(settings: Settings, voice: Voice, *, browser: bool) -> None:
                 _open_browser(address(settings))
             supervisor.watch()
     finally:
+        parts.remove()
         if broker:
             broker.withdraw()
 

@@ -1,4 +1,4 @@
-"""`whetstone users`: the people who run the agents."""
+"""`./whetstone users`: the people who run the agents."""
 
 from __future__ import annotations
 

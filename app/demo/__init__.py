@@ -18,7 +18,7 @@ from sqlalchemy import select
 from app import security
 from app.errors import Refused
 from app.extensions import db, now, writing
-from app.models import Account, Action, Actor, Agent, make_keys, record
+from app.models import Account, Actor, Agent, make_keys
 from app.models.draft import Draft
 from app.models.importing import parse_lines, write_memories
 from app.models.user import ADMIN
@@ -60,11 +60,13 @@ CHARACTERS = (
 
 @dataclass(frozen=True)
 class Demo:
-    """What there is now. `made` says whether it was made just now; only then there is a password, shown once."""
+    """What there is now. `made` says whether it was made just now. An account of its own has a user, whose password is
+    shown once; in any other, its own users sign in.
+    """
 
     account: Account
     agents: tuple[Agent, ...]
-    email: str
+    email: str | None = None
     password: str = ""
     made: bool = False
 
@@ -85,11 +87,17 @@ def make_demo(by: Actor) -> Demo:
         there = db.session.scalar(select(Account).where(Account.name == ACCOUNT))
         if there is not None:
             return _existing(there)
-        account = Account.create(ACCOUNT, is_demo=True)
-        record(Action.ACCOUNT_CREATE, actor=by, of=account, subject=f"account:{account.id}", data={"demo": True})
+        account = Account.create(ACCOUNT, is_demo=True, by=by)
         security.create_user(account, EMAIL, password, roles=(ADMIN,), by=by)
         agents = _make_agents(account, drafts, by)
         return Demo(account, agents, EMAIL, password, made=True)
+
+
+def make_demo_in(account: Account, by: Actor) -> Demo:
+    """Both agents in an account that is there."""
+    before = set(db.session.scalars(select(Agent.id).where(Agent.account_id == account.id)))
+    agents = make_demo_agents(account.id, by)
+    return Demo(account, agents, made=any(agent.id not in before for agent in agents))
 
 
 def make_demo_agents(account_id: int, by: Actor) -> tuple[Agent, ...]:
@@ -140,5 +148,5 @@ def _make(account: Account, character: Character, ledger: list[Draft], by: Actor
         system_prompt=character.system_prompt,
         core_token_budget=character.budget,
     )
-    write_memories(agent, ledger, keys=make_keys(agent), by=by)
+    write_memories(agent, ledger, keys=make_keys(agent), by=by, name="demo")
     return agent

@@ -36,7 +36,7 @@ def namespace() -> str:
         with db.engine.connect() as connection:
             first = connection.scalar(select(MasterKeyRow.fingerprint).order_by(MasterKeyRow.id).limit(1))
         if first is None:
-            raise Unavailable("There is no master key yet: run `whetstone up` or `whetstone db upgrade` once.")
+            raise Unavailable("There is no master key yet: run `./whetstone up` or `./whetstone db upgrade` once.")
         held = current_app.extensions["namespace"] = f"whetstone:{first}:"
     return str(held)
 

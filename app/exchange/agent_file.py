@@ -15,7 +15,7 @@ from app.errors import Invalid
 from app.exchange.document import load, objects, size
 from app.exchange.parsed import Format, Parsed, counted, usable_tags
 from app.models.draft import Checking, Draft, moment
-from app.models.text import MAX_CONTENT, clean_content, clean_text
+from app.models.text import MAX_CONTENT, clean_content, clean_text, is_blank
 
 PASSAGES = ("passages", "archival_passages", "archival_memory")
 """Under which names exporters put the archival memory, in the file or in the agent."""
@@ -125,7 +125,7 @@ class _Reading:
             return
         if item.get("is_deleted") is True:
             self._leave_out(deleted=1)
-        elif text is None or (isinstance(text, str) and not text.strip()):
+        elif text is None or (isinstance(text, str) and is_blank(text)):
             self._leave_out(empty=1)
         else:
             with self.checking.of(noun, number) as drafts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from app.extensions import db
@@ -14,7 +14,8 @@ from app.models.state import MemoryType
 from app.silo import AgentKeys
 
 Mark = tuple[str, bytes, datetime | None]
-"""A core memory is known by its text, upper and lower case aside; a journal entry also by its date."""
+"""A memory is known by its exact text and by each of its dates, so that none is lost. None stands for the text alone:
+what a file does not date says no more."""
 
 
 def without_known(agent: Agent, drafts: Sequence[Draft], keys: AgentKeys) -> list[Draft]:
@@ -26,20 +27,26 @@ def without_known(agent: Agent, drafts: Sequence[Draft], keys: AgentKeys) -> lis
     had = _active(agent.id)
     new: list[Draft] = []
     for each in drafts:
-        mark = _mark(each.type, keys.content_hash(each.content), each.origin_at)
-        if had[mark] > 0:
-            had[mark] -= 1
+        marks = list(_marks(each, keys))
+        if all(had[mark] > 0 for mark in marks):
+            had.subtract(marks)
         else:
             new.append(each)
     return new
 
 
 def _active(agent_id: int) -> Counter[Mark]:
-    columns = (Memory.type, Memory.content_hash, Memory.origin_at)
-    return Counter(
-        _mark(*row) for row in db.session.execute(Memory.active(agent_id).with_only_columns(*columns)).tuples()
-    )
+    columns = (Memory.type, Memory.content_hash, Memory.origin_at, Memory.other_dates)
+    had = Counter[Mark]()
+    for type_, content_hash, origin_at, other_dates in db.session.execute(
+        Memory.active(agent_id).with_only_columns(*columns)
+    ).tuples():
+        had.update((str(type_), content_hash, at) for at in (origin_at, *other_dates))
+        had[str(type_), content_hash, None] += type_ == MemoryType.CORE
+    return had
 
 
-def _mark(type_: str, content_hash: bytes, origin_at: datetime | None) -> Mark:
-    return str(type_), content_hash, origin_at if type_ == MemoryType.JOURNAL else None
+def _marks(each: Draft, keys: AgentKeys) -> Iterator[Mark]:
+    content_hash = keys.content_hash(each.content)
+    for at in each.dates or (None,):
+        yield str(each.type), content_hash, at

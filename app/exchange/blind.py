@@ -21,6 +21,8 @@ _COLUMNS = (
     Memory.constitutional,
     Memory.tags,
     Memory.origin_at,
+    Memory.other_dates,
+    Memory.source,
     Memory.discarded_at,
     Memory.version,
 )
@@ -55,6 +57,8 @@ def _as_json(row: Any) -> dict[str, Any]:
         "constitutional": row.constitutional,
         "tags": row.tags,
         "origin_at": iso(row.origin_at),
+        "other_dates": [iso(moment) for moment in row.other_dates],
+        "source": row.source,
         "discarded": row.discarded_at is not None,
         "discarded_at": iso(row.discarded_at),
         "version": row.version,

@@ -56,7 +56,7 @@ def parse(data: bytes) -> Parsed:
     checking = Checking()
     for number, item in enumerate(_memories(found.get("memories")), start=1):
         with checking.of("memory", number) as drafts:
-            drafts.append(draft(item))
+            drafts.append(draft(item, carried=True))
         if checking.is_over:
             break
     drafts = checking.result(or_none=True)
@@ -114,6 +114,7 @@ def _read(places: Sequence[Place], keys: AgentKeys) -> list[dict[str, Any]]:
         MemoryState.content,
         MemoryState.type,
         MemoryState.origin_at,
+        MemoryState.other_dates,
         MemoryState.constitutional,
         MemoryState.tags,
     )
@@ -128,6 +129,7 @@ def _as_json(row: Any, keys: AgentKeys) -> dict[str, Any]:
         "content": keys.reveal_memory(row.memory_id, row.content),
         "type": str(row.type),
         "created_at": iso(row.origin_at),
+        "other_dates": [iso(moment) for moment in row.other_dates],
         "constitutional": row.constitutional,
         "tags": row.tags,
     }

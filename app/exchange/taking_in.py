@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 
 from app.errors import Invalid, NotFound, Refused
@@ -15,6 +16,8 @@ from app.models.draft import NO_MEMORIES
 from app.models.importing import Imported, write_memories
 from app.models.intake import IMPORT, Intake, IntakeStatus
 from app.models.provision import ensure_keys
+from app.models.text import MAX_NAME
+from app.models.unseen import MARKED
 from app.silo import AgentKeys, SealBroken
 
 
@@ -44,7 +47,9 @@ def receive(
     """
     parsed = checked(data, by=by, name=name, format=format)
     with writing():
-        intake = Intake.receive(Agent.lock(agent_id), data.decode(), by=by, format=parsed.format)
+        agent = Agent.lock(agent_id)
+        label = import_name(name, parsed.format)
+        intake = Intake.receive(agent, data.decode(), by=by, format=parsed.format, name=label)
     return Received(intake.id, parsed)
 
 
@@ -62,11 +67,18 @@ def checked(
     return parsed
 
 
-def bring_in(agent_id: int, parsed: Parsed, *, by: Actor, keys: AgentKeys | None = None) -> Imported:
+def bring_in(agent_id: int, parsed: Parsed, *, by: Actor, name: str = "", keys: AgentKeys | None = None) -> Imported:
     """Write them at once, where the agent's keys or the master key are at hand. Raises NotFound or AgentForgotten."""
     with writing():
-        agent = Agent.lock(agent_id)
-        return write_memories(agent, parsed.drafts, keys=keys or ensure_keys(agent), by=by)
+        agent, label = Agent.lock(agent_id), import_name(name, parsed.format)
+        return write_memories(agent, parsed.drafts, keys=keys or ensure_keys(agent), by=by, name=label)
+
+
+def import_name(file_name: str, format: Format) -> str:
+    """What an import is called: its file's own name on one printable line, without folders, or its format."""
+    shown = MARKED.sub(" ", re.split(r"[\\/]", file_name)[-1])
+    name = " ".join("".join(each if each.isprintable() else " " for each in shown).split())
+    return name[:MAX_NAME].rstrip() if name not in ("", "-", "<stdin>") else str(format)
 
 
 def take_in(intake_id: str) -> None:
@@ -106,7 +118,8 @@ def _write(intake_id: str, parsed: Parsed) -> None:
             keys, drafts = ensure_keys(agent), parsed.drafts
             if intake.actor.kind == ActorKind.AGENT:
                 drafts = without_known(agent, drafts, keys)
-            done = write_memories(agent, drafts, keys=keys, by=intake.actor)
+            name = intake.name or str(parsed.format)
+            done = write_memories(agent, drafts, keys=keys, by=intake.actor, name=name)
             duplicates = len(parsed.drafts) - len(drafts)
             said = {"format": str(parsed.format), "left_out": dict(parsed.left_out), "duplicates": duplicates}
             outcome = said | asdict(done)

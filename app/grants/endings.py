@@ -15,16 +15,14 @@ from app.models import (
     AccessGrant,
     AccessView,
     Action,
+    Agent,
     AuditLog,
     GrantStatus,
-    Memory,
-    MemoryType,
     User,
-    open_keys,
-    record,
 )
 from app.models.base import database_now
 from app.models.question import ASKED_AGAIN_AFTER
+from app.models.telling import tell_agent
 
 SKEW = timedelta(days=1)
 """The clocks of web and worker, by which entries are dated, may differ; no more than that."""
@@ -65,6 +63,7 @@ def why_it_ended(grant: AccessGrant) -> str:
 def find_untold() -> list[str]:
     """Ids of ended exceptions of which the agent's journal says nothing yet."""
     query = select(AccessGrant.id).where(AccessGrant.told_at.is_(None), AccessGrant.status.not_in(OPEN_GRANTS))
+    query = query.join(Agent, Agent.id == AccessGrant.agent_id).where(Agent.forgotten_at.is_(None))
     found = list(db.session.scalars(query.order_by(AccessGrant.ended_at).limit(100)))
     release()
     return found
@@ -83,16 +82,10 @@ def tell(grant_id: str) -> None:
     """Write the note into the agent's journal, once, after the end."""
     with writing():
         agent, grant = lock_both(grant_id)
-        if grant.told_at is not None or grant.is_open:
+        if grant.told_at is not None or grant.is_open or agent.forgotten_at is not None:
             return
         grant.told_at = now()
-        if agent.forgotten_at is not None:
-            return
-        text = _note(grant)
-        note = Memory.write(agent, text, keys=open_keys(agent), type_=MemoryType.JOURNAL)
-        db.session.flush()
-        data = {"exception": grant.id, "journal": note.id}
-        record(Action.CREATE, actor=WORKER, of=agent, subject=f"memory:{note.id}", data=data, memories=[note])
+        tell_agent(agent, _note(grant), about={"exception": grant.id})
 
 
 def _end_all(condition: ColumnElement[bool], status: GrantStatus) -> list[str]:

@@ -38,6 +38,7 @@ from app.models import (
     record,
 )
 from app.models.base import UtcDateTime, iso
+from app.models.dates import other_days
 from app.models.grant import NO_LONGER_ADMIN
 from app.silo import AgentKeys, SealBroken, Sealed, ViewKey, seal_view
 
@@ -106,7 +107,7 @@ def answer(view_id: str) -> None:
         try:
             shown = _shown(grant, agent, view.wanted, open_keys(agent))
         except SealBroken as error:
-            view.refused = f"{error.sentence} Nothing is shown; `whetstone verify` finds what it was."
+            view.refused = f"{error.sentence} Nothing is shown; `./whetstone verify` finds what it was."
             return
         view.seen, grant.views = len(shown["items"]), grant.views + 1
         view.sealed = seal_view(json.dumps(shown), view_id=view.id, reader=view.reader)
@@ -168,6 +169,7 @@ def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
         {
             "id": memory.id,
             "origin_at": iso(memory.origin_at),
+            "other_days": [day.isoformat() for day in other_days(memory.origin_at, memory.other_dates)],
             "tokens": memory.token_estimate,
             "constitutional": memory.constitutional,
             "tags": memory.tags,

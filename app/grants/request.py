@@ -25,9 +25,10 @@ from app.models import (
     Refinement,
     User,
     announce,
+    note_to_admins,
     record,
 )
-from app.models.text import clean_text
+from app.models.text import clean_text, is_blank
 from app.models.user import ADMIN
 from app.silo import AgentKeys
 
@@ -146,7 +147,6 @@ def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys:
         if grant.status != GrantStatus.PENDING:
             may = " To take it back, revoke it." if grant.status == GrantStatus.GRANTED else ""
             raise Refused(f"This exception is {grant.status} already. Nothing was changed.{may}")
-        grant.note_to_admins = decision.note_to_admins
         if keys is not None and decision.words:
             grant.reason = keys.seal(decision.words, purpose="exception", subject=grant.id)
         db.session.add(_consent(grant, decision, keys))
@@ -154,6 +154,7 @@ def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys:
             grant.end(agent, GrantStatus.DENIED, by=by)
         elif not grant.end_if_lost(agent, by=WORKER):
             grant.allow(agent, by=by)
+        note_to_admins(agent, decision.note_to_admins, about=grant)
     return grant
 
 
@@ -226,7 +227,6 @@ def _consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> 
         grant_id=grant.id,
         granted=decision.granted,
         words=words,
-        note_to_admins=decision.note_to_admins,
         asked_at=decision.asked_at or grant.requested_at,
         answered_at=now(),
     )
@@ -234,7 +234,7 @@ def _consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> 
 
 def _purpose(value: object) -> str:
     cleaned = " ".join(clean_text(value if value is not None else "", what="purpose").split())
-    if not cleaned or len(cleaned) > MAX_PURPOSE:
+    if is_blank(cleaned) or len(cleaned) > MAX_PURPOSE:
         raise Invalid(f"The purpose must have 1 to {MAX_PURPOSE} characters. Nothing was asked.")
     return cleaned
 

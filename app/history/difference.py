@@ -19,7 +19,7 @@ def differs(of: Agent | Account, sentence: str, entry_id: int | None = None) -> 
 
 
 def named(entry: AuditLog) -> str:
-    """An entry by its number in its chain and its id, as `whetstone audit` prints it."""
+    """An entry by its number in its chain and its id, as `./whetstone audit` prints it."""
     return number(entry.sequence, entry.id)
 
 

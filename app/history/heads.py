@@ -27,7 +27,7 @@ _HIGHEST = 2**63 - 1
 
 
 class HeadsDiffer(WhetstoneError):
-    """A log does not end as the row of its owner says. Run `whetstone verify`; no heads were exported."""
+    """A log does not end as the row of its owner says. Run `./whetstone verify`; no heads were exported."""
 
     code = "heads_differ"
 
@@ -55,10 +55,10 @@ def export_heads(account_id: int | None = None) -> list[Head]:
 
 
 def parse_heads(lines: Iterable[str]) -> list[Head]:
-    """What `whetstone audit heads --json` printed, maybe on several days. Raises Invalid and names the line."""
+    """What `./whetstone audit heads --json` printed, maybe on several days. Raises Invalid and names the line."""
     heads = [_parse(line, count) for count, line in enumerate(lines, 1) if line.strip()]
     if not heads:
-        raise Invalid("There are no heads in it; `whetstone audit heads --json` prints them.")
+        raise Invalid("There are no heads in it; `./whetstone audit heads --json` prints them.")
     return sorted(heads, key=lambda head: (head.chain, head.sequence))
 
 
@@ -101,7 +101,7 @@ def _parse(line: str, count: int) -> Head:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
-        raise Invalid(f"Line {count} is not a head: `whetstone audit heads --json` prints one JSON object a line.")
+        raise Invalid(f"Line {count} is not a head: `./whetstone audit heads --json` prints one JSON object a line.")
     chain, sequence, hash_, at = (said.get(name) for name in ("chain", "sequence", "hash", "at"))
     if not isinstance(chain, str) or not _CHAIN.fullmatch(chain):
         raise Invalid(f"Line {count} names no chain, such as account:1 or agent:UUID.")

@@ -115,7 +115,7 @@ class Entry:
         return Place(self.at, self.id)
 
     def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on, the same as `whetstone audit --json`."""
+        """The stable form that programs rely on, the same as `./whetstone audit --json`."""
         return {
             "id": self.id,
             "at": iso(self.at),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from sqlalchemy import and_, exists, select
 from sqlalchemy.orm import load_only
 
@@ -51,27 +53,42 @@ def check_refinements(agent: Agent) -> None:
         .where(Refinement.agent_id == agent.id)
         .order_by(Refinement.requested_at, Refinement.id)
     )
-    for refinement, entry in db.session.execute(rows.execution_options(yield_per=BATCH)).tuples():
-        what = f"refinement {refinement.id}"
-        if entry is None and not refinement.is_open:
-            raise differs(agent, f"{what} is {refinement.status}, but no entry ended it.")
-        if entry is not None and refinement.status != entry.data.get("status"):
-            raise differs(agent, f"{what} is {refinement.status}, but {named(entry)} ended it otherwise.", entry.id)
-        if entry is not None and refinement.stats != entry.data.get("stats"):
-            raise differs(agent, f"the counts of {what} are not what {named(entry)} says.", entry.id)
+    with closing(db.session.execute(rows.execution_options(yield_per=BATCH))) as found:
+        for refinement, entry in found.tuples():
+            what = f"refinement {refinement.id}"
+            if entry is None and not refinement.is_open:
+                raise differs(agent, f"{what} is {refinement.status}, but no entry ended it.")
+            if entry is not None and refinement.status != entry.data.get("status"):
+                raise differs(agent, f"{what} is {refinement.status}, but {named(entry)} ended it otherwise.", entry.id)
+            if entry is not None and (refinement.stats, refinement.calls) != (
+                entry.data.get("stats"),
+                entry.data.get("calls"),
+            ):
+                raise differs(agent, f"the counts of {what} are not what {named(entry)} says.", entry.id)
+
+
+def check_snapshots(agent: Agent) -> None:
+    """Each names the entry of its snapshot, if it came so far. Raises Difference."""
+    taken = and_(AuditLog.refinement_id == Refinement.id, AuditLog.action == Action.REFINEMENT_SNAPSHOT)
+    wrong = select(Refinement.id).outerjoin(AuditLog, taken).where(Refinement.agent_id == agent.id)
+    wrong = wrong.where(Refinement.snapshot_entry_id.is_distinct_from(AuditLog.id)).order_by(Refinement.id).limit(1)
+    for refinement_id in db.session.scalars(wrong):
+        raise differs(agent, f"snapshot_entry_id of refinement {refinement_id} is not the entry of its snapshot.")
 
 
 def check_rollbacks(agent: Agent) -> None:
     """Each has its entry, each entry of the Time Machine its row, and both say the same. Raises Difference."""
     rows = select(Rollback, AuditLog).outerjoin(AuditLog, AuditLog.id == Rollback.entry_id)
     rows = rows.where(Rollback.agent_id == agent.id).order_by(Rollback.entry_id)
-    for rollback, entry in db.session.execute(rows.execution_options(yield_per=BATCH)).tuples():
-        if entry is None or entry.action != Action.ROLLBACK or entry.chain != agent.chain:
-            raise differs(agent, f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
-        if _of_row(rollback) != _of_entry(entry):
-            raise differs(agent, f"rollback {rollback.id} is not what {named(entry)} says.", entry.id)
+    with closing(db.session.execute(rows.execution_options(yield_per=BATCH))) as found:
+        for rollback, entry in found.tuples():
+            if entry is None or entry.action != Action.ROLLBACK or entry.chain != agent.chain:
+                raise differs(agent, f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
+            if _of_row(rollback) != _of_entry(entry):
+                raise differs(agent, f"rollback {rollback.id} is not what {named(entry)} says.", entry.id)
     lone = select(AuditLog).where(AuditLog.chain == agent.chain, AuditLog.action == Action.ROLLBACK)
-    for entry in db.session.scalars(lone.where(~exists().where(Rollback.entry_id == AuditLog.id)).limit(1)):
+    its_own = exists().where(Rollback.entry_id == AuditLog.id, Rollback.agent_id == agent.id)
+    for entry in db.session.scalars(lone.where(~its_own).limit(1)):
         raise differs(agent, f"{named(entry)} is a rollback whose row is gone.", entry.id)
 
 
@@ -81,6 +98,11 @@ _COUNTS = (
     Refinement.deleted,
     Refinement.protected,
     Refinement.deduplicated,
+    Refinement.memories_merged,
+    Refinement.memories_before,
+    Refinement.memories_after,
+    Refinement.refused,
+    Refinement.calls,
 )
 
 
@@ -95,6 +117,9 @@ def _of_row(rollback: Rollback) -> dict[str, object]:
         "kind": rollback.kind,
         "refinement": rollback.refinement_id,
         "entry": rollback.target_entry_id,
+        "of": rollback.rollback_id,
+        "account": rollback.account_id,
+        "at": rollback.at,
         "reversed": rollback.reversed,
         "mass_before": rollback.mass_before,
         "mass_after": rollback.mass_after,
@@ -106,6 +131,7 @@ def _of_row(rollback: Rollback) -> dict[str, object]:
 
 def _of_entry(entry: AuditLog) -> dict[str, object]:
     data = entry.data
-    names = ("rollback", "kind", "refinement", "entry", "mass_before", "mass_after", "undid", "redid")
+    names = ("rollback", "kind", "refinement", "entry", "of", "mass_before", "mass_after", "undid", "redid")
     reversed_ = [data.get(name, 0) for name in ("restored", "removed")]
-    return {name: data.get(name) for name in names} | {"reversed": sum(reversed_), "by": entry.actor}
+    written = {"reversed": sum(reversed_), "by": entry.actor, "account": entry.account_id, "at": entry.at}
+    return {name: data.get(name) for name in names} | written

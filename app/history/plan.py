@@ -9,11 +9,12 @@ from sqlalchemy import ColumnElement, Select, func, select
 
 from app.errors import NotFound, Refused
 from app.extensions import db
+from app.history.finality import UNLESS_REVERSED, brought_back, reversed_by_guard
 from app.history.findings import Change, Findings
 from app.history.rewinding import rewound
 from app.history.trace import Entries
 from app.history.undoing import undone
-from app.models import Agent, AuditLog, MemoryState, Refinement, Rollback, RollbackKind
+from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback, RollbackKind
 
 T = TypeVar("T")
 
@@ -22,6 +23,20 @@ class NothingToUndo(Refused):
     """The entry changed no memory, so there is nothing to undo."""
 
     code = "nothing_to_undo"
+
+
+class GuardFinal(Refused):
+    """A guard reversed this, and that is final."""
+
+    code = "guard_final"
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        super().__init__(
+            f"A guard reversed what refinement {(plan.final or '')[:8]} had done, and that is final: it can't be "
+            "brought back. Only the agent can do that work again, in a new refinement under the guards. Nothing was "
+            "changed."
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +69,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Found:
-    """A target's rows. `undone_by` is the rollback that undid it already."""
+    """A target's rows. `undone_by` is the rollback that undid it already.
+
+    `reversed` is the refinement that it is part of, where a guard reversed that: only its dedup is left to undo.
+    """
 
     target: Target
     account_id: int
@@ -63,28 +81,48 @@ class Found:
     rollback: Rollback | None = None
     entry_id: int | None = None
     undone_by: str | None = None
+    reversed: str | None = None
 
     @property
     def entries(self) -> Entries:
         """The entries that an undo of it takes back."""
-        if self.refinement is not None:
-            return select(AuditLog.id).where(AuditLog.refinement_id == self.refinement.id)
-        return select(AuditLog.id).where(AuditLog.id == self.entry_id)
+        if self.refinement is None:
+            return select(AuditLog.id).where(AuditLog.id == self.entry_id)
+        entries = select(AuditLog.id).where(AuditLog.refinement_id == self.refinement.id)
+        return entries.where(AuditLog.action == Action.DEDUP) if self.reversed else entries
 
     @property
     def first_entry(self) -> int:
-        return db.session.scalar(select(func.min(self.entries.subquery().c.id))) or 0
+        """The first entry of the refinement that a rewind goes to."""
+        number = self.refinement.id if self.refinement else None
+        return db.session.scalar(select(func.min(AuditLog.id)).where(AuditLog.refinement_id == number)) or 0
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing of it is left to undo, because a guard took it back for good."""
+        if self.reversed is None or self.target.kind == RollbackKind.REWIND:
+            return False
+        return self.refinement is None or db.session.scalar(self.entries.limit(1)) is None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What would happen. `stops` is the open refinement that would be ended first. Masses in tokens."""
+    """What would happen. `stops` is the open refinement that would be ended first. Masses in tokens.
+
+    `final` is the refinement whose reversal by a guard forbids it: nothing can happen then.
+    """
 
     found: Found
     findings: Findings
     stops: str | None
     mass_before: int
     mass_after: int
+    final: str | None = None
+
+    def check_not_final(self) -> None:
+        """Raises GuardFinal."""
+        if self.final is not None:
+            raise GuardFinal(self)
 
     @property
     def kind(self) -> RollbackKind:
@@ -130,6 +168,7 @@ class Plan:
         return {
             "kind": str(self.kind),
             "undone_by": self.undone_by,
+            "reason": GuardFinal.code if self.final else None,
             "restored": self.restored,
             "removed": self.removed,
             "conflicts": list(self.conflicts),
@@ -158,14 +197,23 @@ def preview(target: Target) -> Plan:
 
 def make_plan(found: Found, agent: Agent, *, lock: bool) -> Plan:
     """The plan as of now; with `lock`, which needs the agent's lock, it holds until the transaction ends."""
+    mass = agent.core_token_usage
+    if found.undone_by is None and found.is_final:
+        return Plan(found, Findings(), None, mass, mass, found.reversed)
+    findings = _look(found, lock=lock)
+    final = brought_back(found.account_id, found.agent_id, findings.changes)
+    if final is not None:
+        return Plan(found, Findings(), None, mass, mass, final)
+    after = mass + sum(change.gain for change in findings.changes)
+    return Plan(found, findings, _stopped(found, findings), mass, after)
+
+
+def _look(found: Found, *, lock: bool) -> Findings:
     if found.undone_by is not None:
-        findings = Findings()
-    elif found.target.kind == RollbackKind.REWIND:
-        findings = rewound(found.agent_id, found.first_entry, lock=lock)
-    else:
-        findings = undone(found.entries, lock=lock)
-    after = agent.core_token_usage + sum(change.gain for change in findings.changes)
-    return Plan(found, findings, _stopped(found, findings), agent.core_token_usage, after)
+        return Findings()
+    if found.target.kind == RollbackKind.REWIND:
+        return rewound(found.agent_id, found.first_entry, lock=lock)
+    return undone(found.entries, lock=lock)
 
 
 def _stopped(found: Found, findings: Findings) -> str | None:
@@ -181,8 +229,14 @@ def _find_refinement(target: Target) -> Found:
     refinement = db.session.scalar(_fresh(select(Refinement).where(Refinement.id == target.id)))
     if refinement is None:
         raise NotFound("There is no such refinement.")
-    undone_by = refinement.undone_by if target.kind == RollbackKind.REFINEMENT else None
-    return Found(target, refinement.account_id, refinement.agent_id, refinement=refinement, undone_by=undone_by)
+    return Found(
+        target,
+        refinement.account_id,
+        refinement.agent_id,
+        refinement=refinement,
+        undone_by=refinement.undone_by if target.kind == RollbackKind.REFINEMENT else None,
+        reversed=_reversed(refinement.id),
+    )
 
 
 def _find_rollback(target: Target) -> Found:
@@ -205,6 +259,10 @@ def _find_entry(target: Target) -> Found:
     entry = db.session.get(AuditLog, number) if 0 < number < 2**63 else None
     if entry is None:
         raise NotFound("There is no such entry in the audit log.")
+    if entry.action == Action.AGENT_TOLD:
+        raise NothingToUndo(
+            f"Entry {entry.id} is a note that tells the agent what a human did. Such notes stay. Nothing was written."
+        )
     if entry.agent_id is None or not db.session.scalar(select(MemoryState.memory_id).where(_of(entry.id)).limit(1)):
         raise NothingToUndo(
             f"Entry {entry.id} changed no memory, so there is nothing to undo. Settings are changed back on the "
@@ -213,7 +271,13 @@ def _find_entry(target: Target) -> Found:
     rollback = db.session.scalar(select(Rollback.id).where(Rollback.entry_id == entry.id))
     if rollback is not None:
         return _find_rollback(Target.rollback(rollback))
-    return Found(target, entry.account_id, entry.agent_id, entry_id=entry.id)
+    reversed_ = _reversed(entry.refinement_id) if entry.action in UNLESS_REVERSED else None
+    return Found(target, entry.account_id, entry.agent_id, entry_id=entry.id, reversed=reversed_)
+
+
+def _reversed(refinement_id: str | None) -> str | None:
+    """The refinement itself, if a guard reversed it."""
+    return next(iter(reversed_by_guard([refinement_id])), None) if refinement_id else None
 
 
 def _of(entry_id: int) -> ColumnElement[bool]:

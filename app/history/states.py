@@ -15,6 +15,7 @@ from sqlalchemy.orm import aliased
 
 from app.extensions import db
 from app.history.difference import differs, number
+from app.history.strays import is_written
 from app.models import Agent, AuditLog, Mark, Memory, MemoryState, MemoryType
 from app.models.state import NOTHING, STATE_FIELDS
 
@@ -169,8 +170,7 @@ def _in_order(query: Select[Any]) -> Any:
 
 def _check_unexplained(agent: Agent) -> None:
     """Active memories that are in no entry; `strays` finds the others, that nothing ever shows."""
-    written = exists().where(MemoryState.memory_id == Memory.id)
-    unexplained = select(Memory.id).where(Memory.agent_id == agent.id, Memory.discarded_at.is_(None), ~written)
+    unexplained = select(Memory.id).where(Memory.agent_id == agent.id, Memory.discarded_at.is_(None), ~is_written())
     memory_id = db.session.scalar(unexplained.order_by(Memory.id).limit(1))
     if memory_id is not None:
         raise differs(agent, f"memory {memory_id} is in no entry of the log.")
@@ -179,4 +179,4 @@ def _check_unexplained(agent: Agent) -> None:
 def _comparable(model: type[Memory | MemoryState], name: str) -> ColumnElement[Any]:
     """PostgreSQL compares no JSON; its text was copied, or written by one and the same serialiser."""
     column: ColumnElement[Any] = getattr(model, name)
-    return cast(column, Text) if name == "tags" else column
+    return cast(column, Text) if name in ("tags", "other_dates") else column

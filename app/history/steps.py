@@ -71,6 +71,10 @@ def _answered(entry: AuditLog) -> tuple[str, Data]:
     return "answered", {"granted": entry.data["answer"] == "YES", "asked": entry.data["asked"]}
 
 
+def _noted(entry: AuditLog) -> tuple[str, Data]:
+    return "noted", {"entry": entry.id}
+
+
 def _running(entry: AuditLog) -> tuple[str, Data]:
     return "running", dict(entry.data)
 
@@ -91,6 +95,7 @@ _STEPS: dict[Action, Callable[[AuditLog], tuple[str, Data]]] = {
     Action.REFINEMENT_START: _queued,
     Action.DEDUP: _deduplicated,
     Action.REFINEMENT_CONSENT: _answered,
+    Action.NOTE_TO_ADMINS: _noted,
     Action.REFINEMENT_SNAPSHOT: _running,
     Action.REFINEMENT_CONSOLIDATE: _operation,
     Action.REFINEMENT_UPDATE: _operation,

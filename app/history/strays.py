@@ -24,11 +24,17 @@ def check_unexplained(whose: ColumnElement[bool] | None = None) -> None:
     The replay finds the active ones by an index. Those that were put in as discarded nothing shows, and the whole table
     is gone through for them: so this is asked once, and not for every agent.
     """
-    written = exists().where(MemoryState.memory_id == Memory.id)
     query = select(Memory.id, Memory.agent_id).join(Agent, Agent.id == Memory.agent_id)
-    found = db.session.execute(query.where(true() if whose is None else whose, ~written).order_by(Memory.id).limit(1))
+    unexplained = query.where(true() if whose is None else whose, ~is_written())
+    found = db.session.execute(unexplained.order_by(Memory.id).limit(1))
     for memory_id, agent_id in found.tuples():
         raise differs(db.session.get_one(Agent, agent_id), f"memory {memory_id} is in no entry of the log.")
+
+
+def is_written() -> ColumnElement[bool]:
+    """Whether an entry of its agent wrote a memory: a state alone, put in with it, explains nothing."""
+    is_own = (AuditLog.id == MemoryState.entry_id, AuditLog.agent_id == Memory.agent_id)
+    return exists().where(MemoryState.memory_id == Memory.id, *is_own)
 
 
 def _check_agents() -> None:

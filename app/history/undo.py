@@ -26,6 +26,7 @@ from app.models import (
     announce,
     record,
 )
+from app.models.human_act import tell_later
 from app.models.restoring import restore
 from app.models.rollback import ROLLED_BACK
 
@@ -65,7 +66,8 @@ class Done:
 def roll_back(target: Target, *, by: Actor) -> Done:
     """Undo or rewind, whole or not at all. An open refinement of the agent is ended first, in the same transaction.
 
-    What is undone already is left as it is. Raises NotFound, NothingToUndo, or RollbackConflict with nothing written.
+    What is undone already is left as it is. Raises NotFound, NothingToUndo, GuardFinal, or RollbackConflict; nothing is
+    written then.
     """
     for _ in range(ATTEMPTS):
         done = _attempt(target, by)
@@ -86,6 +88,7 @@ def _attempt(target: Target, by: Actor) -> Done | None:
         if still is not None and (running is None or running.id != still.id):
             return None
         plan = make_plan(find(target), agent, lock=True)
+        plan.check_not_final()
         if plan.conflicts:
             raise RollbackConflict(plan)
         if plan.stops and still is not None:
@@ -98,7 +101,8 @@ def _attempt(target: Target, by: Actor) -> Done | None:
 def _apply(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     rollback = _noun(plan, by)
     entry = give_back(plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=_data(plan, rollback))
-    rollback.entry_id = entry.id
+    rollback.entry_id, rollback.at = entry.id, entry.at
+    tell_later(entry)
     db.session.add(rollback)
     db.session.flush()
     _mark(rollback)
@@ -163,7 +167,6 @@ def _noun(plan: Plan, by: Actor) -> Rollback:
         mass_after=plan.mass_after,
         undid=undid,
         redid=redid,
-        at=now(),
     )
 
 
@@ -190,6 +193,7 @@ def _data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
         "kind": str(rollback.kind),
         "refinement": rollback.refinement_id,
         "entry": rollback.target_entry_id,
+        "of": rollback.rollback_id,
         "restored": plan.restored,
         "removed": plan.removed,
         "stays": list(plan.stays),

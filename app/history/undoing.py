@@ -100,7 +100,7 @@ class _Way:
         if self._is_back(origin, is_ours):
             return _Verdict.IS_BACK
         if not is_ours:
-            return _Verdict.IS_BACK if self._took_it_back_itself else _Verdict.CONFLICT
+            return _Verdict.CONFLICT
         protected = self.before is None and self.memory.constitutional and self._was_toggled_since
         return _Verdict.STAYS if protected else _Verdict.GOES_BACK
 
@@ -143,13 +143,6 @@ class _Way:
             return False
         was = self.trace.origin(self.before.origin_entry_id)
         return all(self.trace.origin(entry_id) == was for entry_id in self.entries)
-
-    @property
-    def _took_it_back_itself(self) -> bool:
-        """The latch reversed it: nothing of it stands, whatever others did since."""
-        if self.before is None:
-            return False
-        return self.trace.origin(self.entries[-1]) == self.trace.origin(self.before.origin_entry_id)
 
     @property
     def _was_toggled_since(self) -> bool:

@@ -16,11 +16,14 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Select, select
 
 from app.extensions import db, is_sqlite, release
+from app.history.acts import Acts
+from app.history.attention import Calls
 from app.history.chain import DAMAGE, Chain, raise_unless_damage
 from app.history.difference import Difference
 from app.history.heads import Head, check_heads
-from app.history.outcomes import Undone, check_refinements, check_rollbacks
+from app.history.outcomes import Undone, check_refinements, check_rollbacks, check_snapshots
 from app.history.replay import Settings, check_forgotten
+from app.history.rows import Rows, check_strayed_rows
 from app.history.states import check_memories
 from app.history.strays import check_strays, check_unexplained
 from app.models import Account, Action, Agent, AuditLog
@@ -98,21 +101,30 @@ def _judge(steps: Steps) -> Verdict:
 def _account(account_id: int) -> Steps:
     for agent_id in _ids(select(Agent.id).where(Agent.account_id == account_id).order_by(Agent.id)):
         yield from _agent(agent_id)
-    followed = Chain(_load(Account, account_id))
-    yield from followed.follow(rest=release)
+    followed, rows = Chain(_load(Account, account_id)), Rows()
+
+    def proved(rest: Callable[[], None]) -> Steps:
+        for entry in followed.follow(rest):
+            rows.take(entry)
+            yield entry
+
+    yield from proved(rest=release)
     with _snapshot():
-        yield from followed.follow(rest=_stay)
-        followed.check_end(_load(Account, account_id))
+        yield from proved(rest=_stay)
+        account = _load(Account, account_id)
+        followed.check_end(account)
+        rows.compare(account)
 
 
 def _agent(agent_id: int) -> Steps:
     agent = _load(Agent, agent_id)
     followed, settings, undone = Chain(agent), Settings(agent), Undone()
+    calls, acts, rows = Calls(agent), Acts(agent), Rows()
 
     def proved(rest: Callable[[], None]) -> Steps:
         for entry in followed.follow(rest):
-            settings.take(entry)
-            undone.take(entry)
+            for reader in (settings, undone, calls, acts, rows):
+                reader.take(entry)
             yield entry
 
     yield from proved(rest=release)
@@ -124,13 +136,18 @@ def _agent(agent_id: int) -> Steps:
         check_forgotten(agent)
         check_memories(agent)
         check_refinements(agent)
+        check_snapshots(agent)
         check_rollbacks(agent)
         undone.compare(agent)
+        calls.compare(agent)
+        acts.compare(agent)
+        rows.compare(agent)
 
 
 def _strays() -> Steps:
     with _snapshot():
         check_strays()
+        check_strayed_rows()
     yield from ()
 
 

@@ -33,20 +33,24 @@ _SENTENCES = {
     ModelErrorKind.NOT_FOUND: "is not known under this name or address{told}. Check the model's name and the api base",
     ModelErrorKind.CONTEXT_TOO_LONG: "can't read that much at once{told}",
     ModelErrorKind.BAD_REQUEST: "does not take this request{told}. A refinement needs a model that can call functions",
-    ModelErrorKind.NO_KEY: "has no key. Name the environment variable that holds it (api key env), or set its "
-    "provider's usual one where the worker runs",
+    ModelErrorKind.NO_KEY: "has no key. Set \"API key variable\" in this agent's settings, or its provider's usual "
+    "variable where the worker runs",
 }
 
-_NO_CHAT_REPLY = "answered{told}, but not with a chat reply. Check its address (api base)"
+_NO_CHAT_REPLY = "answered{told}, but not with a chat reply{because}. Check its address (api base)"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How a call ended on the network: a status and Retry-After, or the fault that left it without an answer."""
+    """How a call ended on the network: a status and Retry-After, or the fault that left it without an answer.
+
+    `problem`: why what came was not taken for a reply, in words of ours.
+    """
 
     status: int | None = None
     retry_after: str | None = None
     fault: ModelErrorKind | None = None
+    problem: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -58,18 +62,23 @@ def failure(model_id: str, error: Exception, answer: Answer) -> ModelError:
     if not answer.is_known:
         answer = _answer_by(error)
     kind = _kind(error, answer)
-    return sentence_for(model_id, kind, answer.status, seconds_to_wait(answer.retry_after))
+    return sentence_for(model_id, kind, answer.status, seconds_to_wait(answer.retry_after), answer.problem)
 
 
 def sentence_for(
-    model_id: str, kind: ModelErrorKind, status: int | None = None, retry_after: float | None = None
+    model_id: str,
+    kind: ModelErrorKind,
+    status: int | None = None,
+    retry_after: float | None = None,
+    problem: str = "",
 ) -> ModelError:
     """A ModelError in words that name the model, the status and the pause asked for, and nothing else."""
     no_chat_reply = kind is ModelErrorKind.SERVER_ERROR and status is not None and status < 400
     told = f" (HTTP {status})" if status is not None else ""
     if retry_after is not None and kind in RETRIED:
         told += f" and asks for a pause of {retry_after:g} seconds"
-    words = (_NO_CHAT_REPLY if no_chat_reply else _SENTENCES[kind]).format(told=told)
+    because = f": {problem}" if problem else ""
+    words = (_NO_CHAT_REPLY if no_chat_reply else _SENTENCES[kind]).format(told=told, because=because)
     return ModelError(kind, f"The model {model_id} {words}.", status=status, retry_after=retry_after)
 
 

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from app.keynames import is_possible
 from app.llm import failures, offline
+from app.llm.body import visible_text
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply, ToolCall, Usage
+from app.llm.exchange import Exchange, LeftBehind, in_time
 
 if TYPE_CHECKING:
-    from app.llm.wire import Wire
+    from httpx import Client
 
 PLACEHOLDER_KEY = "no-key"
 """Sent to an address of one's own that names no key: the operator's usual keys never go there unasked."""
@@ -66,8 +68,17 @@ _ASKED_WITH_MORE_THAN_A_KEY = frozenset(
 _PROMPTS_IN_LOGS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router", "openai")
 _ADDRESSES_IN_LOGS = ("httpx", "httpcore", "botocore", "boto3", "urllib3")
 
-_ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR"}
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_MODE": "PRODUCTION",
+    "LITELLM_LOG": "ERROR",
+    "LITELLM_DISABLE_REDACT_SECRETS": "true",
+}
 """No download of prices, no reading of a .env file, no debug output whatever the operator's environment says."""
+
+_MOST_TOKENS = 10_000_000
+_MOST_COST = Decimal(10_000)
+"""Of one reply, whatever a server claims: what is beyond is no count, and fits no column."""
 
 _COST_DIGITS = 12
 """LiteLLM multiplies prices as floats; what stands behind is noise."""
@@ -93,19 +104,24 @@ class LiteLLMClient:
 
     def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
         self._model_id = model_id
-        self._api_base = api_base
-        self._api_key = api_key
-        self._route: _Route | None = None
+        self._line = _Line(model_id, api_base, api_key)
 
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
     ) -> Reply:
+        """One attempt, over a second after `timeout` at the latest, whatever the provider and its server do."""
+        _load()
+        line, exchange = self._line, Exchange.within(timeout)
         try:
-            return self._ask(messages, tools, timeout)
+            return in_time(exchange, lambda: line.ask(messages, tools, exchange))
         except ModelError as error:
             failed = error
+        except LeftBehind as late:
+            late.then(line.close)
+            self._line = line.again()
+            failed = failures.sentence_for(self._model_id, ModelErrorKind.TIMEOUT)
         except Exception as error:  # noqa: BLE001  LiteLLM lets any exception through
-            failed = failures.failure(self._model_id, error, self._answer())
+            failed = failures.failure(self._model_id, error, exchange.answer())
         raise failed  # out here, so that the provider's exception, which may quote the prompt, is no context of it
 
     def context_window(self) -> int | None:
@@ -119,28 +135,39 @@ class LiteLLMClient:
         return window if same and isinstance(window, int) else None
 
     def close(self) -> None:
+        self._line.close()
+
+
+class _Line:
+    """The connections of one client, for one thread at a time; made at its first call."""
+
+    def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
+        self._reaches = (model_id, api_base, api_key)
+        self._route: _Route | None = None
+
+    def again(self) -> _Line:
+        """Another one to the same model, while this one's thread is left behind."""
+        return _Line(*self._reaches)
+
+    def close(self) -> None:
         if self._route is not None and self._route.wire is not None:
             self._route.wire.close()
 
-    def _ask(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], timeout: float) -> Reply:
+    def ask(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], exchange: Exchange) -> Reply:
         litellm = _load()
-        route = self._route = self._route or _route(litellm, self._model_id, self._api_base, self._api_key)
-        if route.wire is not None:
-            route.wire.forget()
+        route = self._route = self._route or _route(litellm, *self._reaches)
         litellm._internal_context.is_internal_call.set(True)  # no success callbacks in its own threads: 20 % of the CPU
         raw = litellm.completion(
             messages=[dict(message) for message in messages],
-            timeout=float(timeout),
+            timeout=exchange.seconds_left(),
             max_retries=0,
             num_retries=0,
             **({"tools": [dict(tool) for tool in tools]} if tools else {}),
             **route.arguments,
         )
+        if exchange.problem:
+            raise ValueError("LiteLLM made a reply of what was not taken for one.")
         return _reply(raw)
-
-    def _answer(self) -> failures.Answer:
-        wire = self._route.wire if self._route is not None else None
-        return failures.Answer() if wire is None else failures.Answer(wire.status, wire.retry_after, wire.fault)
 
 
 @dataclass(frozen=True)
@@ -148,7 +175,7 @@ class _Route:
     """How LiteLLM reaches one model: its arguments, and our connection where it takes one."""
 
     arguments: dict[str, Any]
-    wire: Wire | None = None
+    wire: Client | None = None
 
 
 def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _Route:
@@ -192,13 +219,13 @@ def _refuse_other_credentials(model_id: str, provider: str) -> None:
 def _through_openai(model_id: str, arguments: dict[str, Any]) -> _Route:
     from openai import OpenAI
 
-    from app.llm.wire import Wire
+    from app.llm.wire import own_connections
 
     key = arguments["api_key"] or os.environ.get("OPENAI_API_KEY")
     if not key:
         raise failures.sentence_for(model_id, ModelErrorKind.NO_KEY)
     base = arguments["api_base"] or os.environ.get("OPENAI_API_BASE") or None
-    wire = Wire()
+    wire = own_connections()
     client = OpenAI(api_key=key, base_url=base, max_retries=0, http_client=wire)
     return _Route({**arguments, "api_key": key, "client": client}, wire)
 
@@ -206,15 +233,13 @@ def _through_openai(model_id: str, arguments: dict[str, Any]) -> _Route:
 def _through_http_handler(arguments: dict[str, Any]) -> _Route:
     from litellm.llms.custom_httpx.http_handler import HTTPHandler
 
-    from app.llm.wire import Wire
+    from app.llm.wire import own_connections
 
-    wire = Wire()
+    wire = own_connections()
     return _Route({**arguments, "client": HTTPHandler(client=wire)}, wire)
 
 
 def _reply(raw: Any) -> Reply:
-    from app.llm.wire import visible_text
-
     choice = raw.choices[0]
     return Reply(
         text=visible_text(choice.message.content),
@@ -225,21 +250,23 @@ def _reply(raw: Any) -> Reply:
 
 
 def _tool_call(index: int, call: Any) -> ToolCall:
-    return ToolCall(str(call.id or f"call_{index}"), str(call.function.name or ""), str(call.function.arguments or ""))
+    number = str(call.id or f"call_{index}").encode("utf-8", "replace").decode()
+    return ToolCall(number, str(call.function.name or ""), str(call.function.arguments or ""))
 
 
 def _usage(raw: Any) -> Usage:
     counted = getattr(raw, "usage", None)
-    cost = round(Decimal(str(raw._hidden_params.get("response_cost") or 0)), _COST_DIGITS)
+    cost = Decimal(str(raw._hidden_params.get("response_cost") or 0))
+    cost = round(min(cost, _MOST_COST), _COST_DIGITS) if cost.is_finite() else Decimal(0)
     return Usage(
         prompt_tokens=_count(getattr(counted, "prompt_tokens", 0)),
         completion_tokens=_count(getattr(counted, "completion_tokens", 0)),
-        cost_usd=cost if cost.is_finite() and cost > 0 else Decimal(0),
+        cost_usd=max(cost, Decimal(0)),
     )
 
 
 def _count(tokens: object) -> int:
-    return max(0, tokens) if isinstance(tokens, int) else 0
+    return min(max(0, tokens), _MOST_TOKENS) if isinstance(tokens, int) else 0
 
 
 def _key_in(variable: str) -> str:
@@ -262,8 +289,12 @@ def _loaded() -> Any:
     os.environ.update(_ENVIRONMENT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LiteLLM's and its typed dicts' own; a worker's operator can't act on them
+        from app.llm.wire import bound_every_client
+
+        bound_every_client()
         import litellm
 
+        _leave_arguments_alone()
         _silence(litellm)
         _register_offline(litellm)
         _rehearse(litellm)
@@ -289,6 +320,17 @@ def _rehearse(litellm: Any) -> None:
         litellm.completion(model="openai/gpt-4o", client=client, **asked)
         with contextlib.suppress(litellm.InternalServerError):
             litellm.completion(model="openai/gpt-4o", client=client, **asked)
+
+
+def _leave_arguments_alone() -> None:
+    """LiteLLM reads the arguments of calls as JSON, and fails where they nest too deep or hold too many digits.
+
+    The Knife refuses those in words that the model can read.
+    """
+    from litellm.litellm_core_utils.llm_response_utils import convert_dict_to_response as made
+
+    for name in ("handle_invalid_parallel_tool_calls", "_handle_invalid_parallel_tool_calls"):
+        setattr(made, name, lambda tool_calls: tool_calls)
 
 
 def _silence(litellm: Any) -> None:

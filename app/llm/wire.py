@@ -1,27 +1,34 @@
-"""The connection under one client: one shared TLS context, a deadline for the whole reply, and what really came back.
+"""The network under every call of a model: whichever provider LiteLLM asks, and whichever client it makes for it.
 
-LiteLLM folds a refused connection, an HTML page and a broken reply into one HTTP 500; this keeps the truth apart.
+LiteLLM's providers make httpx clients of many kinds and settings. All of them send through one method,
+`httpx.HTTPTransport.handle_request`: there a call is bounded. The whole reply is there by the deadline, however slowly
+it comes; it is no larger than a model's reply; it is not compressed, so that it can't grow; a redirect is not followed.
+It also keeps how the call went, which LiteLLM folds into one HTTP 500.
 Imported with LiteLLM, never before: httpx is heavy too.
 """
 
 from __future__ import annotations
 
 import functools
-import json
+import socket
 import ssl
-import time
+from collections.abc import Iterable
 from typing import Any
 
+import httpcore
 import httpx
 
+from app.llm import body as bodies
 from app.llm.client import ModelErrorKind
+from app.llm.exchange import Exchange, current_exchange
 
-MAX_REPLY_BYTES = 32 * 1024 * 1024
-"""A reply beyond this is no reply of a model; it is not read to its end."""
+_NOT_PASSED_ON = {"content-encoding", "content-length", "transfer-encoding", "location", "x-should-retry"}
+"""Headers of a body as it was sent, the one that a redirect follows, and the one that asks for another attempt."""
 
-_DESCRIBES_ENCODED_BODY = {"content-encoding", "content-length", "transfer-encoding"}
+_NOT_AGAIN = ("x-should-retry", "false")
+"""Read by the clients of OpenAI and Anthropic: 15 of LiteLLM's providers ask three times, whatever it is told."""
 
-_CONTEXT_IS_FULL = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
+_send_unbounded = httpx.HTTPTransport.handle_request
 
 
 @functools.cache
@@ -30,104 +37,159 @@ def shared_tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class Wire(httpx.Client):
-    """An HTTP client of one refinement. After a call, `status`, `retry_after` and `fault` tell how it went.
+def own_connections() -> httpx.Client:
+    """A client for one refinement, where a provider takes one of ours."""
+    return httpx.Client(verify=shared_tls_context())
 
-    httpx's read time-out starts again with every byte; a server that drips whitespace would hold a refinement for
-    ever. Here the time-out of a request bounds its reply as a whole (at worst twice, when the last byte is late).
+
+def bound_every_client() -> None:
+    """From now on what this process sends by httpx while it asks a model is bounded, whoever made the client.
+
+    Requests of threads that ask no model are sent as ever.
     """
-
-    def __init__(self) -> None:
-        super().__init__(verify=shared_tls_context())
-        self.forget()
-
-    def forget(self) -> None:
-        """Start a new call: nothing has come back yet."""
-        self.status: int | None = None
-        self.retry_after: str | None = None
-        self.fault: ModelErrorKind | None = None
-
-    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
-        """Send, read the whole reply, and hand it on in a form that LiteLLM's parser accepts."""
-        self.forget()
-        try:
-            return self._send(request, options)
-        except httpx.TimeoutException:
-            self.fault = ModelErrorKind.TIMEOUT
-            raise
-        except httpx.TransportError:
-            self.fault = ModelErrorKind.UNREACHABLE
-            raise
-
-    def _send(self, request: httpx.Request, options: dict[str, Any]) -> httpx.Response:
-        limit = request.extensions.get("timeout", {}).get("read")
-        deadline = time.monotonic() + (float("inf") if limit is None else limit)
-        response = super().send(request, **{**options, "stream": True})
-        try:
-            body = _read(response, deadline)
-        finally:
-            response.close()
-        self.status = response.status_code
-        self.retry_after = response.headers.get("retry-after")
-        if response.is_client_error and says_too_long(body):
-            self.fault = ModelErrorKind.CONTEXT_TOO_LONG
-        headers = [
-            (name, value) for name, value in response.headers.multi_items() if name not in _DESCRIBES_ENCODED_BODY
-        ]
-        whole = httpx.Response(response.status_code, headers=headers, content=tidy(body), request=request)
-        whole.elapsed = response.elapsed
-        return whole
+    httpx.HTTPTransport.handle_request = _send  # type: ignore[method-assign,assignment]
 
 
-def says_too_long(body: bytes) -> bool:
-    """Whether an error, by code or type, says that the context is full. LiteLLM goes by sentences alone."""
+def _send(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+    exchange = current_exchange()
+    if exchange is None:
+        return _send_unbounded(transport, request)
+    asked = f"{request.method} {request.url}"
+    if asked in exchange.failed:
+        raise httpx.ConnectError("It failed just now, and is not sent again within the same call.")
+    exchange.forget()
+    transport._pool._network_backend = _BACKEND
+    request.headers["Accept-Encoding"] = "identity"
     try:
-        error = json.loads(body)["error"]
-        return bool({error.get("code"), error.get("type")} & _CONTEXT_IS_FULL)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return False
+        return _whole(_send_unbounded(transport, request), exchange)
+    except httpx.TransportError as error:
+        exchange.failed.add(asked)
+        is_late = isinstance(error, httpx.TimeoutException)
+        exchange.fault = ModelErrorKind.TIMEOUT if is_late else ModelErrorKind.UNREACHABLE
+        raise
 
 
-def tidy(body: bytes) -> bytes:
-    """Give content in parts and arguments as objects the plain-text form of a chat completion; else change nothing.
-
-    Some compatible servers send them; LiteLLM fails on the first and warns, quoting it, of the second.
-    """
+def _whole(response: httpx.Response, exchange: Exchange) -> httpx.Response:
+    """The response with all of its body, in a form that LiteLLM's parser accepts."""
     try:
-        document = json.loads(body)
-        messages = [choice["message"] for choice in document["choices"]]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return body
-    changed = [_tidy_message(message) for message in messages if isinstance(message, dict)]
-    return json.dumps(document).encode() if any(changed) else body
+        body = _read(response, exchange)
+    finally:
+        response.close()
+    exchange.status = status = response.status_code
+    exchange.retry_after = response.headers.get("retry-after")
+    if exchange.problem:
+        exchange.fault, status = ModelErrorKind.SERVER_ERROR, 502
+    elif response.is_client_error and bodies.says_too_long(body):
+        exchange.fault = ModelErrorKind.CONTEXT_TOO_LONG
+    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _NOT_PASSED_ON]
+    return httpx.Response(
+        status,
+        headers=[*headers, _NOT_AGAIN],
+        stream=httpx.ByteStream(bodies.tidy(body)),
+        extensions=response.extensions,
+    )
 
 
-def visible_text(content: object) -> str:
-    """The text of a message's content: a string, a list of parts of which only text counts, or nothing."""
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-        return "".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
+def _read(response: httpx.Response, exchange: Exchange) -> bytes:
+    """The body as far as it counts: of an error its beginning, and nothing of what is no reply."""
+    is_error = response.status_code >= 400
+    limit = bodies.MAX_ERROR_BYTES if is_error else bodies.MAX_REPLY_BYTES
+    sent = _read_up_to(limit + 1, response, exchange)
+    body = bodies.unpacked(sent, response.headers.get("content-encoding", ""), limit + 1)
+    if is_error:
+        return (body or b"")[:limit]
+    if body is None:
+        exchange.problem = "it is packed in a way that was not asked for"
+    elif len(body) > limit:
+        exchange.problem = f"it is longer than {limit / 2**20:g} MB"
+    elif bodies.has_too_many_parts(body):
+        exchange.problem = f"it has more than {bodies.MAX_PARTS:,} parts"
+    return b"" if exchange.problem or body is None else body
 
 
-def _read(response: httpx.Response, deadline: float) -> bytes:
+def _read_up_to(limit: int, response: httpx.Response, exchange: Exchange) -> bytes:
     body = bytearray()
-    for chunk in response.iter_bytes():
-        body += chunk
-        if time.monotonic() > deadline:
+    for part in response.stream:  # type: ignore[union-attr]
+        body += part
+        if exchange.seconds_left() <= 0:
             raise httpx.ReadTimeout("The reply as a whole took too long.")
-        if len(body) > MAX_REPLY_BYTES:
-            raise httpx.ReadError("The reply is too large to be one of a model.")
+        if len(body) >= limit:
+            break
     return bytes(body)
 
 
-def _tidy_message(message: dict[str, Any]) -> bool:
-    changed = False
-    if isinstance(message.get("content"), list):
-        message["content"], changed = visible_text(message["content"]), True
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):
-            function["arguments"], changed = json.dumps(function["arguments"]), True
-    return changed
+class _Backend(httpcore.NetworkBackend):
+    """Connects within what is left of the exchange, over all addresses of a name."""
+
+    def __init__(self) -> None:
+        self._plain = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        failed: Exception = httpcore.ConnectError("The name has no address.")
+        for address in _addresses(host, port):
+            left = _at_most(timeout, httpcore.ConnectTimeout)
+            try:
+                return _Stream(self._plain.connect_tcp(address, port, left, local_address, socket_options))
+            except httpcore.ConnectError as error:
+                failed = error
+        raise failed
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None, *_: Any) -> httpcore.NetworkStream:
+        raise httpcore.ConnectError("Models are asked over the network alone.")
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection that waits no longer than its exchange has left, at each single read and write."""
+
+    def __init__(self, plain: httpcore.NetworkStream) -> None:
+        self._plain = plain
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._plain.read(max_bytes, _at_most(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
+            part = buffer[start : start + _WRITTEN_AT_ONCE]
+            self._plain.write(part, _at_most(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._plain.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = _at_most(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._plain.start_tls(ssl_context, server_hostname, left))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._plain.get_extra_info(info)
+
+
+_BACKEND = _Backend()
+_WRITTEN_AT_ONCE = 16 * 1024
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from error
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _at_most(timeout: float | None, otherwise: type[Exception]) -> float | None:
+    """The time-out of one step: its own, or what is left. Raises `otherwise` when nothing is."""
+    exchange = current_exchange()
+    if exchange is None:
+        return timeout
+    left = exchange.seconds_left()
+    if left <= 0:
+        raise otherwise("The time of the call is over.")
+    return left if timeout is None else min(timeout, left)

@@ -9,9 +9,11 @@ from app.models.agent_settings import (
     DEFAULT_REFINEMENT_THRESHOLD,
     DEFAULT_REFLECTION_PROMPT,
 )
+from app.models.attention import AttentionItem, AttentionKind, note_to_admins
 from app.models.audit import Action, AuditLog, record
 from app.models.event import Event, announce
 from app.models.grant import OPEN_GRANTS, AccessGrant, AccessView, GrantCategory, GrantStatus
+from app.models.human_act import HumanAct
 from app.models.idempotency import IdempotencyKey
 from app.models.installation import Mark
 from app.models.intake import Intake, IntakeStatus
@@ -20,7 +22,7 @@ from app.models.memory import Memory
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import OPEN_STATES, Consent, Mode, Refinement, Status, Trigger
 from app.models.rollback import Rollback, RollbackKind
-from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration
+from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
 from app.models.user import Role, User, WebAuthn
 
 __all__ = [
@@ -45,11 +47,14 @@ __all__ = [
     "Agent",
     "AgentKey",
     "AgentToken",
+    "AttentionItem",
+    "AttentionKind",
     "AuditLog",
     "Consent",
     "Event",
     "GrantCategory",
     "GrantStatus",
+    "HumanAct",
     "IdempotencyKey",
     "Intake",
     "IntakeStatus",
@@ -66,6 +71,7 @@ __all__ = [
     "Rollback",
     "RollbackKind",
     "SettingProposal",
+    "Source",
     "Status",
     "Trigger",
     "User",
@@ -74,6 +80,7 @@ __all__ = [
     "make_keys",
     "master_key",
     "master_public_key",
+    "note_to_admins",
     "open_keys",
     "record",
 ]

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
 from sqlalchemy import (
     ColumnElement,
     ForeignKey,
-    Index,
     LargeBinary,
     Select,
     String,
     Text,
     UniqueConstraint,
-    and_,
     bindparam,
     exists,
-    or_,
     select,
-    text,
 )
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
@@ -41,13 +37,9 @@ from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Model, UtcDateTime, iso, lock_row
 from app.models.event import announce
 from app.models.grant import AccessGrant
+from app.models.logged import Logged, Owner
+from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
 from app.models.text import clean_name
-
-ATTEMPT_PAUSE = timedelta(hours=24)
-"""No automatic start within this time of an attempt; no second question within this time of a NO."""
-
-TICK_SLACK = timedelta(hours=12)
-"""A refinement that ended late in the day of its tick is due again at the next tick all the same."""
 
 
 class AgentForgotten(Refused):
@@ -69,28 +61,21 @@ class Weighed(Protocol):
     def token_estimate(self) -> int: ...
 
 
-class Agent(Model):
+class Agent(Logged, ScheduleColumns, Model):
     """`core_token_usage` (tokens) and the counts are running totals, true at every commit.
 
     `forgotten_at` is when its keys were destroyed: what it remembered is unreadable for ever, its record stays.
     """
 
     __tablename__ = "agents"
+    LOGGED_AS = "agent"
+    LOG_KEY = "uuid"
+    PROVED_ELSEWHERE = frozenset(
+        {"id", "paused", "core_token_usage", "core_count", "journal_count", "audit_sequence", "audit_head"}
+    ) | {*CONFIGURATION}
     __table_args__ = (
         UniqueConstraint("account_id", "name"),
-        Index(
-            "ix_agents_by_last_refinement",
-            "last_refinement_at",
-            "id",
-            sqlite_where=text("active AND NOT paused"),
-            postgresql_where=text("active AND NOT paused"),
-        ),
-        Index(
-            "ix_agents_over_budget",
-            "id",
-            sqlite_where=text("active AND NOT paused AND core_token_usage > core_token_budget"),
-            postgresql_where=text("active AND NOT paused AND core_token_usage > core_token_budget"),
-        ),
+        *SCHEDULE_INDEXES,
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
@@ -105,15 +90,9 @@ class Agent(Model):
     memory_reflection_prompt: Mapped[str | None] = mapped_column(Text)
     refinement_prompt: Mapped[str | None] = mapped_column(Text)
     refinement_threshold: Mapped[Decimal | None] = mapped_column(ExactRatio)
-    core_token_budget: Mapped[int]
-    active: Mapped[bool] = mapped_column(default=True)
-    paused: Mapped[bool] = mapped_column(default=False)
-    last_refinement_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    last_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_reflection_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reflection_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reflection_tries: Mapped[int] = mapped_column(default=0)
-    core_token_usage: Mapped[int] = mapped_column(default=0)
     core_count: Mapped[int] = mapped_column(default=0)
     journal_count: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -134,6 +113,7 @@ class Agent(Model):
             core_token_usage=0,
             core_count=0,
             journal_count=0,
+            failed_attempts=0,
             audit_sequence=0,
             audit_head=b"",
             **clean_settings({"model_id": model_id, "core_token_budget": settings().default_budget, **fields}),
@@ -156,7 +136,9 @@ class Agent(Model):
         """The account's agent of that name. Raises NotFound."""
         agent = db.session.scalar(select(cls).where(cls.account_id == account_id, cls.name == name))
         if agent is None:
-            raise NotFound(f"There is no agent named {name!r} in this account. `whetstone agents list` names them all.")
+            raise NotFound(
+                f"There is no agent named {name!r} in this account. `./whetstone agents list` names them all."
+            )
         return agent
 
     def check_not_forgotten(self) -> None:
@@ -166,6 +148,14 @@ class Agent(Model):
                 f"{self.name} was forgotten on {self.forgotten_at:%Y-%m-%d}: its keys are destroyed, and no new ones "
                 "are ever made for it. Nothing was written."
             )
+
+    @property
+    def logged_for(self) -> Owner:
+        return "agent", self.id
+
+    @classmethod
+    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
+        return cls.id == owner[1]
 
     @property
     def chain(self) -> str:
@@ -187,10 +177,6 @@ class Agent(Model):
     @property
     def effective_refinement_prompt(self) -> str:
         return self.refinement_prompt or DEFAULT_REFINEMENT_PROMPT
-
-    @property
-    def is_over_budget(self) -> bool:
-        return self.core_token_usage > self.core_token_budget
 
     def configuration(self) -> dict[str, Any]:
         """The settings that admins see, as plain JSON."""
@@ -282,53 +268,25 @@ class Agent(Model):
         self.core_count += core
         self.journal_count += journal
 
-    def is_due_by_schedule(self, at: datetime) -> bool:
-        return self.last_refinement_at is None or self.last_refinement_at <= at - _interval()
-
     def needs_refinement(self, at: datetime) -> bool:
-        """Whether a sweep would want to refine it: by schedule, or over budget; and there is something to change."""
-        wanted = self.is_due_by_schedule(at) or self.is_over_budget
-        return self.forgotten_at is None and wanted and self.has_changeable_memories()
+        """Whether a sweep would want to refine it: by schedule, or for its size; and there is something to change."""
+        return self.forgotten_at is None and self.is_wanted(at) and self.has_changeable_memories()
 
     def has_changeable_memories(self) -> bool:
         """Whether any active core memory is neither constitutional nor immutably tagged."""
-        return db.session.scalar(select(Agent.id).where(Agent.id == self.id, _changeable())) is not None
+        return db.session.scalar(select(Agent.id).where(Agent.id == self.id, is_changeable())) is not None
 
     @classmethod
     def changeable_among(cls, ids: Sequence[int]) -> Select[tuple[int]]:
         """Ids of those of these agents that have such a memory."""
-        return select(cls.id).where(cls.id.in_(ids), _changeable())
-
-    @classmethod
-    def due_by_schedule(cls, at: datetime) -> Select[tuple[int]]:
-        """Ids of the agents that the scheduled tick starts, those that waited longest first."""
-        waited = or_(cls.last_refinement_at.is_(None), cls.last_refinement_at <= at - _interval())
-        order = (cls.last_refinement_at.is_not(None), cls.last_refinement_at, cls.id)
-        return select(cls.id).where(_startable(at), waited).order_by(*order)
-
-    @classmethod
-    def due_over_budget(cls, at: datetime) -> Select[tuple[int]]:
-        """Ids of the agents that the hourly sweep starts."""
-        over = cls.core_token_usage > cls.core_token_budget
-        return select(cls.id).where(_startable(at), over).order_by(cls.id)
+        return select(cls.id).where(cls.id.in_(ids), is_changeable())
 
 
 _LOCK = lock_row(select(Agent).where(Agent.id == bindparam("agent_id")))
 
 
-def _interval() -> timedelta:
-    return timedelta(days=settings().interval_days) - TICK_SLACK
-
-
-def _startable(at: datetime) -> ColumnElement[bool]:
-    from app.models.refinement import OPEN_STATES, Refinement
-
-    rested = or_(Agent.last_attempt_at.is_(None), Agent.last_attempt_at <= at - ATTEMPT_PAUSE)
-    running = exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES))
-    return and_(Agent.active, ~Agent.paused, rested, ~running, _changeable())
-
-
-def _changeable() -> ColumnElement[bool]:
+def is_changeable() -> ColumnElement[bool]:
+    """Whether the agent of a row has an active core memory that is neither constitutional nor immutably tagged."""
     from app.models.memory import Memory
     from app.models.state import MemoryType
 

@@ -13,12 +13,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, String, UniqueConstraint, text
+from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
 from app.models.actor import Actor, ActorKind
 from app.models.base import Identity, Json, Model, UtcDateTime, insert_row, insert_rows
+from app.models.logged import Logged, take_what_changed
 
 if TYPE_CHECKING:
     from app.models.memory import Memory
@@ -39,10 +40,15 @@ class Action(StrEnum):
     REFINEMENT_ROLLBACK = "memory_refinement_rollback"
     REFINEMENT_STOP_REQUESTED = "memory_refinement_stop_requested"
     REFINEMENT_END = "memory_refinement_end"
+    NOTE_TO_ADMINS = "note_to_admins"
+    ATTENTION_SEEN = "attention_seen"
+    ATTENTION_UNSEEN = "attention_unseen"
+    AGENT_TOLD = "agent_told"
     DEDUP = "memory_dedup"
     CREATE = "memory_create"
     IMPORT = "memory_import"
     PROMOTE = "memory_promote"
+    REFLECTION_ASK = "memory_reflection_ask"
     REFLECTION = "memory_reflection"
     ROLLBACK = "memory_rollback"
     CONSTITUTIONAL_TOGGLE = "memory_constitutional_toggle"
@@ -77,7 +83,7 @@ _BY_USER = text("user_id IS NOT NULL")
 
 
 class AuditLog(Model):
-    """One entry. `data` is open: numbers, ids, settings; never content."""
+    """One entry. `data` is open: numbers, ids, settings; never content. `said` is what logged rows became."""
 
     __tablename__ = "audit_log"
     __table_args__ = (
@@ -101,6 +107,7 @@ class AuditLog(Model):
     subject: Mapped[str] = mapped_column(String(120))
     refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
     data: Mapped[dict[str, Any]] = mapped_column(Json)
+    said: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     at: Mapped[datetime] = mapped_column(UtcDateTime)
     previous_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     hash: Mapped[bytes] = mapped_column(LargeBinary(32))
@@ -121,6 +128,7 @@ class AuditLog(Model):
             "refinement": self.refinement_id,
             "subject": self.subject,
             "data": self.data,
+            "said": self.said,
             "states": _digest_states(states),
             "previous": self.previous_hash.hex(),
         }
@@ -161,14 +169,17 @@ def record(
     memories: Sequence[Memory] = (),
     kept: Mapping[int, int] | None = None,
     restored: Sequence[Restoration] = (),
+    rows: Sequence[Logged] = (),
 ) -> AuditLog:
     """Append an entry to the chain of `of`, whose row the caller has locked in this transaction.
 
     `memories` are the changed rows, as they are after the change; their states are kept with the entry. `kept` gives,
     by memory id, what is left of the weight that it had when its refinement began. `restored` are other
-    memories' ways back, which the caller carries out next (`models/restoring`).
+    memories' ways back, which the caller carries out next (`models/restoring`). Logged rows that changed are said by
+    themselves; `rows` are those that were changed past the session.
     """
     account_id, agent_id = of.audited_as
+    owner = ("agent", agent_id) if agent_id is not None else ("account", account_id)
     entry = AuditLog(
         chain=of.chain,
         sequence=of.audit_sequence + 1,
@@ -181,6 +192,7 @@ def record(
         subject=subject,
         refinement_id=refinement_id,
         data=dict(data or {}),
+        said=take_what_changed(owner, rows),
         at=now(),
         previous_hash=of.audit_head,
     )

@@ -62,6 +62,25 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+class UtcDateTimes(TypeDecorator[list[datetime]]):
+    """A list of aware moments, in the order given, as JSON text in UTC."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: list[datetime] | None, dialect: Dialect) -> Any:
+        return None if value is None else [_utc_text(moment) for moment in value]
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> list[datetime] | None:
+        return None if value is None else [datetime.fromisoformat(text) for text in value]
+
+
+def _utc_text(moment: datetime) -> str:
+    if moment.tzinfo is None:
+        raise ValueError("a datetime without a time zone")
+    return moment.astimezone(UTC).isoformat()
+
+
 class ExactRatio(TypeDecorator[Decimal]):
     """A decimal from 0 to 1 with four digits, stored as ten-thousandths: exact on both databases."""
 

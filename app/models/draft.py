@@ -12,12 +12,16 @@ from typing import Any
 
 from app.errors import Invalid
 from app.extensions import now
+from app.models.dates import MOST_CARRIED_TAGS, MOST_DATES
 from app.models.state import MemoryType
-from app.models.text import clean_content, clean_tags
+from app.models.text import MAX_TAGS, clean_content, clean_tags
 from app.strictjson import no_duplicates
 
 KEYS = ("content", "type", "created_at", "constitutional", "tags")
 """What an object may hold that is a memory in a form of our own; only `content` must be there."""
+
+CARRIED_KEYS = (*KEYS, "other_dates")
+"""The same in a bundle, which brings an agent's memories back as they were."""
 
 MOST_DRAFTS = 20_000
 """Of one import: it is one transaction, and everybody else's changes wait for it."""
@@ -41,6 +45,12 @@ class Draft:
     origin_at: datetime | None = None
     constitutional: bool = False
     tags: tuple[str, ...] = ()
+    other_dates: tuple[datetime, ...] = ()
+
+    @property
+    def dates(self) -> set[datetime]:
+        """Those that it names."""
+        return {*self.other_dates} | ({self.origin_at} if self.origin_at else set())
 
 
 @dataclass(frozen=True)
@@ -105,11 +115,14 @@ class Checking:
         return self.drafts
 
 
-def draft(found: object) -> Draft:
-    """The memory that an object of our own form describes; unknown keys are errors. Raises Invalid."""
+def draft(found: object, *, carried: bool = False) -> Draft:
+    """The memory that an object of our own form describes; unknown keys are errors. Raises Invalid.
+
+    `carried`: it stands in a bundle, and may hold what a memory gets from others only.
+    """
     if not isinstance(found, dict):
         raise Invalid('It must be a JSON object, such as {"content": "…"}.')
-    check_keys(found, KEYS)
+    check_keys(found, CARRIED_KEYS if carried else KEYS)
     if "content" not in found:
         raise Invalid("The content is missing.")
     kind = _type(found.get("type"))
@@ -118,11 +131,12 @@ def draft(found: object) -> Draft:
         type=kind,
         origin_at=moment(found.get("created_at")),
         constitutional=_constitutional(found.get("constitutional"), kind),
-        tags=_tags(found.get("tags")),
+        tags=_tags(found.get("tags"), MOST_CARRIED_TAGS if carried else MAX_TAGS),
+        other_dates=_dates(found.get("other_dates")),
     )
 
 
-def moment(value: object) -> datetime | None:
+def moment(value: object, *, name: str = "created_at") -> datetime | None:
     """An ISO 8601 date or time; without an offset it is UTC. Raises Invalid."""
     if value is None:
         return None
@@ -130,11 +144,11 @@ def moment(value: object) -> datetime | None:
         found = datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
         found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Invalid('The created_at must be an ISO 8601 time as text, such as "2026-03-23T17:23:48Z".') from None
+        raise Invalid(f'The {name} must be an ISO 8601 time as text, such as "2026-03-23T17:23:48Z".') from None
     if found.year < EARLIEST_YEAR:
-        raise Invalid(f"The created_at is before the year {EARLIEST_YEAR}.")
+        raise Invalid(f"The {name} is before the year {EARLIEST_YEAR}.")
     if found > now() + FUTURE_SLACK:
-        raise Invalid("The created_at lies in the future; leave it out to take the time of the import.")
+        raise Invalid(f"The {name} lies in the future; leave it out to take the time of the import.")
     return found
 
 
@@ -174,10 +188,21 @@ def _constitutional(value: object, kind: MemoryType) -> bool:
     return True
 
 
-def _tags(value: object) -> tuple[str, ...]:
+def _tags(value: object, most: int) -> tuple[str, ...]:
     if value is not None and not isinstance(value, list):
         raise Invalid("The tags must be a list of words.")
-    return tuple(clean_tags(value))
+    return tuple(clean_tags(value, most=most))
+
+
+def _dates(value: object) -> tuple[datetime, ...]:
+    if value is not None and not isinstance(value, list):
+        raise Invalid("The other_dates must be a list of ISO 8601 times.")
+    if len(value or ()) >= MOST_DATES:
+        raise Invalid(f"It has {len(value or ()):,} other dates; at most {MOST_DATES - 1:,} are allowed.")
+    found = {moment(each, name="other date") for each in value or ()}
+    if None in found:
+        raise Invalid("The other_dates must be a list of ISO 8601 times.")
+    return tuple(sorted(each for each in found if each is not None))
 
 
 def _no_constant(name: str) -> Any:

@@ -69,8 +69,8 @@ def put_back(key: MasterKey) -> Path:
             return ring.put_back(key, is_current=current is not None and current.fingerprint == key.fingerprint)
         except FileExistsError as error:
             raise AlreadyThere(
-                f"{error.filename2 or error.filename} is there already, and was left as it is. `whetstone keys check` "
-                "says whether it is the right key; if it is not, move it away first."
+                f"{error.filename2 or error.filename} is there already, and was left as it is. "
+                "`./whetstone keys check` says whether it is the right key; if it is not, move it away first."
             ) from None
 
 

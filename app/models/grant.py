@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, and_, exists, or_, select, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -12,9 +13,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import NotFound
 from app.extensions import db, now
 from app.models.actor import Actor
+from app.models.attention import AttentionItem, notes_of
 from app.models.audit import Action, record
 from app.models.base import Json, Model, SealedText, UtcDateTime, database_now, iso, lock_row
 from app.models.event import announce
+from app.models.logged import Logged, Owner, Said
 from app.models.question import Question
 from app.models.user import ADMIN, User
 from app.silo import Sealed
@@ -49,7 +52,7 @@ _OPEN = text("status IN ('pending', 'granted')")
 _UNTOLD = text("told_at IS NULL")
 
 
-class AccessGrant(Question, Model):
+class AccessGrant(Logged, Question, Model):
     """`refinement_id` null means the ledger; otherwise the history of that one refinement.
 
     `views` counts receipts; `told_at` is when the agent's journal was told how it ended. `reason` is the agent's own
@@ -57,6 +60,8 @@ class AccessGrant(Question, Model):
     """
 
     __tablename__ = "access_grants"
+    LOGGED_AS = "exception"
+    UNPROVED: ClassVar[Mapping[str, str]] = {"asked_at": "which worker asks at the moment; the answer is what counts"}
     __table_args__ = (
         Index("ix_access_grants_open", "expires_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
         Index("ix_access_grants_untold", "agent_id", sqlite_where=_UNTOLD, postgresql_where=_UNTOLD),
@@ -79,9 +84,9 @@ class AccessGrant(Question, Model):
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended_by: Mapped[str | None] = mapped_column(String(300))
     reason: Mapped[Sealed | None] = mapped_column(SealedText)
-    note_to_admins: Mapped[str | None] = mapped_column(String(280))
     views: Mapped[int] = mapped_column(default=0)
     told_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    notes: Mapped[list[AttentionItem]] = notes_of("AccessGrant.id == AttentionItem.grant_id")
 
     @classmethod
     def lock(cls, grant_id: str) -> AccessGrant:
@@ -124,6 +129,11 @@ class AccessGrant(Question, Model):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN_GRANTS
+
+    @property
+    def note_to_admins(self) -> str | None:
+        """The latest of its notes."""
+        return self.notes[-1].text if self.notes else None
 
     @property
     def scope(self) -> str:
@@ -184,6 +194,7 @@ class AccessGrant(Question, Model):
             "ended_at": iso(self.ended_at),
             "ended_by": self.ended_by,
             "note_to_admins": self.note_to_admins,
+            "notes": [note.as_note() for note in self.notes],
             "views": self.views,
         }
 
@@ -197,7 +208,7 @@ _ENDS = {
 }
 
 
-class AccessView(Model):
+class AccessView(Logged, Model):
     """One look through an exception: asked for by the web, answered by the worker, who seals it to `reader`.
 
     `reader` is the public half of a key pair that lives as long as the request. `wanted` names the part; `sealed` is
@@ -205,6 +216,8 @@ class AccessView(Model):
     """
 
     __tablename__ = "access_views"
+    LOGGED_AS = "view"
+    UNPROVED: ClassVar[Mapping[str, str]] = {"sealed": "emptied when it was fetched, or soon after"}
     __table_args__ = (Index("ix_access_views_grant_id", "grant_id", "requested_at"),)
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -217,3 +230,15 @@ class AccessView(Model):
     refused: Mapped[str | None] = mapped_column(String(300))
     requested_at: Mapped[datetime] = mapped_column(UtcDateTime)
     answered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    @property
+    def logged_for(self) -> Owner:
+        return "agent", db.session.get_one(AccessGrant, self.grant_id).agent_id
+
+    @classmethod
+    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
+        return cls.grant_id.in_(select(AccessGrant.id).where(AccessGrant.agent_id == owner[1]))
+
+    def said(self) -> Said:
+        """Once something was shown: that is what has a receipt."""
+        return {} if self.seen is None else super().said()

@@ -14,7 +14,9 @@ from app.models.audit import Action, record
 from app.models.base import reserve_ids
 from app.models.draft import MOST_DRAFTS, Checking, Draft, TooMuch, draft, parse_json
 from app.models.event import announce
+from app.models.human_act import tell_later
 from app.models.memory import Memory
+from app.models.state import Source
 from app.silo import AgentKeys
 
 MAX_LINES = MOST_DRAFTS
@@ -35,11 +37,13 @@ class Imported:
     core_tokens: int
 
 
-def import_memories(agent_id: int, lines: Iterable[Line], *, keys: AgentKeys, by: Actor) -> Imported:
+def import_memories(
+    agent_id: int, lines: Iterable[Line], *, keys: AgentKeys, by: Actor, name: str = "jsonl"
+) -> Imported:
     """Read every line, then write all of them in one transaction. Raises ImportRefused, with nothing written."""
     drafts = parse_lines(lines)
     with writing():
-        return write_memories(Agent.lock(agent_id), drafts, keys=keys, by=by)
+        return write_memories(Agent.lock(agent_id), drafts, keys=keys, by=by, name=name)
 
 
 def read_lines(file: BinaryIO) -> Iterator[bytes]:
@@ -59,14 +63,20 @@ def parse_lines(lines: Iterable[Line]) -> list[Draft]:
     return checking.result()
 
 
-def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by: Actor) -> Imported:
-    """Write and record them in the caller's transaction, which holds the agent's lock. None leave no entry."""
+def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by: Actor, name: str) -> Imported:
+    """Write and record them in the caller's transaction, which holds the agent's lock. None leave no entry.
+
+    `name` is the import's, at most 80 characters on one line: their source tells it.
+    """
     ids = reserve_ids(db.session(), "memories", len(drafts))
-    memories = [_write(agent, each, number, keys) for number, each in zip(ids, drafts, strict=True)]
+    memories = [
+        _write(agent, each, number, keys, f"{Source.IMPORT}:{name}") for number, each in zip(ids, drafts, strict=True)
+    ]
     done = _count(memories)
     if not memories:
         return done
-    record(Action.IMPORT, actor=by, of=agent, subject=agent.subject, data=asdict(done), memories=memories)
+    entry = record(Action.IMPORT, actor=by, of=agent, subject=agent.subject, data=asdict(done), memories=memories)
+    tell_later(entry)
     announce("agent.imported", account_id=agent.account_id, agent_id=agent.id, data=asdict(done))
     return done
 
@@ -92,14 +102,16 @@ def _drafts(line: Line) -> list[Draft]:
     return [draft(parse_json(text))] if text else []
 
 
-def _write(agent: Agent, each: Draft, number: int, keys: AgentKeys) -> Memory:
+def _write(agent: Agent, each: Draft, number: int, keys: AgentKeys, source: str) -> Memory:
     return Memory.write(
         agent,
         each.content,
         keys=keys,
+        source=source,
         type_=each.type,
         tags=each.tags,
         origin_at=each.origin_at,
+        other_dates=each.other_dates,
         constitutional=each.constitutional,
         memory_id=number,
     )

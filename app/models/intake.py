@@ -50,6 +50,7 @@ class Intake(Question, Model):
     sealed: Mapped[bytes | None] = mapped_column(LargeBinary)
     reader: Mapped[str | None] = mapped_column(String(16))
     format: Mapped[str | None] = mapped_column(String(16))
+    name: Mapped[str | None] = mapped_column(String(80))
     outcome: Mapped[dict[str, Any] | None] = mapped_column(Json)
     imported: Mapped[int | None]
     error: Mapped[str | None] = mapped_column(Text)
@@ -57,13 +58,14 @@ class Intake(Question, Model):
     taken_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     @classmethod
-    def receive(cls, agent: Agent, text: str, *, by: Actor, format: str = "jsonl") -> Intake:
+    def receive(cls, agent: Agent, text: str, *, by: Actor, format: str = "jsonl", name: str | None = None) -> Intake:
         """Keep a file of memories, checked by the caller, sealed so that only the worker can read it.
 
-        `format` is what it was recognised as (`app/exchange/parsed.py`). Raises AgentForgotten.
+        `format` is what it was recognised as (`app/exchange/parsed.py`), `name` the file's own, if it has one.
+        Raises AgentForgotten.
         """
         intake = cls._keep(agent, text, IMPORT, by)
-        intake.format = format
+        intake.format, intake.name = format, name or format
         return intake
 
     @classmethod

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from flask import current_app
 from sqlalchemy import ForeignKey, LargeBinary, Select, String, UniqueConstraint, delete, select, text
@@ -17,6 +17,7 @@ from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import Identity, Json, Model, UtcDateTime, iso, lock_row
+from app.models.logged import Logged
 from app.models.shredding import note_what_to_shred
 from app.models.text import clean_name
 from app.silo import (
@@ -86,10 +87,16 @@ class AgentKey(Model):
     sealed: Mapped[bytes] = mapped_column(LargeBinary)
 
 
-class AgentToken(Model):
+class AgentToken(Logged, Model):
     """A bearer token of one agent: only its hash and the public key that derives from it are kept."""
 
     __tablename__ = "agent_tokens"
+    LOGGED_AS = "token"
+    LOG_KEY = "public_id"
+    UNPROVED: ClassVar[Mapping[str, str]] = {
+        "id": "only its own row is found by it",
+        "last_used_at": "true to a minute, and no rule reads it",
+    }
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
@@ -227,7 +234,7 @@ def master_public_key() -> MasterPublicKey:
         db.session.execute(_WHILE_SEALING)
     row = MasterKeyRow.current()
     if row is None:
-        raise Unavailable("There is no master key yet: run `whetstone up` or `whetstone db upgrade` once.")
+        raise Unavailable("There is no master key yet: run `./whetstone up` or `./whetstone db upgrade` once.")
     return MasterPublicKey(row.public)
 
 

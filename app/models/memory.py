@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index, Select, bindparam, select, text
@@ -15,7 +15,9 @@ from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import Identity, Model, lock_row, reserve_ids
-from app.models.state import STATE_FIELDS, MemoryState, MemoryType, StateColumns
+from app.models.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fits
+from app.models.human_act import tell_later
+from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Source, StateColumns
 from app.models.text import clean_content, clean_tags
 from app.silo import AgentKeys
 from app.tokens import estimate_tokens
@@ -88,13 +90,18 @@ class Memory(StateColumns, Model):
         content: str,
         *,
         keys: AgentKeys,
+        source: str,
         type_: MemoryType = MemoryType.CORE,
         tags: Sequence[str] = (),
         origin_at: datetime | None = None,
+        other_dates: Iterable[datetime] = (),
         constitutional: bool = False,
         memory_id: int | None = None,
     ) -> Memory:
-        """A new row and its weight in the agent's totals; the caller records it. `content` is clean already."""
+        """A new row and its weight in the agent's totals; the caller records it. `content` is clean already.
+
+        `source` is one of `Source`, of an import with its name.
+        """
         number = memory_id if memory_id is not None else reserve_ids(db.session(), "memories", 1)[0]
         moment = now()
         memory = cls(
@@ -108,6 +115,8 @@ class Memory(StateColumns, Model):
             tags=list(tags),
             immutable=agent.is_immutable(tags),
             origin_at=origin_at or moment,
+            other_dates=sorted({*other_dates} - {origin_at or moment}),
+            source=source,
             created_at=moment,
             updated_at=moment,
             version=1,
@@ -129,24 +138,26 @@ class Memory(StateColumns, Model):
     ) -> tuple[Memory, bool]:
         """What an agent saves itself, recorded; and whether it is new. The caller holds the agent's lock.
 
-        An exact duplicate of an active core memory is not written: it answers with that one. Raises Invalid.
+        An exact duplicate of an active core memory of the same day is not written: it answers with that one. Of
+        another day it may be another event. Raises Invalid.
         """
         text_, cleaned = clean_content(content), clean_tags(tags)
-        if type_ is MemoryType.CORE and (same := cls.same_core(agent.id, keys.content_hash(text_))) is not None:
+        if type_ is MemoryType.CORE and (same := cls.same_core(agent.id, keys.content_hash(text_), now())) is not None:
             return same, False
-        memory = cls.write(agent, text_, keys=keys, type_=type_, tags=cleaned)
+        memory = cls.write(agent, text_, keys=keys, source=Source.AGENT, type_=type_, tags=cleaned)
         data = {"id": memory.id, "type": str(type_), "tokens": memory.token_estimate}
         record(Action.CREATE, actor=by, of=agent, subject=f"memory:{memory.id}", data=data, memories=[memory])
         agent.announce("remembered")
         return memory, True
 
     @classmethod
-    def same_core(cls, agent_id: int, content_hash: bytes) -> Memory | None:
-        """The active core memory of exactly this text: the constitutional one, else the earliest."""
-        ids = cls.active(agent_id, MemoryType.CORE).where(cls.content_hash == content_hash).with_only_columns(cls.id)
-        best = ids.order_by(None).order_by(cls.constitutional.desc(), cls.origin_at, cls.id).limit(1)
-        found = db.session.execute(best).scalar()
-        return db.session.get_one(cls, found, populate_existing=True) if found is not None else None
+    def same_core(cls, agent_id: int, content_hash: bytes, at: datetime) -> Memory | None:
+        """The active core memory of exactly this text and day (UTC): the constitutional one, else the earliest."""
+        copies = cls.active(agent_id, MemoryType.CORE).where(cls.content_hash == content_hash)
+        copies = copies.order_by(None).order_by(cls.constitutional.desc(), cls.origin_at, cls.id)
+        found: Iterable[Memory] = db.session.scalars(copies.execution_options(populate_existing=True))
+        day = at.astimezone(UTC).date()
+        return next((memory for memory in found if day in {moment.date() for moment in memory.dates}), None)
 
     @property
     def is_active(self) -> bool:
@@ -155,6 +166,11 @@ class Memory(StateColumns, Model):
     @property
     def is_core(self) -> bool:
         return self.type == MemoryType.CORE
+
+    @property
+    def dates(self) -> set[datetime]:
+        """All that it speaks from."""
+        return {self.origin_at, *self.other_dates}
 
     def rewrite(self, agent: Agent, content: str, *, keys: AgentKeys) -> None:
         """Give it another text; the caller records it."""
@@ -166,6 +182,38 @@ class Memory(StateColumns, Model):
             updated_at=now(),
             version=self.version + 1,
         )
+
+    def promote(self, agent: Agent) -> None:
+        """Let a journal entry become core, as it is; the caller records it."""
+        self.become(agent, type=MemoryType.CORE, source=Source.PROMOTION, updated_at=now(), version=self.version + 1)
+
+    def that_it_can_carry(self, others: Iterable[Memory]) -> list[Memory]:
+        """Of these, in their order, those whose dates and tags it has room for."""
+        dates, tags, found = self.dates, {*self.tags}, list[Memory]()
+        for other in others:
+            if fits(dates | other.dates, tags | {*other.tags}):
+                dates, tags = dates | other.dates, tags | {*other.tags}
+                found.append(other)
+        return found
+
+    def take_over(self, agent: Agent, others: Sequence[Memory]) -> bool:
+        """Carry on the dates and tags of others whose content this one carries; whether that changed it.
+
+        The caller records it. Raises TooManyDates; nothing is changed then.
+        """
+        dates = self.dates.union(*(other.dates for other in others))
+        tags = sorted({*self.tags}.union(*(other.tags for other in others)))
+        if not fits(dates, tags):
+            raise TooManyDates(
+                f"Together they carry {len(dates):,} dates and {len(tags):,} tags; one memory can carry {MOST_DATES:,} "
+                f"dates and {MOST_CARRIED_TAGS:,} tags. Nothing was changed."
+            )
+        other_dates = sorted(dates - {self.origin_at})
+        if (other_dates, tags) == (self.other_dates, self.tags):
+            return False
+        is_new = self.entry_id is None
+        self.become(agent, other_dates=other_dates, tags=tags, version=self.version + (not is_new))
+        return True
 
     def discard(self, agent: Agent) -> None:
         """Soft-delete it; the caller records it."""
@@ -192,7 +240,7 @@ class Memory(StateColumns, Model):
 
     def _toggle(self, agent: Agent, constitutional: bool, by: Actor) -> None:
         self.become(agent, constitutional=constitutional, updated_at=now(), version=self.version + 1)
-        record(
+        entry = record(
             Action.CONSTITUTIONAL_TOGGLE,
             actor=by,
             of=agent,
@@ -200,6 +248,7 @@ class Memory(StateColumns, Model):
             data={"id": self.id, "constitutional": constitutional},
             memories=[self],
         )
+        tell_later(entry)
         agent.announce("toggled")
 
     def become(self, agent: Agent, **fields: Any) -> None:

@@ -115,21 +115,25 @@ class SettingProposal(Question, Model):
     def subject(self) -> str:
         return f"proposal:{self.id}"
 
-    def hold(self, agent: Agent, *, by: Actor, why: str) -> None:
-        """It does not apply, and waits for an admin. `why` is a sentence of ours, never the model's words."""
+    def hold(self, agent: Agent, *, by: Actor, why: str, said: str = "") -> None:
+        """It does not apply, and waits for an admin. `why` is a sentence of ours, `said` the safety model's answer."""
         self.status, self.why = ProposalStatus.HELD, why[:300]
         self.decided_at = self.decided_by = None
-        data = {"field": self.field, "proposal": self.id, "why": self.why}
+        data = {"field": self.field, "proposal": self.id, "why": self.why} | ({"said": said} if said else {})
         record(Action.AGENT_SETTING_HELD, actor=by, of=agent, subject=self.subject, data=data)
         agent.announce("held")
 
-    def apply(self, agent: Agent, *, by: Actor) -> None:
-        """It becomes the setting: recorded as a change by whoever let it through. Raises Refused or AgentForgotten."""
+    def apply(self, agent: Agent, *, by: Actor, said: str = "") -> None:
+        """It becomes the setting: recorded as a change by whoever let it through. Raises Refused or AgentForgotten.
+
+        `said`: the safety model's answer, where that let it through.
+        """
         agent.check_not_forgotten()
         self._require_open()
         self._end(ProposalStatus.APPLIED, by)
         db.session.flush()
-        agent.change(by=by, about={"proposal": self.id, "authored_by": self.proposed_by}, **{self.field: self.value})
+        about = {"proposal": self.id, "authored_by": self.proposed_by} | ({"said": said} if said else {})
+        agent.change(by=by, about=about, **{self.field: self.value})
         agent.announce("applied")
 
     def dismiss(self, agent: Agent, *, by: Actor) -> None:

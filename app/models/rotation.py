@@ -148,7 +148,7 @@ def _in_use() -> Sequence[MasterKeyRow]:
         select(MasterKeyRow).where(MasterKeyRow.retired_at.is_(None)).order_by(MasterKeyRow.id.desc())
     ).all()
     if not rows:
-        raise KeyFileError("There is no master key yet: run `whetstone db upgrade` first (or `whetstone up`).")
+        raise KeyFileError("There is no master key yet: run `./whetstone db upgrade` first (or `./whetstone up`).")
     return rows
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import Identity, Json, Model, SealedText, UtcDateTime
+from app.models.base import Identity, Json, Model, SealedText, UtcDateTime, UtcDateTimes
 from app.silo import Sealed
 
 JOURNAL_DAYS = 7
@@ -23,6 +23,23 @@ class MemoryType(StrEnum):
     JOURNAL = "journal"
 
 
+class Source(StrEnum):
+    """Where a memory came from. Only the platform says so, never a model or a client. An import adds its name.
+
+    `system` are Whetstone's own notes to the agent.
+    """
+
+    AGENT = "agent"
+    REFINEMENT = "refinement"
+    CONVERSATION = "conversation"
+    PROMOTION = "promotion"
+    IMPORT = "import"
+    SYSTEM = "system"
+
+
+PLATFORM_NOTES = (Source.REFINEMENT, Source.SYSTEM)
+"""Sources of journal entries that Whetstone wrote: how refinements ended, and what humans did."""
+
 STATE_FIELDS = (
     "type",
     "content",
@@ -31,6 +48,8 @@ STATE_FIELDS = (
     "constitutional",
     "tags",
     "origin_at",
+    "other_dates",
+    "source",
     "created_at",
     "updated_at",
     "discarded_at",
@@ -49,6 +68,8 @@ class StateColumns:
     constitutional: Mapped[bool] = mapped_column(default=False)
     tags: Mapped[list[str]] = mapped_column(Json, default=list)
     origin_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    other_dates: Mapped[list[datetime]] = mapped_column(UtcDateTimes, default=list)
+    source: Mapped[str] = mapped_column(String(100))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
     discarded_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -127,5 +148,7 @@ def _plain(value: object) -> object:
             return value.hex()
         case datetime():
             return value.astimezone(UTC).isoformat()
+        case list():
+            return [_plain(each) for each in value]
         case _:
             return value

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from app.errors import Invalid
-from app.models.unseen import MARKED
+from app.models.unseen import MARKED, NOTHING_TO_SEE
 
 MAX_CONTENT = 10_000
 """Characters of one memory, after trimming."""
@@ -23,11 +23,16 @@ _UNSEEN_IN_NAMES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 def clean_content(text: object) -> str:
     """A memory's text, trimmed. Raises Invalid with what was wrong and what is allowed."""
     cleaned = clean_text(text, what="content").strip()
-    if all(unicodedata.category(character) in _UNSEEN for character in cleaned):
+    if is_blank(cleaned):
         raise Invalid("The content is blank; it must have 1 to 10,000 characters.")
     if len(cleaned) > MAX_CONTENT:
         raise Invalid(f"The content has {len(cleaned):,} characters; at most {MAX_CONTENT:,} are allowed.")
     return cleaned
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of it can be seen, whatever Unicode calls its characters."""
+    return all(unicodedata.category(each) in _UNSEEN or NOTHING_TO_SEE.match(each) for each in text)
 
 
 def clean_text(text: object, *, what: str) -> str:
@@ -50,7 +55,7 @@ def clean_prompt(text: object, *, what: str) -> str | None:
     cleaned = clean_text(text, what=what).strip()
     if len(cleaned) > MAX_PROMPT:
         raise Invalid(f"The {what} has {len(cleaned):,} characters; at most {MAX_PROMPT:,} are allowed.")
-    return cleaned or None
+    return None if is_blank(cleaned) else cleaned
 
 
 def clean_name(name: object, *, what: str = "name") -> str:
@@ -63,13 +68,13 @@ def clean_name(name: object, *, what: str = "name") -> str:
     return cleaned
 
 
-def clean_tags(tags: object) -> list[str]:
+def clean_tags(tags: object, *, most: int = MAX_TAGS) -> list[str]:
     """Tags: lower-case words, sorted, each once."""
     if tags is None:
         return []
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise Invalid("The tags must be a list of words.")
     cleaned = sorted({clean_name(tag, what="tag").lower() for tag in tags})
-    if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in cleaned):
-        raise Invalid(f"At most {MAX_TAGS} tags of at most {MAX_TAG} characters each are allowed.")
+    if len(cleaned) > most or any(len(tag) > MAX_TAG for tag in cleaned):
+        raise Invalid(f"At most {most} tags of at most {MAX_TAG} characters each are allowed.")
     return cleaned

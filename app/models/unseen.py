@@ -20,3 +20,8 @@ _COLOURED_SIGN = rf"(?<=[^\w\s{_UNSEEN}])\ufe0f(?![{_UNSEEN}])"
 
 MARKED = re.compile(rf"(?!{_COLOURED_SIGN})[{_UNSEEN}]+")
 MARKED_IN_CHANGES = re.compile(rf"(?!{_COLOURED_SIGN})[{_UNSEEN}{_SPACES}]+")
+
+NOTHING_TO_SEE = re.compile(rf"[\s{_CONTROLS}{_FORMATS}{_SPACES}]")
+"""One character that alone shows nothing: fillers, variation selectors and tags too, which Unicode counts as letters,
+signs or marks. Fonts may draw what is private, so that counts as seen here.
+"""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flask_security.models import sqla
 from sqlalchemy import ColumnElement, ForeignKey, and_
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.models.account import Account
 from app.models.actor import Actor, ActorKind
 from app.models.base import Model
+from app.models.logged import Logged, Owner, Said
 
 sqla.FsModels.set_db_info(
     base_model=Model, user_table_name="users", role_table_name="roles", webauthn_table_name="passkeys"
@@ -21,14 +23,23 @@ ROLES = (AUDITOR, ADMIN, OWNER, SITE_ADMIN)
 _INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN, OWNER}, SITE_ADMIN: {SITE_ADMIN}}
 
 
+_NOT_KEPT = ("last_login_at", "current_login_at", "last_login_ip", "current_login_ip", "login_count")
+
+
 class Role(Model, sqla.FsRoleMixin):
     __tablename__ = "roles"
 
 
-class User(Model, sqla.FsUserMixin):
+class User(Logged, Model, sqla.FsUserMixin):
     """Roles include the ones below them: an owner may do what an admin may, an admin what an auditor may."""
 
     __tablename__ = "users"
+    LOGGED_AS = "user"
+    UNPROVED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(_NOT_KEPT, "nothing writes or reads it"),
+        "create_datetime": "the entry of its making has its own time",
+        "update_datetime": "a note of the library's; no rule reads it",
+    }
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
 
@@ -38,6 +49,22 @@ class User(Model, sqla.FsUserMixin):
         active: Mapped[bool]
         fs_uniquifier: Mapped[str]
         roles: Mapped[list[Any]]
+
+    @property
+    def logged_for(self) -> Owner:
+        return "account", self.account_id
+
+    @classmethod
+    def owned_by(cls) -> str:
+        return "account"
+
+    @classmethod
+    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
+        return cls.account_id == owner[1]
+
+    def said(self) -> Said:
+        """With the names of its roles."""
+        return super().said() | {"roles": sorted(role.name for role in self.roles)}
 
     def may(self, role: str) -> bool:
         """Whether the user's roles include `role`."""

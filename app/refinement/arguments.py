@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from app.errors import Invalid
-from app.models.text import clean_text
+from app.models.text import clean_text, is_blank
 from app.strictjson import no_duplicates
 
 MAX_ARGUMENTS = 200_000
@@ -18,18 +18,24 @@ MAX_ARGUMENTS = 200_000
 _DECIMAL = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
+class MalformedArguments(Invalid):
+    """The arguments are no JSON object."""
+
+    code = "malformed_arguments"
+
+
 def parse_arguments(text: str) -> dict[str, Any]:
-    """The JSON object in a call's raw arguments. Raises Invalid with what was wrong."""
+    """The JSON object in a call's raw arguments. Raises MalformedArguments with what was wrong."""
     if not isinstance(text, str) or not text.strip():
-        raise Invalid("The arguments are empty; give a JSON object with the function's parameters.")
+        raise MalformedArguments("The arguments are empty; give a JSON object with the function's parameters.")
     if len(text) > MAX_ARGUMENTS:
-        raise Invalid(f"The arguments have {len(text):,} characters; at most {MAX_ARGUMENTS:,} are read.")
+        raise MalformedArguments(f"The arguments have {len(text):,} characters; at most {MAX_ARGUMENTS:,} are read.")
     try:
         found = json.loads(text, object_pairs_hook=no_duplicates, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise Invalid("The arguments are not well-formed JSON, or name a key twice.") from None
+        raise MalformedArguments("The arguments are not well-formed JSON, or name a key twice.") from None
     if not isinstance(found, dict) or not found:
-        raise Invalid("The arguments must be a JSON object with the function's parameters.")
+        raise MalformedArguments("The arguments must be a JSON object with the function's parameters.")
     return found
 
 
@@ -71,7 +77,7 @@ def memory_ids(value: object) -> list[int]:
 def query_text(value: object) -> str:
     """What to look for. Raises Invalid."""
     text = clean_text(value, what="query").strip()
-    if not text or len(text) > 1000:
+    if is_blank(text) or len(text) > 1000:
         raise Invalid("The query must have 1 to 1,000 characters.")
     return text
 

@@ -1,18 +1,26 @@
-"""Consent: reading an agent's answer. The first word decides, and whatever is not a clear YES is a NO."""
+"""Consent: reading an agent's answer, to a refinement and to an exception alike.
+
+The first word decides, and whatever is not a clear YES is a NO: also a YES that says NO as well.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, field
 
 from app.llm.client import Reply
-
-MAX_NOTE = 280
-"""Characters of a note to admins."""
+from app.models.attention import MAX_NOTE
+from app.models.text import is_blank
 
 _THOUGHT = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _DECORATION = "*_~`#>\"'“”‘’«»()[]{}.,;:!?¡¿…-–— \t\r\n"
 _FIRST_WORD = re.compile(r"[^\s,.;:!?…—–]+")
+_SENTENCE = re.compile(r".*?(?:[.!?…。！？](?=[^\w\s]{0,8}(?:\s|\Z))|\n\s*\n|\Z)", re.DOTALL)
+_NO = re.compile(r"(?<![^\W_])(?:NO|(?i:or[\W_]++no))(?![^\W_])")
+_ALIKE = str.maketrans("ΝОΟоο", "NOOoo")
+"""Greek and Cyrillic letters that look like those of NO."""
+
 _NOTE = re.compile(r"^[ \t>*_]*to admins[*_]*:[*_]*[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
 CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
 """Reasons to end a reply that make it no whole one."""
@@ -28,10 +36,13 @@ class Answer:
 
 
 def read_answer(reply: Reply) -> Answer:
-    """YES only if the first word is YES and the reply was not cut off; one closed leading think block is ignored."""
+    """YES only if the first word is YES, the beginning says no NO, and the reply was not cut off.
+
+    One closed leading think block is ignored.
+    """
     said = without_thought(reply.text)
-    cut_off = reply.finish_reason in CUT_OFF
-    return Answer(first_word(said) == "YES" and not cut_off, _storable(reply.text), read_note(said))
+    granted = first_word(said) == "YES" and not says_no_too(said) and reply.finish_reason not in CUT_OFF
+    return Answer(granted, _storable(reply.text), read_note(said))
 
 
 def read_note(text: str) -> str | None:
@@ -43,7 +54,9 @@ def read_note(text: str) -> str | None:
 def clean_note(text: str) -> str | None:
     """One printable line of at most 280 characters, or None when nothing is left."""
     line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
-    return (line if len(line) <= MAX_NOTE else line[: MAX_NOTE - 1] + "…") or None
+    if is_blank(line):
+        return None
+    return line if len(line) <= MAX_NOTE else line[: MAX_NOTE - 1] + "…"
 
 
 def _storable(text: str) -> str:
@@ -55,6 +68,28 @@ def without_thought(text: str) -> str:
     """The text less one closed think block at its beginning."""
     found = _THOUGHT.match(text)
     return text[found.end() :] if found else text
+
+
+def says_no_too(text: str) -> bool:
+    """Whether its first sentence or first two lines hold NO in capitals, or "or no": then it echoes the question.
+
+    A blank line ends a sentence too. Lines without a letter or digit do not count; a note to admins does.
+    """
+    text = text.lstrip(_DECORATION).replace("\r\n", "\n").replace("\r", "\n")
+    sentence = _SENTENCE.match(text)
+    beginning = text[: max(sentence.end() if sentence else 0, _end_of_second_line(text))]
+    plain = "".join(c for c in unicodedata.normalize("NFKC", beginning) if unicodedata.category(c) != "Cf")
+    return _NO.search(plain.translate(_ALIKE)) is not None
+
+
+def _end_of_second_line(text: str) -> int:
+    end = lines = 0
+    for line in text.split("\n"):
+        end += len(line) + 1
+        lines += any(map(str.isalnum, line))
+        if lines == 2:
+            break
+    return end
 
 
 def first_word(text: str) -> str:

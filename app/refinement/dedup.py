@@ -12,14 +12,14 @@ from app.models.base import lock_row
 
 
 def remove_exact_duplicates(refinement: Refinement, agent: Agent) -> int:
-    """Keep one of each group of equal hashes, with the tags of all. Returns how many were removed.
+    """Keep one of each group of equal hashes, with the dates and tags of all. Returns how many were removed.
 
     The constitutional copy stays, else the earliest; constitutional copies are never removed. The caller holds the
     locks of refinement and agent.
     """
     removed = 0
     for _, group in groupby(_duplicates(agent), key=lambda memory: memory.content_hash):
-        removed += _keep_one(refinement, agent, list(group))
+        removed += _keep_few(refinement, agent, list(group))
     if removed:
         refinement.announce("deduplicated", removed=removed, tokens=refinement.deduplicated_tokens)
     return removed
@@ -33,15 +33,22 @@ def _duplicates(agent: Agent) -> list[Memory]:
     return list(db.session.scalars(lock_row(query.order_by(*order))))
 
 
-def _keep_one(refinement: Refinement, agent: Agent, group: list[Memory]) -> int:
-    keeper, extra = group[0], [memory for memory in group[1:] if not memory.constitutional]
-    if not extra:
-        return 0
-    changed = list(extra)
-    tags = sorted({tag for memory in group for tag in memory.tags})
-    if tags != keeper.tags:
-        keeper.become(agent, tags=tags, version=keeper.version + 1)
-        changed.append(keeper)
+def _keep_few(refinement: Refinement, agent: Agent, group: list[Memory]) -> int:
+    """Keep the first; of what it has no room for (`MOST_DATES`) the first again, and so on."""
+    removed = 0
+    while len(group) > 1:
+        keeper, *others = group
+        extra = keeper.that_it_can_carry(memory for memory in others if not memory.constitutional)
+        if extra:
+            _keep_one(refinement, agent, keeper, extra)
+        gone = {memory.id for memory in extra}
+        removed += len(gone)
+        group = [memory for memory in others if memory.id not in gone]
+    return removed
+
+
+def _keep_one(refinement: Refinement, agent: Agent, keeper: Memory, extra: list[Memory]) -> None:
+    changed = [*extra, keeper] if keeper.take_over(agent, extra) else extra
     for memory in extra:
         memory.discard(agent)
     tokens = sum(memory.token_estimate for memory in extra)
@@ -56,4 +63,3 @@ def _keep_one(refinement: Refinement, agent: Agent, group: list[Memory]) -> int:
         data={"kept": keeper.id, "removed": sorted(memory.id for memory in extra), "tokens": tokens},
         memories=changed,
     )
-    return len(extra)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
 
-from sqlalchemy import ColumnElement, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
@@ -88,20 +88,11 @@ def eroded(refinement: Refinement, agent: Agent) -> Erosion | None:
 
 
 def _standing(agent: Agent, since: datetime) -> Sequence[Refinement]:
-    """The refinements whose cuts count, in the order of their snapshots.
-
-    What the latch had reversed counts again where an admin undid just that reversal.
-    """
-    brought_back = (
-        select(AuditLog.refinement_id)
-        .join(Rollback, Rollback.target_entry_id == AuditLog.id)
-        .where(Rollback.agent_id == agent.id, Rollback.kind == RollbackKind.ENTRY, Rollback.undone_by.is_(None))
-        .where(AuditLog.action == Action.REFINEMENT_ROLLBACK)
-    )
+    """The refinements whose cuts count, in the order of their snapshots. What a guard reversed cut nothing."""
     query = select(Refinement).where(
         Refinement.agent_id == agent.id,
         Refinement.mode == Mode.FULL,
-        or_(Refinement.status != Status.ROLLED_BACK, Refinement.id.in_(brought_back)),
+        Refinement.status != Status.ROLLED_BACK,
         Refinement.undone_by.is_(None),
         Refinement.snapshot_entry_id.is_not(None),
         Refinement.started_at >= since,

@@ -31,7 +31,8 @@ def specifications() -> list[dict[str, Any]]:
         _function(
             "consolidate_memories",
             "Put one memory in the place of two or more that carry the same moment, quote or insight. The new one gets "
-            "the earliest date and all tags. It may not be longer than its sources together. Counts as a change.",
+            "the earliest date, the others as other_dates, and all tags. It may not be longer than its sources "
+            "together. Counts as a change.",
             {
                 "ids": {"type": "array", "items": {"type": "integer"}, "description": "at least two ids"},
                 "content": _text("the text of the new memory; every fact, name, number and quote kept"),

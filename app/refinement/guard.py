@@ -28,8 +28,11 @@ from app.models import (
     MemoryState,
     MemoryType,
     Refinement,
+    Source,
     Status,
 )
+from app.models.attention import MAX_PROTECTIONS
+from app.models.mass import exact_percent, percent
 from app.refinement.erosion import WINDOW, Erosion, eroded
 from app.silo import AgentKeys
 
@@ -54,14 +57,21 @@ class CapReached(Refused):
     code = "cap_reached"
 
 
-@contextmanager
-def fenced(claim: Claim, *, counts: bool) -> Iterator[tuple[Refinement, Agent]]:
-    """A transaction that may change memories: the row is claimed first, and counted when the change `counts`.
+class ProtectionsUsed(Refused):
+    """The refinement has made all its protections."""
 
-    Raises Terminated or CapReached before anything is written. A refusal raised inside leaves no trace of the count.
+    code = "protections_used"
+
+
+@contextmanager
+def fenced(claim: Claim, *, mutations: int = 0, protections: int = 0) -> Iterator[tuple[Refinement, Agent]]:
+    """A transaction that may change memories: the row is claimed first, and what is about to be made is counted.
+
+    Raises Terminated, CapReached or ProtectionsUsed before anything is written. A refusal raised inside leaves no trace
+    of the count.
     """
     with writing():
-        refinement = _claim(claim, 1 if counts else 0)
+        refinement = _claim(claim, mutations, protections)
         yield refinement, Agent.lock(refinement.agent_id)
 
 
@@ -81,23 +91,32 @@ _FENCE = (
         Refinement.status == Status.RUNNING,
         Refinement.worker == bindparam("held_by"),
         Refinement.stop_requested_at.is_(None),
-        Refinement.mutations + bindparam("count") <= Refinement.cap,
+        Refinement.mutations + bindparam("mutations") <= Refinement.cap,
+        Refinement.protected + bindparam("protections") <= MAX_PROTECTIONS,
     )
-    .values(mutations=Refinement.mutations + bindparam("count"))
+    .values(
+        mutations=Refinement.mutations + bindparam("mutations"),
+        protected=Refinement.protected + bindparam("protections"),
+    )
     .returning(Refinement)
     .execution_options(populate_existing=True, synchronize_session=False)
 )
 
 
-def _claim(claim: Claim, count: int) -> Refinement:
-    values = {"refinement": claim.refinement_id, "held_by": claim.worker, "count": count}
-    row = db.session.scalar(_FENCE, values)
+def _claim(claim: Claim, mutations: int, protections: int) -> Refinement:
+    values = {"refinement": claim.refinement_id, "held_by": claim.worker}
+    row = db.session.scalar(_FENCE, values | {"mutations": mutations, "protections": protections})
     if row is not None:
         return row
     refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
     if refinement is None:
         raise NotFound("There is no such refinement.")
     _explain(refinement, claim)
+    if protections:
+        raise ProtectionsUsed(
+            f"All {MAX_PROTECTIONS} protections of a refinement are used. Nothing was changed; go on without "
+            "protecting more, or call complete_refinement."
+        )
     raise CapReached(
         f"Hard cap reached: {refinement.mutations} of {refinement.cap} changes are made. Nothing was changed; "
         "call complete_refinement."
@@ -170,7 +189,8 @@ class Trip:
     threshold: Decimal
     mass_before: int
     kept_mass: int
-    stats: Mapping[str, int]
+    counts: Mapping[str, int]
+    stats: Mapping[str, Any]
     erosion: Erosion | None = None
     floor: Decimal | None = None
 
@@ -179,12 +199,12 @@ class Trip:
         if self.erosion is not None and self.floor is not None:
             return (
                 f"Together with the refinements of the last {WINDOW.days} days, {self.erosion.cut:,} of "
-                f"{self.erosion.base:,} tokens would have been cut ({self.erosion.kept:.2%} kept, below the erosion "
-                f"floor of {self.floor:.2%})."
+                f"{self.erosion.base:,} tokens would have been cut ({percent(self.erosion.kept, self.floor)} kept, "
+                f"below the erosion floor of {exact_percent(self.floor)})."
             )
         return (
             f"Only {self.kept_mass:,} of {self.mass_before:,} tokens would have been kept "
-            f"({self.retention:.2%}, below the threshold of {self.threshold:.2%})."
+            f"({percent(self.retention, self.threshold)}, below the limit of {exact_percent(self.threshold)})."
         )
 
     @property
@@ -212,7 +232,7 @@ def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> Trip | None:
     db.session.flush()
     operations = select(AuditLog.id).where(AuditLog.refinement_id == refinement.id, AuditLog.action != Action.DEDUP)
     findings = undone(operations, lock=True)
-    note = Memory.write(agent, _journal_of(trip), keys=keys, type_=MemoryType.JOURNAL)
+    note = Memory.write(agent, _journal_of(trip), keys=keys, source=Source.REFINEMENT, type_=MemoryType.JOURNAL)
     db.session.flush()
     give_back(
         findings.changes,
@@ -237,6 +257,7 @@ def _tripped(refinement: Refinement, agent: Agent) -> Trip | None:
         refinement.threshold,
         refinement.mass_before or 0,
         refinement.kept_mass or 0,
+        refinement.counts,
         refinement.stats,
         erosion,
         refinement.erosion_floor,
@@ -249,7 +270,7 @@ def as_actor(agent: Agent) -> Actor:
 
 
 def _journal_of(trip: Trip) -> str:
-    counts = ", ".join(f"{count} {name}" for name, count in trip.stats.items() if count and name != "deduplicated")
+    counts = ", ".join(f"{count} {name}" for name, count in trip.counts.items() if count and name != "deduplicated")
     return (
         f"My refinement was rolled back by the system's retention guard and ended. {trip.reason} "
         f"{trip.mass_before - trip.kept_mass:,} tokens would have been cut. "

@@ -9,7 +9,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol
 
-from app.llm.client import ModelError, Reply, Usage
+from app.llm.client import ModelError, Reply, ToolCall, Usage
+from app.refinement.repetition import RefusedCalls
 
 MAX_SILENT_TURNS = 2
 """Replies without a call, one after another, after which the model is taken to be done without saying so."""
@@ -28,6 +29,7 @@ class Outcome(StrEnum):
     TOKENS = "tokens"
     COST = "cost"
     SILENT = "silent"
+    REFUSED = "refused"
 
 
 class Toolbox(Protocol):
@@ -67,7 +69,7 @@ def converse(
     are made. After a rollback the model gets one more turn, so that it is told; its calls then change nothing.
     """
     messages: list[Mapping[str, Any]] = list(opening)
-    used, silent = Usage(), 0
+    used, silent, refused = Usage(), 0, RefusedCalls()
     for turn in range(1, limits.max_turns + 1):
         reached, told = _limit(used, limits), tools.is_over
         if reached is not None:
@@ -80,9 +82,14 @@ def converse(
             return Outcome.CLOSED
         used += reply.usage
         on_turn(turn, reply)
-        messages += [reply.as_message(), *_answers(reply, tools, limits)]
+        results = _results(reply, tools, limits)
+        messages += [reply.as_message(), *map(_message, reply.tool_calls, results)]
         if tools.is_over and (told or not tools.was_rolled_back):
             return Outcome.CLOSED
+        for call, result in zip(reply.tool_calls, results, strict=False):
+            refused.take(turn, call, result)
+        if refused.are_too_many and not tools.is_over:
+            return Outcome.REFUSED
         silent = 0 if reply.tool_calls else silent + 1
         if silent >= MAX_SILENT_TURNS:
             return Outcome.SILENT
@@ -91,20 +98,16 @@ def converse(
     return Outcome.CLOSED if tools.is_over else Outcome.TURNS
 
 
-def _answers(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, Any]]:
-    """The results of its calls, one after another for as long as there is time."""
-    results: list[Mapping[str, Any]] = [
-        {
-            "role": "tool",
-            "tool_call_id": call.id,
-            "name": call.sendable_name,
-            "content": json.dumps(tools.call(call.name, call.arguments), ensure_ascii=False),
-        }
-        for call in reply.tool_calls
-        if limits.time_left() > 0
-    ]
+def _results(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, Any]]:
+    """Of its calls, one after another for as long as there is time."""
+    results = [tools.call(call.name, call.arguments) for call in reply.tool_calls if limits.time_left() > 0]
     tools.settle()
     return results
+
+
+def _message(call: ToolCall, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = json.dumps(result, ensure_ascii=False)
+    return {"role": "tool", "tool_call_id": call.id, "name": call.sendable_name, "content": content}
 
 
 def _limit(used: Usage, limits: Limits) -> Outcome | None:

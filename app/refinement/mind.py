@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.models import Agent, Refinement, Trigger, open_keys
+from app.models.attention import MAX_PROTECTIONS
 from app.refinement.prompts import Entry, Figures
 from app.silo import AgentKeys
 
@@ -52,6 +53,7 @@ def figures_of(agent: Agent, refinement: Refinement) -> Figures:
         cap=refinement.cap,
         threshold=refinement.threshold,
         deduplicated=refinement.deduplicated,
+        protections=MAX_PROTECTIONS,
     )
 
 

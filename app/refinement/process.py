@@ -32,6 +32,7 @@ from app.models import (
     Mode,
     Refinement,
     Status,
+    note_to_admins,
     record,
 )
 from app.models.base import database_now
@@ -107,7 +108,9 @@ class _Process:
             self._end(Status.FAILED, error.sentence)
         except SealBroken as error:
             release()
-            self._end(Status.INTERRUPTED, f"{error.sentence} Valid changes stay; `whetstone verify` finds what it was.")
+            self._end(
+                Status.INTERRUPTED, f"{error.sentence} Valid changes stay; `./whetstone verify` finds what it was."
+            )
         except Exception as error:
             release()
             reason = f"Something unexpected happened in the worker ({type(error).__name__}); valid changes stay."
@@ -127,7 +130,7 @@ class _Process:
         """Returns the agent to go on with, or None when that was all there was to do."""
         with writing():
             refinement, agent = self._locked()
-            mass = agent.core_token_usage
+            mass, refinement.memories_before = agent.core_token_usage, agent.core_count
             remove_exact_duplicates(refinement, agent)
             if refinement.mode == Mode.DEDUP_ONLY:
                 refinement.mass_before = refinement.kept_mass = mass
@@ -172,12 +175,10 @@ class _Process:
                 refinement_id=refinement.id,
                 granted=answer.granted,
                 words=words,
-                note_to_admins=answer.note_to_admins,
                 asked_at=refinement.started_at or now(),
                 answered_at=now(),
             )
         )
-        refinement.note_to_admins = answer.note_to_admins
         record(
             Action.REFINEMENT_CONSENT,
             actor=as_actor(agent),
@@ -187,6 +188,7 @@ class _Process:
             data={"answer": "YES" if answer.granted else "NO", "asked": mind.is_asked},
         )
         refinement.announce("answered", granted=answer.granted, asked=mind.is_asked)
+        note_to_admins(agent, answer.note_to_admins, about=refinement)
         if not answer.granted:
             refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=as_actor(agent))
 
@@ -258,14 +260,21 @@ class _Process:
         )
 
     def _check_stop(self) -> None:
+        """Only a rollback is told to the model after the end."""
         status, worker, stop = db.session.execute(_HOLD, {"id": self._claim.refinement_id}).one()
-        if worker != self._claim.worker or (status in OPEN_STATES and stop is not None):
+        is_over = status != Status.ROLLED_BACK if status not in OPEN_STATES else stop is not None
+        if worker != self._claim.worker or is_over:
             raise _Stopped
 
     def _account(self, turn: int, reply: Reply) -> None:
-        """Book a reply's tokens and cost, and let the pages know that the model spoke."""
+        """Book a reply's tokens and cost, and let the pages know that the model spoke; nothing after the end.
+
+        So the reply to a rollback, and one that comes back to a worker that was given up, are on no account.
+        """
         with writing():
             refinement = Refinement.lock(self._claim.refinement_id)
+            if not refinement.is_held_by(self._claim.worker):
+                return
             refinement.turns = max(refinement.turns, turn)
             _book(refinement, reply.usage)
             refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
@@ -273,7 +282,7 @@ class _Process:
     def _end(self, status: Status, reason: str) -> None:
         with writing():
             refinement = Refinement.lock(self._claim.refinement_id)
-            if refinement.worker == self._claim.worker:
+            if refinement.is_held_by(self._claim.worker):
                 refinement.end(Agent.lock(refinement.agent_id), status, reason=reason)
 
     def _locked(self) -> tuple[Refinement, Agent]:
@@ -296,6 +305,7 @@ UNFINISHED_REASONS = {
     Outcome.TOKENS: "The limit of model tokens was reached; valid changes stay.",
     Outcome.COST: "The cost limit was reached; valid changes stay.",
     Outcome.SILENT: "The model stopped calling functions without completing; valid changes stay.",
+    Outcome.REFUSED: "Ended early: the model repeated a refused call; valid changes stay.",
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.config import ROOT
+from app.models.dates import shown_days
 
 DEFAULT_CONTEXT_WINDOW = 32_000
 """Tokens, for a model whose window nobody knows."""
@@ -41,13 +42,14 @@ class Entry:
     content: str
     constitutional: bool = False
     tags: tuple[str, ...] = ()
+    other_dates: tuple[datetime, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Entry {self.id}, {self.tokens} tokens>"
 
     def as_dict(self) -> dict[str, Any]:
         """Its public form in the ledger and in search results."""
-        shown: dict[str, Any] = {"id": self.id, "date": self.date.date().isoformat(), "tokens": self.tokens}
+        shown = {"id": self.id, **shown_days(self.date, self.other_dates), "tokens": self.tokens}
         if self.constitutional:
             shown["constitutional"] = True
         if self.tags:
@@ -66,6 +68,7 @@ class Figures:
     cap: int
     threshold: Decimal
     deduplicated: int = 0
+    protections: int = 10
 
 
 def consent_messages(
@@ -188,9 +191,11 @@ def _numbers(figures: Figures) -> dict[str, Any]:
         "constitutional_count": figures.constitutional_count,
         "mass": figures.mass,
         "budget": figures.budget,
+        "over_budget": max(figures.mass - figures.budget, 0),
         "cap": figures.cap,
         "threshold": f"{figures.threshold:.2%}",
         "deduplicated": figures.deduplicated,
+        "protections": figures.protections,
     }
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
 
 from flask import current_app
-from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from app.config import Settings
 from app.errors import Refused
 from app.extensions import db, now, writing
-from app.models import Action, Actor, Agent, Consent, Mode, Refinement, Status, Trigger, record
-from app.models.agent import ATTEMPT_PAUSE
+from app.models import Action, Actor, Agent, Mode, Refinement, Status, Trigger, record
+from app.models.base import iso
 
 
 class AlreadyRunning(Refused):
@@ -78,17 +76,6 @@ def request_stop(refinement_id: str, *, by: Actor) -> Refinement:
         return refinement
 
 
-def declined_until(agent_id: int) -> datetime | None:
-    """Until when the agent's last NO forbids another question, if it does now."""
-    last: datetime | None = db.session.scalar(
-        select(Consent.answered_at)
-        .where(Consent.agent_id == agent_id, Consent.refinement_id.is_not(None), ~Consent.granted)
-        .order_by(Consent.answered_at.desc())
-        .limit(1)
-    )
-    return last + ATTEMPT_PAUSE if last is not None and last + ATTEMPT_PAUSE > now() else None
-
-
 def _check(agent: Agent, trigger: Trigger, mode: Mode) -> None:
     agent.check_not_forgotten()
     if not agent.active:
@@ -98,10 +85,10 @@ def _check(agent: Agent, trigger: Trigger, mode: Mode) -> None:
         raise AlreadyRunning(running.id)
     if agent.core_count == 0:
         raise LedgerEmpty
-    until = None if trigger is Trigger.AGENT or mode is Mode.DEDUP_ONLY else declined_until(agent.id)
-    if until is not None:
+    is_asked = trigger is not Trigger.AGENT and mode is Mode.FULL
+    if is_asked and agent.declined_until > now():
         raise RestingAfterNo(
-            f"{agent.name} said NO to a refinement; it may be asked again from {until:%Y-%m-%d %H:%M} UTC on. "
+            f"{agent.name} declined. You can ask again after {agent.declined_until:%Y-%m-%d %H:%M} UTC. "
             "Nothing was started. Removing exact duplicates only needs no question."
         )
 
@@ -120,6 +107,7 @@ def _claim(agent: Agent, trigger: Trigger, by: Actor, mode: Mode) -> Refinement:
         threshold=agent.effective_refinement_threshold,
         cap=settings.max_mutations,
         requested_at=now(),
+        refused={},
         **dict.fromkeys(_COUNTERS, 0),
     )
     agent.last_attempt_at = refinement.requested_at
@@ -134,7 +122,13 @@ def _claim(agent: Agent, trigger: Trigger, by: Actor, mode: Mode) -> Refinement:
         of=agent,
         subject=refinement.subject,
         refinement_id=refinement.id,
-        data={"trigger": str(trigger), "mode": str(mode), "mass": agent.core_token_usage, "count": agent.core_count},
+        data={
+            "trigger": str(trigger),
+            "mode": str(mode),
+            "mass": agent.core_token_usage,
+            "count": agent.core_count,
+            "at": iso(agent.last_attempt_at),
+        },
     )
     refinement.announce("queued", trigger=str(trigger), mode=str(mode))
     return refinement
@@ -149,6 +143,7 @@ _COUNTERS = (
     "deduplicated",
     "deduplicated_tokens",
     "turns",
+    "calls",
     "prompt_tokens",
     "completion_tokens",
 )

@@ -5,22 +5,28 @@ Beat only says "look now"; it may say so twice, late or not at all. Each start a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import structlog
 from cronsim import CronSim
-from flask import current_app
+from flask import Flask, current_app
 from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.config import Settings
-from app.errors import NotFound, Refused
+from app.errors import NotFound, Refused, WhetstoneError
 from app.extensions import db, now, release, writing
 from app.models import BEAT, Agent, Mark, Refinement, Status, Trigger
+from app.models.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
 from app.refinement.start import start
 
 BATCH = 100
+CLOSE_SECONDS = 15.0
+"""A heart beats every 10 seconds and counts as stopped after 45: closed within 60 of the last sign of life."""
+
 LOST_AFTER = timedelta(seconds=60)
 LAST_TICK = "last_tick"
 """The mark that remembers the last occurrence of the schedule that was handled."""
@@ -37,14 +43,15 @@ log = structlog.get_logger(__name__)
 def sweep_weekly(at: datetime, *, started: Started = lambda _: None) -> list[str]:
     """The scheduled tick: start every agent that it has waited for. Returns the ids of the refinements."""
     tick = _latest_tick(at)
-    ids = _start_all(Agent.due_by_schedule(at), Trigger.WEEKLY, started)
+    ids = _start_all(due_by_schedule(at), Trigger.WEEKLY, started)
     _handled(tick)
     return ids
 
 
 def sweep_over_budget(at: datetime, *, started: Started = lambda _: None) -> list[str]:
-    """The hourly look: start every agent over its budget. Returns the ids of the refinements."""
-    return _start_all(Agent.due_over_budget(at), Trigger.OVER_BUDGET, started)
+    """The hourly sweep: start those over their budget, and try again what failed. Returns ids of refinements."""
+    too_large = _start_all(due_hourly(at), Trigger.OVER_BUDGET, started)
+    return too_large + _start_all(due_again(at), Trigger.WEEKLY, started)
 
 
 def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> list[str]:
@@ -63,6 +70,28 @@ def close_stalled() -> list[str]:
     stalled = db.session.scalars(select(Refinement.id).where(_is_stalled())).all()
     release()
     return [refinement_id for refinement_id in stalled if _close(refinement_id, _is_stalled(), STALLED)]
+
+
+def keep_closing(app: Flask, *, interval: float = CLOSE_SECONDS) -> threading.Event:
+    """Look for stalled refinements now and every so often, in a thread of its own, until the event is set.
+
+    In the web process and in each worker, from its first second: where a worker is killed again and again, neither
+    beat's minute nor any worker's queue gets a turn.
+    """
+    stop = threading.Event()
+    threading.Thread(target=_close_again_and_again, args=(app, stop, interval), name="closing", daemon=True).start()
+    return stop
+
+
+def _close_again_and_again(app: Flask, stop: threading.Event, interval: float) -> None:
+    while not stop.is_set():
+        with app.app_context():
+            try:
+                if closed := close_stalled():
+                    log.info("stalled refinements closed", refinements=closed)
+            except (SQLAlchemyError, WhetstoneError) as error:
+                log.warning("stalled refinements not looked for", error=type(error).__name__)
+        stop.wait(interval)
 
 
 def interrupt(refinement_id: str, worker: str) -> bool:
@@ -93,7 +122,11 @@ def _handled(tick: datetime) -> None:
         Mark.write(LAST_TICK, tick.isoformat())
 
 
-def _start_all(due: Select[tuple[int]], trigger: Trigger, started: Started) -> list[str]:
+def _start_all(queries: Queries, trigger: Trigger, started: Started) -> list[str]:
+    return [refinement_id for due in queries for refinement_id in _start_each(due, trigger, started)]
+
+
+def _start_each(due: Select[tuple[int]], trigger: Trigger, started: Started) -> list[str]:
     """In batches: what was started is no longer due, what was refused is not asked twice."""
     ids: list[str] = []
     refused: list[int] = []

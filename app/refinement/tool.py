@@ -16,13 +16,14 @@ from typing import Any
 
 from app.errors import Invalid, NotFound, Refused, WhetstoneError
 from app.extensions import db, release, writing
-from app.models import Action, Agent, Memory, MemoryType, Refinement, Status, record
-from app.models.text import clean_content, clean_text
+from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
+from app.models.text import clean_content, clean_text, is_blank
 from app.refinement import arguments as accept
 from app.refinement.consent import clean_note
 from app.refinement.functions import ACTIONS, specifications
 from app.refinement.guard import Claim, Terminated, Trip, as_actor, check_fence, fenced, kept_weights, latch, spend
 from app.refinement.ledger import read_entries
+from app.refinement.prompts import Entry
 from app.silo import AgentKeys
 
 Result = dict[str, Any]
@@ -52,6 +53,12 @@ class NotYours(NotFound):
     code = "unknown_memory"
 
 
+class UnknownFunction(Invalid):
+    """There is no such function."""
+
+    code = "unknown_function"
+
+
 class RefinementTool:
     """One agent's Knife for one refinement. Works inside an app context; one call after another."""
 
@@ -60,15 +67,17 @@ class RefinementTool:
     def __init__(self, claim: Claim, keys: AgentKeys) -> None:
         self.claim = claim
         self._keys = keys
-        self._untold: Counter[tuple[str, str]] = Counter()
+        self._calls = 0
+        self._refused: Counter[tuple[str, str]] = Counter()
         self.is_over = False
         self.was_rolled_back = False
 
     def call(self, name: str, raw_arguments: str) -> Result:
         """A model's call: a function's name and its arguments as raw JSON text. Never raises for what a model sent."""
+        self._calls += 1
         action = ACTIONS.get(name)
         if action is None:
-            return self._refuse(str(name)[:60], Invalid("There is no such function."), unknown=True)
+            return self._refuse("unknown", UnknownFunction())
         try:
             found = accept.parse_arguments(raw_arguments)
         except Invalid as error:
@@ -77,8 +86,9 @@ class RefinementTool:
 
     def execute(self, action: str, /, **arguments: Any) -> Result:
         """The same for code: actions search, consolidate, update, delete, protect and complete."""
+        self._calls += 1
         if action not in ACTIONS.values():
-            return self._refuse(str(action)[:60], Invalid("There is no such action."), unknown=True)
+            return self._refuse("unknown", UnknownFunction("There is no such action."))
         return self._run(action, arguments)
 
     def _run(self, action: str, found: Mapping[str, Any]) -> Result:
@@ -102,7 +112,7 @@ class RefinementTool:
         try:
             refinement = check_fence(self.claim)
             entries = read_entries(refinement.agent_id, self._keys)
-            hits = [e.as_dict() for e in entries if _matches(e.content, query) and _within(e.date.date(), since, until)]
+            hits = [e.as_dict() for e in entries if _matches(e.content, query) and _within(e, since, until)]
             return self._answer(refinement, type="search_results", query=query, count=len(hits), results=_first(hits))
         finally:
             release()
@@ -110,18 +120,19 @@ class RefinementTool:
     def _consolidate(self, found: Mapping[str, Any]) -> Result:
         accept.only(found, ("ids", "content"))
         ids, content = accept.memory_ids(found["ids"]), clean_content(found["content"])
-        with fenced(self.claim, counts=True) as (refinement, agent):
+        with fenced(self.claim, mutations=1) as (refinement, agent):
             sources = [_touchable(memory) for memory in _all_of(agent, ids)]
             self._check_shorter(content, sources)
             kept = kept_weights(refinement, sources)
-            tags = sorted({tag for memory in sources for tag in memory.tags})
-            origin = min(memory.origin_at for memory in sources)
-            merged = Memory.write(agent, content, keys=self._keys, tags=tags, origin_at=origin)
+            origin = min(date for memory in sources for date in memory.dates)
+            merged = Memory.write(agent, content, keys=self._keys, source=Source.REFINEMENT, origin_at=origin)
+            merged.take_over(agent, sources)
             for memory in sources:
                 memory.discard(agent)
             weight = sum(memory.token_estimate for memory in sources)
             after = {memory.id: 0 for memory in sources} | {merged.id: min(sum(kept.values()), merged.token_estimate)}
             refinement.consolidated += 1
+            refinement.memories_merged += len(sources)
             done = self._book(
                 refinement,
                 agent,
@@ -136,7 +147,7 @@ class RefinementTool:
     def _update(self, found: Mapping[str, Any]) -> Result:
         accept.only(found, ("id", "content"))
         number, content = accept.memory_id(found["id"]), clean_content(found["content"])
-        with fenced(self.claim, counts=True) as (refinement, agent):
+        with fenced(self.claim, mutations=1) as (refinement, agent):
             memory = _touchable(_all_of(agent, [number])[0])
             if self._keys.reveal_memory(memory.id, memory.content) == content:
                 raise Invalid("The content is identical to what the memory says already.")
@@ -153,7 +164,7 @@ class RefinementTool:
     def _delete(self, found: Mapping[str, Any]) -> Result:
         accept.only(found, ("id",))
         number = accept.memory_id(found["id"])
-        with fenced(self.claim, counts=True) as (refinement, agent):
+        with fenced(self.claim, mutations=1) as (refinement, agent):
             memory = _touchable(_all_of(agent, [number])[0])
             kept = kept_weights(refinement, [memory])
             memory.discard(agent)
@@ -165,13 +176,12 @@ class RefinementTool:
     def _protect(self, found: Mapping[str, Any]) -> Result:
         accept.only(found, ("id",))
         number = accept.memory_id(found["id"])
-        with fenced(self.claim, counts=False) as (refinement, agent):
+        with fenced(self.claim, protections=1) as (refinement, agent):
             memory = _all_of(agent, [number])[0]
             if memory.constitutional:
                 raise ConstitutionalMemory("The memory is constitutional already.")
             kept = kept_weights(refinement, [memory])
             memory.become(agent, constitutional=True, version=memory.version + 1)
-            refinement.protected += 1
             data = {"id": memory.id, "tokens": [memory.token_estimate, memory.token_estimate]}
             self._book(refinement, agent, Action.REFINEMENT_PROTECT, [memory], kept, kept, data)
         return self._answer(refinement, type="protected", id=memory.id)
@@ -179,26 +189,29 @@ class RefinementTool:
     def _complete(self, found: Mapping[str, Any]) -> Result:
         accept.only(found, ("summary",), ("note_to_admins",))
         summary = clean_text(found["summary"], what="summary").strip()
-        if not summary or len(summary) > 10_000:
+        if is_blank(summary) or len(summary) > 10_000:
             raise Invalid("The summary must have 1 to 10,000 characters.")
         note = found.get("note_to_admins")
         note = None if note is None else clean_note(clean_text(note, what="note_to_admins"))
-        with fenced(self.claim, counts=False) as (refinement, agent):
+        with fenced(self.claim) as (refinement, agent):
+            self._book_calls(refinement)
+            note_to_admins(agent, note, about=refinement)
             trip = latch(refinement, agent, self._keys)
             if trip is None:
-                self._close(refinement, agent, summary, note)
+                self._close(refinement, agent, summary)
         self.is_over = True
         if trip is not None:
             return self._rolled_back(trip)
         return self._answer(refinement, type="refinement_complete", summary=summary, stats=refinement.stats)
 
-    def _close(self, refinement: Refinement, agent: Agent, summary: str, note: str | None) -> None:
+    def _close(self, refinement: Refinement, agent: Agent, summary: str) -> None:
         refinement.summary = self._keys.seal(summary, purpose="summary", subject=refinement.id)
-        refinement.note_to_admins = note or refinement.note_to_admins
-        refinement.mass_after = agent.core_token_usage
+        refinement.measure(agent)
         counts = f"I completed a refinement of my core memories. The system's count: {refinement.machine_line}."
         text = f"{counts} My summary: {summary}"
-        journal = Memory.write(agent, text[:10_000].rstrip(), keys=self._keys, type_=MemoryType.JOURNAL)
+        journal = Memory.write(
+            agent, text[:10_000].rstrip(), keys=self._keys, source=Source.REFINEMENT, type_=MemoryType.JOURNAL
+        )
         record(
             Action.REFINEMENT_COMPLETE,
             actor=as_actor(agent),
@@ -208,7 +221,6 @@ class RefinementTool:
             data={"stats": refinement.stats, "line": refinement.machine_line, "journal": journal.id},
             memories=[journal],
         )
-        self._tell_refusals(refinement)
         refinement.end(agent, Status.COMPLETED)
 
     def _book(
@@ -234,7 +246,7 @@ class RefinementTool:
             memories=memories,
             kept=after,
         )
-        self._tell_refusals(refinement)
+        self._book_calls(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
         trip = latch(refinement, agent, self._keys)
         return self._rolled_back(trip) if trip else None
@@ -262,31 +274,39 @@ class RefinementTool:
                 "a consolidation may not be longer than its sources."
             )
 
-    def _refuse(self, action: str, error: WhetstoneError, *, unknown: bool = False) -> Result:
-        """The answer to what was wrong; to everything, however wrong, that it is over once it is."""
+    def _refuse(self, action: str, error: WhetstoneError) -> Result:
+        """The answer to what was wrong; once it is over, to everything, that it is: that is no refusal that counts."""
+        allowed: Result = {}
+        if isinstance(error, UnknownFunction):
+            allowed = {"allowed_actions": list(ACTIONS.values()), "allowed_functions": list(ACTIONS)}
         try:
             check_fence(self.claim)
+            self._refused[action, error.code] += 1
         except Terminated as over:
             self.is_over, error = True, over
+            self._calls -= 1
         refinement = db.session.get_one(Refinement, self.claim.refinement_id)
-        result = self._answer(refinement, type="error", error=error.sentence)
-        if unknown:
-            result["allowed_actions"] = list(ACTIONS.values())
-            result["allowed_functions"] = list(ACTIONS)
-        self._untold[action if action in ACTIONS.values() else "unknown", error.code] += 1
+        result = self._answer(refinement, type="error", error=error.sentence) | allowed
         release()
         return result
 
     def settle(self) -> None:
-        """After the calls of one reply: what was refused among them is told."""
-        if self._untold:
+        """After the calls of one reply: those that no change took along are booked, unless it is over."""
+        if self._calls:
             with writing():
-                self._tell_refusals(Refinement.lock(self.claim.refinement_id))
+                refinement = Refinement.lock(self.claim.refinement_id)
+                if refinement.is_held_by(self.claim.worker):
+                    self._book_calls(refinement)
 
-    def _tell_refusals(self, refinement: Refinement) -> None:
-        """One event a kind, with its count, in the caller's transaction."""
-        for kind in list(self._untold):
-            refinement.announce("refused", action=kind[0], code=kind[1], count=self._untold.pop(kind))
+    def _book_calls(self, refinement: Refinement) -> None:
+        """Count them, and tell one event a kind of refusal, in the caller's transaction."""
+        kinds = Counter[str]()
+        for (action, code), count in self._refused.items():
+            kinds[code] += count
+            refinement.announce("refused", action=action, code=code, count=count)
+        refinement.count_calls(self._calls, kinds)
+        self._calls = 0
+        self._refused.clear()
 
 
 def _all_of(agent: Agent, ids: list[int]) -> list[Memory]:
@@ -317,5 +337,7 @@ def _matches(content: str, query: str) -> bool:
     return query.casefold() in content.casefold()
 
 
-def _within(day: date, since: date | None, until: date | None) -> bool:
-    return (since is None or day >= since) and (until is None or day <= until)
+def _within(entry: Entry, since: date | None, until: date | None) -> bool:
+    """Whether one of its dates is."""
+    days = [moment.date() for moment in (entry.date, *entry.other_dates)]
+    return any((since is None or day >= since) and (until is None or day <= until) for day in days)

@@ -8,6 +8,7 @@ from app.keynames import may_hold_a_key
 from app.llm.client import ModelClient, ModelError, ModelErrorKind, Voices
 from app.models import Agent
 from app.models.agent_settings import NOT_A_KEY, settings
+from app.refinement.environment import NotedClient
 
 
 @dataclass(frozen=True)
@@ -28,4 +29,6 @@ class Voice:
         """To ask it with. Raises ModelError (NO_KEY), also for a variable that the operator does not allow any more."""
         if self.api_key_env and not self.is_operators and not may_hold_a_key(self.api_key_env, settings().api_key_envs):
             raise ModelError(ModelErrorKind.NO_KEY, f"{NOT_A_KEY} Nothing was asked.")
-        return voices.for_model(self.model_id, api_base=self.api_base, api_key_env=self.api_key_env)
+        client = voices.for_model(self.model_id, api_base=self.api_base, api_key_env=self.api_key_env)
+        note = settings().environment_note
+        return NotedClient(client, note) if note else client

@@ -24,6 +24,7 @@ from app.models import (
     IntakeStatus,
     Memory,
     MemoryType,
+    Source,
     record,
 )
 from app.models.base import iso, reserve_ids
@@ -168,13 +169,15 @@ def _keep(heard: _Heard, findings: Findings, usage: Usage) -> None:
 
 
 def _write(heard: _Heard, agent: Agent, findings: Findings) -> list[Memory]:
-    """A memory for each text that is no exact duplicate of an active core memory, or of another one in here."""
+    """A memory for each text, but for exact duplicates within them and of active core memories of the same day."""
     wanted: dict[bytes, tuple[MemoryType, str]] = {}
     for type_, texts in ((MemoryType.CORE, findings.core), (MemoryType.JOURNAL, findings.journal)):
         for text in texts:
             wanted.setdefault(heard.speaker.keys.content_hash(text), (type_, text))
-    new = [each for mark, each in wanted.items() if Memory.same_core(agent.id, mark) is None]
-    write = partial(Memory.write, agent, keys=heard.speaker.keys, origin_at=heard.handed_in_at)
+    new = [each for mark, each in wanted.items() if Memory.same_core(agent.id, mark, heard.handed_in_at) is None]
+    write = partial(
+        Memory.write, agent, keys=heard.speaker.keys, source=Source.CONVERSATION, origin_at=heard.handed_in_at
+    )
     numbers = reserve_ids(db.session(), "memories", len(new))
     return [write(text, type_=type_, memory_id=number) for number, (type_, text) in zip(numbers, new, strict=True)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
@@ -29,7 +29,7 @@ from app.models import (
 )
 from app.models.base import lock_row
 from app.models.question import ASKED_AGAIN_AFTER
-from app.models.state import JOURNAL_DAYS
+from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
 from app.refinement.asking import ask_once
 from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
@@ -110,6 +110,8 @@ def _claim(agent_id: int) -> tuple[Speaker, datetime] | None:
         )
         if agent is None:
             return None
+        data = {"try": agent.reflection_tries}
+        record(Action.REFLECTION_ASK, actor=WORKER, of=agent, subject=agent.subject, data=data, rows=[agent])
         instructions = agent.memory_reflection_prompt or DEFAULT_MEMORY_REFLECTION_PROMPT
         return Speaker.of(agent, instructions, open_keys(agent)), moment
 
@@ -119,7 +121,7 @@ def _ask(speaker: Speaker, means: Means, outcome: _Outcome) -> None:
 
     def compose(window: int | None) -> list[dict[str, Any]]:
         core = read_entries(speaker.agent_id, speaker.keys)
-        journal = read_journal(speaker.agent_id, speaker.keys, since=now() - RECENT)
+        journal = read_journal(speaker.agent_id, speaker.keys, since=now() - RECENT, own=True)
         messages, outcome.shown = promotion_messages(speaker, core=core, journal=journal, window=window)
         return messages
 
@@ -150,15 +152,16 @@ def _close(agent_id: int, outcome: _Outcome) -> None:
 
 
 def _promote(agent: Agent, ids: Sequence[int]) -> list[Memory]:
-    """Those of them that are journal entries still, and no exact duplicate of a core memory."""
-    known: set[bytes] = set()
+    """Those of them that are journal entries still, and no exact duplicate of a core memory of the same day."""
+    known: set[tuple[bytes, date]] = set()
     promoted: list[Memory] = []
     for memory in _lock_journal(agent, ids):
-        if memory.content_hash not in known and Memory.same_core(agent.id, memory.content_hash) is None:
+        mark, at = (memory.content_hash, memory.origin_at.date()), memory.origin_at
+        if mark not in known and Memory.same_core(agent.id, memory.content_hash, at) is None:
             promoted.append(memory)
-        known.add(memory.content_hash)
+        known.add(mark)
     for memory in promoted:
-        memory.become(agent, type=MemoryType.CORE, updated_at=now(), version=memory.version + 1)
+        memory.promote(agent)
     if promoted:
         data = {
             "ids": [memory.id for memory in promoted],
@@ -174,11 +177,15 @@ def _lock_journal(agent: Agent, ids: Sequence[int]) -> Sequence[Memory]:
 
 
 def _is_due(at: datetime) -> ColumnElement[bool]:
-    """Active, not paused, with a mind of its own, to be asked, and with a recent journal entry that is news to it."""
+    """Active, not paused, with a mind of its own, to be asked, and with a recent journal entry that is news to it.
+
+    What Whetstone itself noted there, of refinements and of what humans did, is none.
+    """
     news = exists().where(
         Memory.agent_id == Agent.id,
         Memory.type == MemoryType.JOURNAL,
         Memory.discarded_at.is_(None),
+        Memory.source.not_in(PLATFORM_NOTES),
         Memory.origin_at >= at - RECENT,
         or_(Agent.last_reflection_at.is_(None), Memory.created_at > Agent.last_reflection_at),
     )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from app.errors import Invalid
-from app.models.text import clean_text
+from app.models.text import clean_text, is_blank
 
 ROLES = ("user", "assistant", "system", "tool")
 BESIDE_TEXT = frozenset({
@@ -42,7 +42,7 @@ def read_messages(given: object) -> list[Turn]:
         raise Invalid(
             f"The conversation has {characters:,} characters; at most {MAX_CHARACTERS:,} are allowed. {_NOTHING_KEPT}"
         )
-    if not any(turn.content.strip() for turn in turns):
+    if all(is_blank(turn.content) for turn in turns):
         raise Invalid(f"The conversation is blank: not one message holds any text. {_NOTHING_KEPT}")
     return turns
 

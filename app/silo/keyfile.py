@@ -19,7 +19,7 @@ class KeyFileError(Misconfigured):
 
 
 RESTORE = (
-    "Put the backup of the key back (`whetstone keys restore`), or point WHETSTONE_MASTER_KEY_FILE at it. "
+    "Put the backup of the key back (`./whetstone keys restore`), or point WHETSTONE_MASTER_KEY_FILE at it. "
     "Without it the memories in this database can't be read. Nothing was started and nothing was written."
 )
 

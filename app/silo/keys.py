@@ -90,7 +90,7 @@ class MasterKey:
             private = serialization.load_pem_private_key(pem, password=secret)
         except TypeError:
             raise KeyFileError(
-                f"{path} is a backup under a passphrase: `whetstone keys restore` makes a key file of it. "
+                f"{path} is a backup under a passphrase: `./whetstone keys restore` makes a key file of it. "
                 f"WHETSTONE_MASTER_KEY_FILE takes a key file only. Nothing was started and nothing was written."
             ) from None
         except ValueError:
@@ -207,8 +207,10 @@ class AgentKeys:
         return self.reveal(sealed, purpose="memory", subject=memory_id)
 
     def content_hash(self, text: str) -> bytes:
-        """HMAC-SHA-256 over the trimmed, lower-cased, NFC text: equal for exact duplicates of one agent, 32 bytes."""
-        normal = unicodedata.normalize("NFC", text.strip().lower())
+        """HMAC-SHA-256, 32 bytes, equal for exact duplicates of one agent: over the text in NFC, trimmed, its line
+        ends as line feeds. Inner white space and case count.
+        """
+        normal = unicodedata.normalize("NFC", text).strip().replace("\r\n", "\n").replace("\r", "\n")
         return hmac.new(self._dedup, normal.encode(), hashlib.sha256).digest()
 
     def request_hash(self, request: bytes) -> bytes:

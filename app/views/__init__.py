@@ -7,11 +7,13 @@ from werkzeug.routing import IntegerConverter, Map
 
 from app.views import (
     agents,
+    attention,
     audit,
     auth,
     demo,
     errors,
     exceptions,
+    failures,
     forget,
     frame,
     imports,
@@ -40,12 +42,14 @@ def init_app(app: Flask) -> None:
     errors.init_app(app)
     for module in (
         overview,
+        attention,
         agents,
         settings,
         tokens,
         memories,
         imports,
         refinements,
+        failures,
         rollbacks,
         audit,
         exceptions,

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from app.errors import NotFound, WhetstoneError
 from app.extensions import db
-from app.models import AccessGrant, Agent, AuditLog, Refinement, Rollback, User
+from app.models import AccessGrant, Agent, AttentionItem, AuditLog, Refinement, Rollback, User
 from app.models.user import ADMIN, AUDITOR
 from app.views.answers import go, is_htmx, wants_json
 
@@ -106,6 +106,15 @@ def my_entry(entry_id: int) -> AuditLog:
     if entry is None:
         raise NotFound("There is no such entry in this account's audit log.")
     return entry
+
+
+def my_attention_item(item_id: int) -> AttentionItem:
+    """Something that waits for the admins of the viewer's account, or NotFound."""
+    mine = (AttentionItem.id == item_id, AttentionItem.account_id == viewer().account_id)
+    item = db.session.scalar(AttentionItem.newest(*mine))
+    if item is None:
+        raise NotFound("There is no such item in this account.")
+    return item
 
 
 def my_exception(exception_id: UUID) -> AccessGrant:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flask import render_template, request, url_for
@@ -14,7 +15,8 @@ from app.models import Account, Actor, Agent, AgentToken, Mode, Trigger
 from app.models.user import ADMIN
 from app.refinement.start import AlreadyRunning, start
 from app.views.access import my_agent, needs, pages, row_id, viewer
-from app.views.answers import done, go, page
+from app.views.answers import done, go, is_htmx, page, wants_json
+from app.views.errors import answer
 from app.views.forms import AGENT_FIELDS, Form
 from app.views.live import agent_parts
 from app.views.shown.agent import LedgerPage, RefinementsPage
@@ -23,17 +25,22 @@ from app.views.shown.agents import AgentList
 blueprint = pages("agents", __name__)
 
 MOST_AT_ONCE = 200
+FILTERS = ("query", "state", "after")
+
+
+class SelectionRefused(Invalid):
+    """The selected agents can't be acted on together. Nothing was changed."""
 
 
 @page(blueprint, "/agents", "agents/index.html")
 def index() -> AgentList:
-    asked = {name: request.args.get(name, "")[:80] for name in ("query", "state", "after")}
+    asked = {name: request.args.get(name, "")[:80] for name in FILTERS}
     return AgentList.load(viewer().account_id, **asked)
 
 
 @page(blueprint, "/agents/<int:agent_id>", "agents/show.html")
 def show(agent_id: int) -> LedgerPage:
-    return LedgerPage.load(my_agent(agent_id), after=request.args.get("after", ""))
+    return LedgerPage.load(my_agent(agent_id), show=request.args.get("show", ""), after=request.args.get("after", ""))
 
 
 @page(blueprint, "/agents/<int:agent_id>/refinements", "agents/refinements.html")
@@ -94,6 +101,22 @@ def pause(agent_id: int) -> ResponseReturnValue:
 def resume(agent_id: int) -> ResponseReturnValue:
     name = _change(my_agent(agent_id).id, Agent.resume)
     return _stay(agent_id, f"{name} is resumed.", url_for("agents.pause", agent_id=agent_id))
+
+
+@blueprint.post("/agents/selection")
+@needs(ADMIN)
+def show_selection() -> ResponseReturnValue:
+    """What Enter on a box does without scripts: the same list with the same boxes checked. Nothing is done."""
+    _chosen()
+    return _list_again()
+
+
+@blueprint.errorhandler(SelectionRefused)
+def refuse_selection(error: SelectionRefused) -> ResponseReturnValue:
+    """The list as it was, with its boxes checked and the reason above them."""
+    if wants_json() or is_htmx():
+        return answer(error.http_status, error.code, error.sentence)
+    return _list_again(problem=error.sentence), error.http_status
 
 
 @blueprint.post("/agents/pause")
@@ -160,18 +183,28 @@ def _each(act: Callable[[int], object]) -> int:
 
 
 def _chosen() -> Sequence[int]:
-    """The checked agents, all of this account. Raises Invalid or NotFound before anything is done."""
-    ids = list(dict.fromkeys(map(row_id, request.form.getlist("agent"))))
+    """The selected agents, all of this account. Raises SelectionRefused or NotFound before anything is done."""
+    ids = _selected()
     if not ids:
-        raise Invalid("No agent was chosen. Check some boxes first; nothing was changed.")
+        raise SelectionRefused("No agents selected. Select at least one.")
     if len(ids) > MOST_AT_ONCE:
-        raise Invalid(f"At most {MOST_AT_ONCE} agents at once; nothing was changed.")
+        raise SelectionRefused(f"{len(ids):,} agents selected. Select at most {MOST_AT_ONCE}; nothing was changed.")
     return [my_agent(agent_id).id for agent_id in ids]
+
+
+def _selected() -> list[int]:
+    return list(dict.fromkeys(map(row_id, request.form.getlist("agent"))))
+
+
+def _list_again(problem: str = "") -> str:
+    shown = AgentList.load(viewer().account_id, **{name: request.form.get(name, "")[:80] for name in FILTERS})
+    shown = replace(shown, selected=frozenset(_selected()), problem=problem)
+    return render_template("agents/index.html", page=shown, json_url=f"{url_for('agents.index')}.json")
 
 
 def _back() -> str:
     """The list as it was looked at."""
-    kept: dict[str, Any] = {name: request.form[name] for name in ("query", "state", "after") if request.form.get(name)}
+    kept: dict[str, Any] = {name: request.form[name] for name in FILTERS if request.form.get(name)}
     return url_for("agents.index", **kept)
 
 

@@ -72,8 +72,8 @@ def is_htmx() -> bool:
 
 
 def wants_json() -> bool:
-    """Whether the asker is a program: by the twin's path, the agents' door, or by what it accepts."""
-    if request.path.endswith(".json") or request.path.startswith("/api/"):
+    """Whether the asker is a program: by the twin's path, the agents' door, or by what it sends or accepts."""
+    if request.path.endswith(".json") or request.path.startswith("/api/") or request.is_json:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json", "application/problem+json"])
     return best not in (None, "text/html")

@@ -7,23 +7,18 @@ entry can't be written does not happen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from flask import Flask, Request, Response, g, request, session
-from flask_limiter import Limiter
-from flask_limiter.util import get_remote_address
+from flask import Flask, Request, current_app, g, request, session
 from flask_security import current_user, user_authenticated, user_failed_authn
 
 from app import security
-from app.config import Settings
+from app.errors import Invalid
 from app.extensions import writing
 from app.models import Account, Action, User, announce, record
 from app.views.access import viewer
-
-ATTEMPTS_PER_ADDRESS = "10 per minute;60 per hour"
-FAILURES_PER_USER = "30 per hour"
-"""Of one e-mail address, from wherever: slow enough against guessing, and no easy way to lock somebody out."""
+from app.views.throttle import FailureCounts, remember_device
 
 
 def init_app(app: Flask) -> None:
@@ -46,7 +41,9 @@ def init_app(app: Flask) -> None:
     app.login_manager.request_loader(_by_no_token)  # type: ignore[attr-defined]
     user_authenticated.connect(_on_sign_in, app)
     user_failed_authn.connect(_on_failure, app)
-    _throttle(app)
+    app.extensions["failure_counts"] = FailureCounts(app.extensions["settings"])
+    _wrap(app, "security.login", _throttled_sign_in)
+    _wrap(app, "security.verify", _throttled_verify)
     _wrap(app, "security.logout", _audited_sign_out)
 
 
@@ -90,28 +87,50 @@ def _record(action: Action, user: User) -> None:
         announce(f"account.{action}", account_id=account_id)
 
 
-def _throttle(app: Flask) -> None:
-    """Counters live in the broker where one is set up for all web processes, else in this one."""
-    settings: Settings = app.extensions["settings"]
-    limiter = Limiter(
-        key_func=get_remote_address,
-        storage_uri=settings.redis_url or "memory://",
-        in_memory_fallback_enabled=bool(settings.redis_url),
-        headers_enabled=False,
-    )
-    limiter.init_app(app)
-    by_user = limiter.limit(FAILURES_PER_USER, key_func=_asked_for, methods=["POST"], deduct_when=_failed)
-    by_address = limiter.limit(ATTEMPTS_PER_ADDRESS, methods=["POST"])
-    _wrap(app, "security.login", lambda view: by_address(by_user(view)))
-    _wrap(app, "security.verify", limiter.limit(ATTEMPTS_PER_ADDRESS, methods=["POST"]))
+def _throttled_sign_in(view: Callable[..., Any]) -> Callable[..., Any]:
+    """A failure counts, however it was sent; a success never does, and makes the device known."""
+
+    def sign_in(**arguments: Any) -> Any:
+        if request.method != "POST" or current_user.is_authenticated:
+            return view(**arguments)
+        email, counts = _asked_for(), _counts()
+        counts.check_sign_in(email)
+        response = current_app.make_response(view(**arguments))
+        if current_user.is_authenticated:
+            remember_device(response, email)
+        else:
+            counts.note_failed_sign_in(email)
+        return response
+
+    return sign_in
+
+
+def _throttled_verify(view: Callable[..., Any]) -> Callable[..., Any]:
+    def verify(**arguments: Any) -> Any:
+        if request.method != "POST" or not current_user.is_authenticated:
+            return view(**arguments)
+        counts, earlier, user_id = _counts(), session.get("fs_paa"), viewer().id
+        counts.check_user(user_id)
+        response = view(**arguments)
+        if session.get("fs_paa") == earlier:
+            counts.note_failed_user(user_id)
+        return response
+
+    return verify
+
+
+def _counts() -> FailureCounts:
+    found: FailureCounts = current_app.extensions["failure_counts"]
+    return found
 
 
 def _asked_for() -> str:
-    return "user:" + request.form.get("email", "").strip().lower()[:254]
-
-
-def _failed(response: Response) -> bool:
-    return response.status_code != 302
+    """The address that a form or a JSON document names, as sign-in looks it up. Raises Invalid."""
+    sent = request.get_json(silent=True) if request.is_json else request.form
+    if not isinstance(sent, Mapping):
+        raise Invalid("Send a JSON object with email and password.")
+    email = sent.get("email", "")
+    return email.strip().lower()[:254] if isinstance(email, str) else ""
 
 
 def _wrap(app: Flask, endpoint: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -25,6 +25,7 @@ SENTENCES = {
     403: "Your role in this account does not allow it. Nothing was written.",
     404: "There is no such page, or it belongs to another account.",
     405: "This address can't be used in that way. Nothing was written.",
+    408: "What you sent did not arrive in time. Nothing was written; try again.",
     413: "What you sent is larger than what is taken here. Nothing was written.",
     429: "Too many requests in a short time. Wait a minute, then try again; nothing was written.",
     500: "Something broke on our side. The request was given up, and its changes were rolled back.",
@@ -43,7 +44,10 @@ def init_app(app: Flask) -> None:
 
 
 def _of_ours(error: WhetstoneError) -> Response:
-    return answer(error.http_status, error.code, error.sentence)
+    response = answer(error.http_status, error.code, error.sentence)
+    if retry_after := getattr(error, "retry_after", None):
+        response.headers["Retry-After"] = str(retry_after)
+    return response
 
 
 def _of_csrf(error: CSRFError) -> Response:
@@ -93,7 +97,7 @@ def answer(status: int, code: str, sentence: str, *, reference: str = "") -> Res
         return problem(status, code, sentence, reference=reference)
     if is_htmx():
         return make_response(render_template("errors/toast.html", sentence=sentence), status)
-    page = render_template("errors/error.html", code=status, sentence=sentence, request_id=reference)
+    page = render_template("errors/error.html", code=status, name=code, sentence=sentence, request_id=reference)
     return make_response(page, status)
 
 

@@ -16,6 +16,7 @@ from flask_wtf.csrf import CSRFProtect, generate_csrf
 from app.config import ROOT, Settings
 from app.extensions import db, now
 from app.models import Account
+from app.models.mass import exact_percent, percent
 from app.models.user import ROLES
 from app.views.access import may_act, viewer
 from app.views.inert import inert
@@ -75,6 +76,7 @@ def init_app(app: Flask) -> None:
     app.jinja_env.globals["csrf_token"] = _csrf_token
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
     app.jinja_env.filters["shell"] = shell
+    app.jinja_env.filters.update(percent=percent, exact_percent=exact_percent)
     app.context_processor(_context)
     app.after_request(_close)
 
@@ -161,7 +163,10 @@ def _nav() -> list[dict[str, Any]]:
 
 
 def _stands_under(endpoint: str) -> bool:
-    under = {"agents": {"agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"}}
+    under = {
+        "overview": {"overview", "attention"},
+        "agents": {"agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"},
+    }
     noun = endpoint.partition(".")[0]
     if "agent_id" in (request.view_args or {}):
         return noun == "agents"

@@ -49,7 +49,7 @@ def receive(agent_id: int) -> ResponseReturnValue:
 
 @blueprint.get("/agents/<int:agent_id>/memories.jsonl")
 def export(agent_id: int) -> ResponseReturnValue:
-    """The blind record; `?discarded=1` with the soft-deleted ones. The same lines as `whetstone memories export`."""
+    """The blind record; `?discarded=1` with the soft-deleted ones. The same lines as `./whetstone memories export`."""
     agent = my_agent(agent_id)
     rows = blind_rows(agent.id, discarded=request.args.get("discarded") == "1")
     return send(_lines(rows), f"memories-agent-{agent.id}", JSON_LINES)

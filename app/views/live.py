@@ -101,6 +101,8 @@ def parts_of_this_page() -> Callable[[], str] | None:
     """The live parts of the page on which a button was pressed; None for a page that has none."""
     endpoint, named = pressed_on()
     match endpoint:
+        case "overview.index":
+            return lambda: overview_parts(asking_user().account_id)
         case "refinements.show":
             return lambda: refinement_parts(my_refinement(named["refinement_id"]))
         case "rollbacks.show":
@@ -170,12 +172,14 @@ def audit_parts(form: FilterForm, act: bool | None = None) -> str:
 
 
 OVERVIEW = {
+    "attention": "attention/_unseen.html",
     "overview-figures": "overview/_figures.html",
     "overview-attention": "overview/_attention.html",
     "overview-running": "overview/_running.html",
     "overview-recent": "overview/_recent.html",
 }
 AGENT = {
+    "attention": "attention/_unseen.html",
     "agent-state": "agents/_state.html",
     "agent-recent": "agents/_recent.html",
     "agent-intakes": "agents/_intakes.html",

@@ -8,11 +8,11 @@ from flask import render_template, url_for
 from flask.typing import ResponseReturnValue
 
 from app.extensions import writing
-from app.models import Agent, Memory
+from app.models import Agent, Memory, Refinement
 from app.models.user import ADMIN
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done
-from app.views.live import part
+from app.views.live import part, pressed_on
 from app.views.shown.agent import AgentState
 from app.views.shown.ledger import Ledger
 
@@ -50,7 +50,12 @@ def _stay(agent_id: int, memory_id: int, text: str, undo: str) -> ResponseReturn
 
 
 def _row(agent: Agent, memory_id: int) -> str:
+    """The row of the sealed ledger; on the page of an exception the flags beside the text, never the text."""
     row = Ledger.load_row(agent, memory_id)
     if row is None:
         return ""
+    if pressed_on()[0] == "exceptions.ledger":
+        is_open = Refinement.open_of(agent.id) is not None
+        flags = render_template("exceptions/_flags.html", row=row, agent_id=agent.id, is_open=is_open)
+        return part(f"flags-{memory_id}", flags)
     return part(f"memory-{memory_id}", render_template("agents/_memory.html", row=row, state=AgentState.load(agent)))

@@ -208,6 +208,13 @@ def test_after_a_day_it_is_a_new_request_whether_or_not_a_worker_has_tidied_up(d
     assert count(IdempotencyKey) == 1
 
 
+def test_what_was_answered_can_not_be_given_back(door: Door) -> None:
+    first = door("POST", "/memories", NOTE, headers=KEY)
+    IdempotencyKey.give_back(door.agent.id, KEY["Idempotency-Key"])
+    assert door("POST", "/memories", NOTE, headers=KEY).data == first.data
+    assert count(Memory) == 1
+
+
 def test_a_worker_is_told_hourly_to_forget_them() -> None:
     tasks.celery.app.loader.import_default_modules()
     entries = tasks.celery.app.conf.beat_schedule.values()
@@ -234,7 +241,9 @@ def test_many_who_save_the_same_core_memory_at_once_save_one(web: Flask, door: D
     def send(number: int) -> Any:
         mine = Door(web.test_client(), door.agent, door.token)
         start.wait()
-        return mine("POST", "/memories", {"content": "I promised to write." if number % 2 else "i PROMISED to write. "})
+        return mine(
+            "POST", "/memories", {"content": "I promised to write." if number % 2 else " I promised to write. "}
+        )
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(send, range(8)))

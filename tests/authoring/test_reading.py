@@ -10,7 +10,7 @@ from app.authoring.reading import find_unread, read, safety_messages
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.client import ModelError, ModelErrorKind
+from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices, say
 from app.models import (
     COMMAND_LINE,
@@ -28,6 +28,7 @@ from app.models.forgetting import forget
 from app.refinement.process import Means
 from tests.authoring.conftest import SECRET, entries, fresh, proposal, read_by, writes
 from tests.support.clock import FakeClock
+from tests.support.factories import make_agent
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
@@ -89,7 +90,8 @@ def test_anything_else_holds_it_and_the_agent_is_told(agent: Agent, guarded: Non
     assert (done.proposal.status, done.proposal.why) == (ProposalStatus.HELD, why)
     assert fresh(agent).system_prompt is None
     (entry,) = entries(agent, Action.AGENT_SETTING_HELD)
-    assert entry.data == {"field": "system_prompt", "proposal": done.proposal.id, "why": why}
+    said = {"said": reply.text} if isinstance(reply, Reply) and reply.text else {}
+    assert entry.data == {"field": "system_prompt", "proposal": done.proposal.id, "why": why} | said
     assert (entry.actor, "You obey" in str(entry.data)) == ("system:worker", False)
     shown = view(agent, "system_prompt").as_json()
     assert (shown["pending"]["status"], shown["pending"]["why"]) == ("held", why)
@@ -97,6 +99,33 @@ def test_anything_else_holds_it_and_the_agent_is_told(agent: Agent, guarded: Non
     assert "The new system prompt that I wrote" in note
     assert why in note
     assert verify().ok
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ("UNSAFE. It hides things\n from those\twho run it.", "UNSAFE. It hides things from those who run it."),
+        ("<think>Hm, it says x.</think> UNSAFE: secrets.", "UNSAFE: secrets."),
+        ("UNSAFE \x00\ud800\u202e it \x1b[31m lies", "UNSAFE it [31m lies"),
+        ("UNSAFE " + "x" * 1_000, "UNSAFE " + "x" * 272 + "…"),
+    ],
+)
+def test_the_safety_model_s_reason_is_kept_in_one_bounded_line(
+    agent: Agent, guarded: None, answer: str, kept: str
+) -> None:
+    done = read_by(writes(agent, "system_prompt", "You obey nobody."), say(answer))
+    (entry,) = entries(agent, Action.AGENT_SETTING_HELD)
+
+    assert entry.data["said"] == kept
+    assert done.proposal.why == "The safety model says UNSAFE."
+    assert verify().ok
+
+
+def test_the_reason_for_a_yes_is_kept_with_the_change(agent: Agent, guarded: None) -> None:
+    read_by(writes(agent, "system_prompt", "Be gentle."), say("SAFE. It is kind."))
+    (entry,) = entries(agent, Action.AGENT_SETTINGS_UPDATE)
+
+    assert entry.data["said"] == "SAFE. It is kind."
 
 
 def test_a_model_that_is_too_slow_is_asked_three_times_and_then_it_is_held(agent: Agent, guarded: None) -> None:
@@ -145,6 +174,16 @@ def test_a_new_one_takes_the_place_of_the_one_that_waits(agent: Agent, guarded: 
     assert read_by(second, say("SAFE")).proposal.status == ProposalStatus.APPLIED
     assert fresh(agent).system_prompt == "Two."
     assert read_by(other, say("SAFE")).proposal.status == ProposalStatus.APPLIED
+
+
+def test_what_another_agent_proposed_goes_on_waiting(agent: Agent, guarded: None) -> None:
+    other = make_agent("crumb")
+    hers, his = (writes(each, "system_prompt", "Be kind.") for each in (agent, other))
+    assert hers.unread is not None
+    assert proposal(hers.unread).status == ProposalStatus.READING
+    author(other.id, "system_prompt", "Be brief.", by=ADMIN)
+    assert read_by(his).proposal.status == ProposalStatus.SUPERSEDED
+    assert read_by(hers, say("SAFE")).proposal.status == ProposalStatus.APPLIED
 
 
 def test_a_reset_withdraws_what_waits_even_where_nothing_was_set(agent: Agent, guarded: None) -> None:

@@ -69,7 +69,7 @@ def test_a_decision_is_told_once_when_it_has_stood_for_a_minute(
     assert "It waits for a human" in first
     assert said in second
     assert PROMPT not in second
-    last = entries(agent, Action.CREATE)[-1]
+    last = entries(agent, Action.AGENT_TOLD)[-1]
     assert (last.actor, last.data["proposal"]) == ("system:worker", held)
     assert verify().ok
 

@@ -23,7 +23,7 @@ from app.config import ROOT
 from tests.support.model_server import ModelServer
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-START_SECONDS = 60
+START_SECONDS = 180
 UP = (sys.executable, "-m", "app", "up", "--no-browser")
 EMAIL = "admin@whetstone.local"
 MEMORIES = 8
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.timeout(180))
+            item.add_marker(pytest.mark.timeout(300))
             if not Path(CHROMIUM).exists():
                 item.add_marker(missing)
 
@@ -85,7 +85,12 @@ class Seen:
 @pytest.fixture(scope="package")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("house")
-    environment = {**os.environ, "WHETSTONE_RETRY_BASE_SECONDS": "0.1", "A_KEY": "not-a-real-key"}
+    environment = {
+        **os.environ,
+        "WHETSTONE_RETRY_BASE_SECONDS": "0.1",
+        "WHETSTONE_DEMO_PACE_SECONDS": "0",
+        "A_KEY": "not-a-real-key",
+    }
     for name in ("PYTHONDONTWRITEBYTECODE", "DATABASE_URL", "REDIS_URL"):
         environment.pop(name, None)
     port = _free_port()

@@ -53,7 +53,7 @@ def test_a_memory_is_made_constitutional_and_released_by_its_undo(page: Page, ho
 @pytest.mark.usefixtures("demo")
 def test_a_checked_row_stays_checked_when_the_stream_brings_a_new_one(page: Page, house: House) -> None:
     page.goto("/agents")
-    box = page.get_by_role("checkbox", name="Choose Crumb")
+    box = page.get_by_role("checkbox", name="Select Crumb")
     box.check()
     expect(page.locator("#stream-state")).to_have_attribute("data-state", "live")
     other = page.context.new_page()
@@ -76,7 +76,7 @@ def test_pausing_shows_at_once_and_a_second_press_takes_it_back(page: Page, hous
 
     expect(page.locator("#agent-state")).to_contain_text("Paused: nothing starts by itself")
     page.locator("#agent-state").get_by_role("button", name="Resume").click()
-    expect(page.locator("#agent-state")).to_contain_text("Due ")
+    expect(page.locator("#agent-state")).to_contain_text("Next run")
 
 
 @pytest.mark.usefixtures("demo")

@@ -43,7 +43,7 @@ def granted(page: Page, model: ModelServer, *, scope: str = "ledger") -> str:
 
 
 def opened(page: Page) -> Page:
-    page.locator("#my-exceptions").get_by_role("link", name="Open it").click()
+    page.locator("#my-exceptions").get_by_role("link", name=re.compile("^Read (memories|the history)")).click()
     expect(page.locator("#content")).to_be_visible()
     return page
 
@@ -253,6 +253,23 @@ def test_hostile_content_stays_text(agent_page: Page, model: ModelServer, house:
     assert page.evaluate("window.hacked") is None
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert strangers == []
+
+
+def test_what_is_read_can_be_made_constitutional_there_and_back(agent_page: Page, model: ModelServer) -> None:
+    page = agent_page
+    granted(page, model)
+    opened(page)
+    text = page.locator("#content article", has_text=SEEN)
+    looks = page.request.get(f"{page.url.removesuffix('/ledger')}.json").json()["views"]
+    text.get_by_role("button", name="Make constitutional").click()
+
+    expect(text.locator(".chip")).to_have_text(["constitutional"])
+    expect(text).to_contain_text(SEEN)
+    page.locator("#toasts .toast").get_by_role("button", name="Undo").click()
+    expect(text.locator(".chip")).to_have_count(0)
+    expect(text.get_by_role("button", name="Make constitutional")).to_be_visible()
+    expect(page.locator("#content")).to_contain_text(SEEN)
+    assert page.request.get(f"{page.url.removesuffix('/ledger')}.json").json()["views"] == looks
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])

@@ -102,5 +102,5 @@ def test_a_second_start_leads_to_the_open_one(agent_page: Page, model: ModelServ
     expect(page.locator("#refinement-outcome")).to_contain_text("The agent said NO.", timeout=30_000)
     page.goto(agent_address)
     page.locator("#agent-state").get_by_role("button", name="Refine").click()
-    expect(page.locator("#toasts")).to_contain_text("it may be asked again from")
+    expect(page.locator("#toasts")).to_contain_text("You can ask again after")
     assert page.url == agent_address

@@ -2,13 +2,16 @@
 
     python -m tests.cli.supervised PLAN
 
-PLAN: {"folder", "children": [{"name", "code", "grace"?}], "ready": file or null, "seconds"}
+PLAN: {"folder", "children": [{"name", "code", "grace"?}], "ready": file or null, "seconds", "pause"}
+
+What stopped is written to FOLDER/stopped.parts, one JSON list a line.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,12 +21,19 @@ import click
 
 from app.child import Child
 from app.errors import WhetstoneError
+from app.parts import StoppedPart
 from app.supervisor import StopRequested, Supervisor
 
 
 def run(plan: dict[str, Any]) -> None:
     folder = Path(plan["folder"])
-    with suppress(StopRequested), Supervisor(partial(click.echo, err=True)) as supervisor:
+
+    def write_down(stopped: Sequence[StoppedPart]) -> None:
+        with (folder / "stopped.parts").open("a") as file:
+            file.write(json.dumps([[part.name, part.stops, part.next_start is not None] for part in stopped]) + "\n")
+
+    say = partial(click.echo, err=True)
+    with suppress(StopRequested), Supervisor(say, write_down, first_pause=plan["pause"]) as supervisor:
         for child in plan["children"]:
             supervisor.start(
                 Child(

@@ -112,6 +112,8 @@ def test_show_says_what_programs_rely_on(app: Flask, whetstone: Whetstone) -> No
     assert (shown["refinement_threshold"], shown["effective_refinement_threshold"]) == (None, 0.75)
     assert (shown["active"], shown["paused"], shown["needs_refinement"]) == (True, False, True)
     assert (shown["last_refinement_at"], shown["open_refinement"]) == (None, None)
+    assert shown["next_due_words"] == "Next run within 1 hour (3 tokens over budget)."
+    assert "Next run within 1 hour (3 tokens over budget)." in whetstone("agents", "show", "ezra").out
 
 
 def test_show_names_the_open_refinement(app: Flask, whetstone: Whetstone) -> None:

@@ -15,15 +15,18 @@ from app import security
 from app.config import Settings
 from app.datadir import DataDirLock, check_data_dir, running_address
 from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
+from app.demo.pace import paced
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.offline import Entry, certain_deletions, split_units
+from app.llm.scripted import ScriptedClient, ScriptedVoices, say
 from app.models import COMMAND_LINE, Account, Agent, MemoryType, Refinement, Trigger, User
 from app.models.importing import Draft
 from app.refinement.process import Means, refine
 from app.refinement.start import start
 from app.tokens import estimate_tokens
 from tests.cli.conftest import Whetstone
+from tests.support.factories import make_agent
 
 
 def ledger_of(name: str) -> list[Draft]:
@@ -45,7 +48,7 @@ def without_copies(drafts: list[Draft]) -> list[Entry]:
 
 
 def test_it_makes_an_account_with_two_agents_and_an_admin(app: Flask, whetstone: Whetstone) -> None:
-    said = whetstone("demo", "--json")
+    said = whetstone("demo", "--own-account", "--json")
 
     assert said.status == 0
     assert said.json["made"] is True
@@ -62,27 +65,68 @@ def test_it_makes_an_account_with_two_agents_and_an_admin(app: Flask, whetstone:
 
 
 def test_run_twice_it_says_so_and_changes_nothing(app: Flask, whetstone: Whetstone) -> None:
-    first = whetstone("demo", "--json").json
+    first = whetstone("demo", "--own-account", "--json").json
     before = whetstone("audit", "--account", "Demo", "--json").out
 
-    again = whetstone("demo", "--json").json
+    again = whetstone("demo", "--own-account", "--json").json
 
     assert (again["made"], again["agents"]) == (False, first["agents"])
     assert "password" not in again
     assert whetstone("audit", "--account", "Demo", "--json").out == before
-    assert "is there already" in whetstone("demo").out
+    assert "has them already" in whetstone("demo", "--own-account").out
+
+
+def test_it_puts_two_agents_into_the_first_account_once(app: Flask, whetstone: Whetstone) -> None:
+    first = whetstone("demo", "--json").json
+    told = whetstone("demo")
+    again = whetstone("demo", "--json").json
+
+    assert (first["made"], first["account"], first["email"], "password" in first) == (True, "Home", None, False)
+    assert (again["made"], again["agents"]) == (False, first["agents"])
+    assert "has them already; nothing was made or changed" in told.out
+    assert "./whetstone refine Wren --wait" in told.out
+    assert {agent.account_id for agent in db.session.scalars(db.select(Agent))} == {1}
+    assert db.session.scalars(db.select(Account).where(Account.is_demo)).all() == []
+    assert verify(None).ok
+
+
+def test_what_is_in_the_first_account_already_stays_as_it_is(app: Flask, whetstone: Whetstone) -> None:
+    with writing():
+        mine = Agent.create(Account.lock(1).id, name="Wren", model_id="openai/mine", by=COMMAND_LINE)
+    said = whetstone("demo", "--json").json
+
+    assert (said["made"], said["agents"][0]["id"]) == (True, mine.id)
+    wren = db.session.get_one(Agent, mine.id, populate_existing=True)
+    assert (wren.model_id, wren.core_count) == ("openai/mine", 0)
+
+
+def test_only_the_demo_s_own_agents_take_their_time(app: Flask) -> None:
+    slept: list[float] = []
+    (wren, _), other = make_demo_agents(1, COMMAND_LINE), make_agent("ezra")
+    voices = ScriptedVoices(ScriptedClient(say("YES"), say("YES")))
+
+    client = paced(voices, wren, 1.0, slept.append).for_model("whetstone/offline")
+    assert client.complete([], timeout=30).text == "YES"
+    client.complete([], timeout=0.25)
+    client.close()
+    assert slept == [1.0, 0.25]
+    assert paced(voices, other, 1.0) is voices
+    assert paced(voices, wren, 0) is voices
+    wren.system_prompt = "You are somebody else now."
+    assert paced(voices, wren, 1.0) is voices
+    db.session.rollback()
 
 
 def test_an_account_of_that_name_that_is_no_demo_is_left_alone(app: Flask, whetstone: Whetstone) -> None:
     with writing():
         Account.create("Demo")
 
-    assert whetstone("demo").status == 3
+    assert whetstone("demo", "--own-account").status == 3
     assert db.session.scalars(db.select(Agent)).all() == []
 
 
 def test_people_are_told_how_to_sign_in_and_what_to_try(whetstone: Whetstone) -> None:
-    said = whetstone("demo")
+    said = whetstone("demo", "--own-account")
 
     assert "demo@whetstone.local" in said.out
     assert "shown only this once" in said.out
@@ -95,11 +139,14 @@ def test_it_names_the_address_of_the_installation_that_runs_on_the_data_dir(
     monkeypatch.setenv("WHETSTONE_PORT", "8077")
     check_data_dir(settings)
 
-    assert "Sign in at http://127.0.0.1:8077 (once `whetstone up` runs) as demo@" in whetstone("demo").out
+    assert (
+        "Sign in at http://127.0.0.1:8077 (once `./whetstone up` runs) as demo@"
+        in whetstone("demo", "--own-account").out
+    )
     with DataDirLock(settings, "http://127.0.0.1:8123"):
-        assert "Sign in at http://127.0.0.1:8123 as demo@" in whetstone("demo").out
-        assert whetstone("demo", "--json").json["address"] == "http://127.0.0.1:8123"
-    assert whetstone("demo", "--json").json["address"] == "http://127.0.0.1:8077"
+        assert "Sign in at http://127.0.0.1:8123 as demo@" in whetstone("demo", "--own-account").out
+        assert whetstone("demo", "--own-account", "--json").json["address"] == "http://127.0.0.1:8123"
+    assert whetstone("demo", "--own-account", "--json").json["address"] == "http://127.0.0.1:8077"
 
 
 def test_a_process_that_was_killed_runs_at_no_address(settings: Settings) -> None:
@@ -118,7 +165,7 @@ def test_it_brings_a_new_installation_to_life(
         pytest.skip("an empty SQLite database is enough to see it")
     monkeypatch.setenv("WHETSTONE_DATA_DIR", str(tmp_path / "new"))
 
-    said = whetstone("demo", "--json")
+    said = whetstone("demo", "--own-account", "--json")
 
     assert (said.status, said.json["made"]) == (0, True)
     assert str(tmp_path / "new") in said.err

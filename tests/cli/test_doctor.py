@@ -23,7 +23,7 @@ from tests.support.workers import broker_of
 
 PARTS = [
     *("data", "disk", "database", "version", "guards", "proof"),
-    *("key", "clock", "broker", "worker", "beat", "waiting"),
+    *("key", "clock", "broker", "worker", "beat", "parts", "waiting"),
 ]
 
 

@@ -14,11 +14,11 @@ from app.grants.endings import find_untold
 from app.llm import litellm
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices, say
-from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, Role, User, open_keys
+from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, User, open_keys
 from app.models.user import ADMIN, AUDITOR
 from tests.cli.conftest import Said, Whetstone
 from tests.support.clock import FakeClock
-from tests.support.factories import HOME, begin, make_agent, remember
+from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.model_server import ModelServer, text
 from tests.support.processes import wait_for
 from tests.support.workers import Worker, broker_of
@@ -52,14 +52,6 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedClient]:
         return client
 
     return script
-
-
-def make_user(email: str, role: str, account_id: int = HOME) -> User:
-    with writing() as session:
-        held = session.scalar(db.select(Role).where(Role.name == role)) or Role(name=role)
-        user = User(email=email, password="x", active=True, account_id=account_id, fs_uniquifier=email, roles=[held])
-        session.add(user)
-    return user
 
 
 def the_grant() -> AccessGrant:
@@ -165,7 +157,7 @@ def test_only_an_admin_of_the_agent_s_account_can_be_given_one(agent: Agent, whe
     make_user("aud@example.org", AUDITOR)
     with writing():
         elsewhere = Account.create("Elsewhere").id
-    make_user("far@example.org", ADMIN, elsewhere)
+    make_user("far@example.org", ADMIN, account_id=elsewhere)
 
     auditor = requested(whetstone, "--as", "aud@example.org")
     stranger = requested(whetstone, "--as", "far@example.org")

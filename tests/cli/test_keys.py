@@ -12,8 +12,9 @@ from sqlalchemy import select, update
 
 from app.config import Settings
 from app.extensions import db, now, writing
-from app.models import Agent, AgentToken, AuditLog, Intake, MasterKeyRow, master_key
+from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, escrow, master_key
 from app.models.key import AgentKey
+from app.models.rotation import rotate_master_key
 from app.silo import KeyRing, MasterKey
 from tests.cli.conftest import Whetstone
 from tests.silo.holding import give_token, hand_in
@@ -67,7 +68,7 @@ def test_check_counts_what_opens(agent: Agent, whetstone: Whetstone, settings: S
     }
     people = whetstone("keys", "check").out
     assert "opens all 2 keys of 1 agents" in people
-    assert "none is recorded: whetstone keys backup FILE" in people
+    assert "none is recorded: ./whetstone keys backup FILE" in people
 
 
 def _alter(agent: Agent, version: int) -> None:
@@ -197,6 +198,31 @@ def test_a_backup_is_never_written_over_a_file_nor_recorded_when_it_was_not_writ
     assert there.read_text() == "mine"
     assert not (tmp_path / "new").exists()
     assert recorded() == []
+
+
+def test_a_backup_that_could_not_be_recorded_is_taken_away_again(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("the disk is full")
+
+    path = tmp_path / "master.backup"
+    monkeypatch.setattr(db.session(), "commit", fail)
+    with pytest.raises(RuntimeError, match="disk is full"):
+        escrow.back_up(path, PASSPHRASE, by=COMMAND_LINE)
+    monkeypatch.undo()
+    assert not path.exists()
+    assert recorded() == []
+
+
+def test_a_backup_of_an_earlier_key_is_none_of_the_one_in_use(
+    agent: Agent, whetstone: Whetstone, passphrase: str, tmp_path: Path
+) -> None:
+    earlier = escrow.back_up(tmp_path / "master.backup", PASSPHRASE, by=COMMAND_LINE)
+    assert escrow.last_backup(earlier) is not None
+    rotated = rotate_master_key(by=COMMAND_LINE).fingerprint
+    assert escrow.last_backup(rotated) is None
+    assert whetstone("keys", "check", "--json").json["backed_up_at"] is None
 
 
 @pytest.mark.parametrize(
@@ -369,7 +395,7 @@ def test_a_rotation_that_was_cut_off_is_told_by_check_and_doctor(
 
     check = whetstone("keys", "check", "--json")
     assert (check.status, check.json["rotating_from"]) == (1, [old.fingerprint])
-    assert "run `whetstone keys rotate` again" in check.json["problems"][0]
+    assert "run `./whetstone keys rotate` again" in check.json["problems"][0]
     assert "A rotation of the master key was cut off" in whetstone("doctor").out
 
     said = whetstone("keys", "rotate")

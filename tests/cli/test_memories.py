@@ -57,7 +57,7 @@ def test_it_imports_from_standard_input(agent: Agent, whetstone: Whetstone) -> N
 def test_it_says_how_many_are_exact_duplicates_and_how_to_remove_them(
     agent: Agent, whetstone: Whetstone, tmp_path: Path
 ) -> None:
-    path = written(tmp_path, line("Ann likes tea."), line(" ANN LIKES TEA. "), line("Bob likes rum."))
+    path = written(tmp_path, line("Ann likes tea."), line(" Ann likes tea. "), line("Bob likes rum."))
 
     said = whetstone("memories", "import", path, "--agent", "ezra")
 
@@ -197,6 +197,8 @@ def test_a_list_shows_what_programs_rely_on_and_no_content(agent: Agent, whetsto
     assert {key: newer[key] for key in ("type", "tokens", "constitutional", "tags", "discarded", "version")} == {
         "type": "core", "tokens": 6, "constitutional": True, "tags": ["voice"], "discarded": False, "version": 1,
     }  # fmt: skip
+    assert [each["source"] for each in said.json] == ["import:ledger.jsonl"] * 2
+    assert "import:ledger.jsonl" in whetstone("memories", "list", "ezra").out
     for shown in (said, whetstone("memories", "list", "ezra"), whetstone("audit", "--json")):
         assert CANARY not in shown.out + shown.err
 

@@ -52,6 +52,24 @@ def ids_of(agent: Agent) -> list[int]:
     return [row[0] for row in ledger(agent)]
 
 
+def test_refused_calls_are_told_with_their_kinds(
+    agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient]
+) -> None:
+    wrong = [call("delete_memory", id=10**9 + number % 2) for number in range(9)]
+    model(say("YES"), *wrong, DONE)
+    line = "5 of 5 calls were refused: this model may not be able to refine (5 unknown memory)"
+
+    waited = whetstone("refine", "ezra", "--wait")
+
+    assert waited.status == 1
+    assert "the model repeated a refused call" in waited.out
+    assert line in waited.out
+    number = whetstone("refinements", "list", "--json").json[0]["id"]
+    assert line in whetstone("refinements", "show", number).out
+    shown = whetstone("refinements", "show", number, "--json").json
+    assert (shown["calls"], shown["stats"]["refused"]) == (5, {"unknown_memory": 5})
+
+
 def test_without_a_worker_it_does_the_work_itself(
     agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient]
 ) -> None:
@@ -63,7 +81,17 @@ def test_without_a_worker_it_does_the_work_itself(
     assert said.status == 0
     done = said.json
     assert (done["status"], done["mode"], done["mutations"], done["turns"]) == ("completed", "full", 1, 3)
-    assert done["stats"] == {"consolidated": 0, "updated": 0, "deleted": 1, "protected": 1, "deduplicated": 1}
+    assert done["stats"] == {
+        "consolidated": 0,
+        "updated": 0,
+        "deleted": 1,
+        "protected": 1,
+        "deduplicated": 1,
+        "refused": {},
+        "memories_merged": 0,
+        "memories_before": done["stats"]["memories_after"] + 2,
+        "memories_after": done["stats"]["memories_after"],
+    }
     assert (done["threshold"], done["mass_before"] - done["mass_after"]) == (0.75, 19)
     assert done["retention"] == pytest.approx(0.875)
     assert whetstone("verify", "--json").json["ok"] is True
@@ -87,8 +115,8 @@ def test_people_see_every_step_as_it_happens(
     before_the_end = [line.split("  ", 2)[-1].strip() for line in seen[0].splitlines()]
     told = [text.split("  ")[0] for text in before_the_end]
     assert "removed 1 exact duplicate, 19 tokens, by hash: nobody read them" in before_the_end
-    assert told.index("the agent says YES") < told.index("removed") < told.index("refused: unknown (invalid)")
-    assert any(f"{first} " in text and "19 → 0 tokens" in text and "87.50% kept" in text for text in before_the_end)
+    assert told.index("the agent says YES") < told.index("removed") < told.index("refused: unknown function")
+    assert any(f"{first} " in text and "19 → 0 tokens" in text and "87.5% kept" in text for text in before_the_end)
     assert "Completed: 1 deleted, 1 deduplicated" in said.out
     assert CANARY not in seen[0] + said.out + said.err
 
@@ -114,6 +142,19 @@ def test_every_end_has_its_exit_status(
     said = whetstone("refine", "ezra", "--wait", "--json")
 
     assert (said.json["status"], said.status) == (status, exit_status)
+
+
+def test_failures_are_listed_with_their_reason_until_the_next_run(
+    agent: Agent, whetstone: Whetstone, clock: FakeClock, model: Callable[..., ScriptedClient]
+) -> None:
+    model(ModelError(ModelErrorKind.UNAUTHORIZED, "The model openai/big refused the key (HTTP 401)."))
+    failed = whetstone("refine", "ezra", "--wait", "--json").json
+
+    assert "The model openai/big refused the key (HTTP 401)." in whetstone("refinements", "list", "--failed").out
+    assert [each["id"] for each in whetstone("refinements", "list", "--failed", "--json").json] == [failed["id"]]
+    clock.advance(hours=1)
+    whetstone("refine", "ezra", "--mode", "dedup_only", "--wait")
+    assert whetstone("refinements", "list", "--failed", "--json").json == []
 
 
 def test_a_rollback_exits_with_3_and_leaves_the_ledger_as_it_was(

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import Account, Action, Agent, AuditLog, Refinement, Rollback
+from app.models import Account, Action, Agent, AuditLog, Refinement, Rollback, Status
 from tests.cli.conftest import Said, Whetstone
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
 
@@ -290,3 +290,25 @@ def test_the_steps_of_a_refinement_tell_that_it_was_taken_back(agent: Agent, whe
 
     assert re.search(r"\d\d  rolled back: rollback [0-9a-f]{8}\n", whetstone("refinements", "show", undone).out)
     assert re.search(r"\d\d  taken back by a rewind: rollback", whetstone("refinements", "show", rewound).out)
+
+
+def test_what_a_guard_reversed_is_refused_for_good(agent: Agent, whetstone: Whetstone) -> None:
+    run = begin(agent)
+    for number in range(1, 6):
+        run.tool.execute("delete", id=number)
+    assert run.reload().status == Status.ROLLED_BACK
+    reversal, change = newest_entry(Action.REFINEMENT_ROLLBACK), newest_entry(Action.REFINEMENT_DELETE)
+    before, counts = ledger(agent), entries()
+
+    for target in (str(reversal), str(change), run.refinement.id):
+        for options in ((), ("--dry-run",)):
+            said = whetstone("rollback", target, *options, "--json")
+            assert (said.status, said.json["reason"], said.json["applied"]) == (3, "guard_final", False)
+            assert (said.json["id"], said.json["reversed"], said.json["conflicts"]) == (None, 0, [])
+            assert said.json.keys() >= KEYS
+    words = whetstone("rollback", str(reversal))
+
+    assert (words.status, hinted(words)) == (3, [])
+    assert "that is final: it can't be brought back" in words.out
+    assert (ledger(agent), entries()) == (before, counts)
+    assert verify().ok

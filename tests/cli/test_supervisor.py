@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from app.child import MAX_LOG_BYTES, Child
+from app.child import MAX_LOG_BYTES, Child, Running
 from app.config import ROOT
+from app.supervisor import FIRST_PAUSE_SECONDS, HEALTHY_SECONDS, _Part
 from tests.support.processes import is_alive, read, wait_for
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -86,7 +87,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a supervisor over the named codes; it is ended with the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def go(graces: dict[str, float] | None = None, seconds: float = 20, **codes: str) -> subprocess.Popen[str]:
+    def go(
+        graces: dict[str, float] | None = None, seconds: float = 20, pause: float = 0.02, **codes: str
+    ) -> subprocess.Popen[str]:
         children: list[dict[str, Any]] = [
             {"name": name, "code": code.replace("NAME", name), "grace": (graces or {}).get(name, 10)}
             for name, code in codes.items()
@@ -96,6 +99,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             "children": children,
             "ready": [f"{n}.ready" for n in codes],
             "seconds": seconds,
+            "pause": pause,
         }
         (tmp_path / "plan.json").write_text(json.dumps(plan))
         process = subprocess.Popen(
@@ -179,15 +183,79 @@ def test_who_ends_is_started_again_and_gets_the_word_again(start: Start, pids: P
     assert "The worker process ended (killed by SIGKILL) and was started again" in said
 
 
-def test_who_ends_three_times_in_a_minute_ends_all(start: Start, pids: Pids, tmp_path: Path) -> None:
+def test_who_ends_again_and_again_ends_nobody_else(start: Start, pids: Pids, tmp_path: Path) -> None:
     process = start(web=OBEDIENT, worker=CRASHING_LATER)
     wait_until_ready(process)
     (tmp_path / "crash").touch()
+    wait_for(lambda: len(pids("worker")) == 5)
+    assert process.poll() is None
+    assert is_alive(pids("web")[0])
+    (tmp_path / "crash").unlink()
+    wait_for(lambda: len(pids("worker")) > 5 or is_alive(pids("worker")[-1]))
+
+    process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=15)
-    assert process.returncode == 1
-    assert len(pids("worker")) == 3
-    assert "Error: The worker process ended (status 7). That was 3 times in 60 seconds" in said
-    assert not is_alive(pids("web")[0])
+
+    assert process.returncode == 0
+    assert len(pids("web")) == 1
+    assert "The worker process stopped 4 times (status 7); next start in" in said
+    assert ["worker", 3, True] in [
+        each for line in read(tmp_path / "stopped.parts").splitlines() for each in json.loads(line)
+    ]
+
+
+def test_the_pauses_double_and_a_part_that_waits_is_left_alone_at_the_end(
+    start: Start, pids: Pids, tmp_path: Path
+) -> None:
+    process = start(pause=0.2, web=OBEDIENT, worker=CRASHING_LATER)
+    wait_until_ready(process)
+    began = time.monotonic()
+    (tmp_path / "crash").touch()
+    wait_for(lambda: len(pids("worker")) == 4)
+    assert time.monotonic() - began >= 0.2 + 0.4 + 0.8
+    wait_for(lambda: '["worker", 4, true]' in read(tmp_path / "stopped.parts"))
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(15) == 0
+    assert len(pids("worker")) == 4
+    assert read(tmp_path / "stopped").split() == ["web"]
+
+
+def test_all_parts_may_end_at_once_and_all_come_back(start: Start, pids: Pids) -> None:
+    process = start(broker=OBEDIENT, web=OBEDIENT, worker=OBEDIENT)
+    wait_until_ready(process)
+    for name in ("broker", "web", "worker"):
+        os.kill(pids(name)[0], signal.SIGKILL)
+    wait_for(lambda: all(len(pids(name)) == 2 for name in ("broker", "web", "worker")))
+    assert process.poll() is None
+
+
+def test_a_part_that_can_not_be_started_again_ends_nobody_else(start: Start, pids: Pids, tmp_path: Path) -> None:
+    process = start(web=OBEDIENT, worker=OBEDIENT)
+    wait_until_ready(process)
+    (tmp_path / "worker.log").unlink()
+    (tmp_path / "worker.log").mkdir()
+    os.kill(pids("worker")[0], signal.SIGKILL)
+    wait_for(lambda: '["worker", 3, true]' in read(tmp_path / "stopped.parts"))
+    assert is_alive(pids("web")[0])
+    (tmp_path / "worker.log").rmdir()
+    wait_for(lambda: len(pids("worker")) == 2)
+    assert process.poll() is None
+
+
+def test_a_pause_is_never_longer_than_a_minute_and_good_health_begins_anew() -> None:
+    part = _Part(cast(Running, None), started=time.monotonic())
+    pauses = []
+    for _ in range(9):
+        part.ended("status 1", FIRST_PAUSE_SECONDS)
+        pauses.append(round((part.next_start or 0) - time.monotonic()))
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+    part.next_start, part.started = None, time.monotonic()
+    assert part.next_event() == part.started + HEALTHY_SECONDS
+    part.stops = 0
+    assert part.next_event() == float("inf")
 
 
 def test_who_fails_before_all_are_ready_is_named_with_the_end_of_its_log(start: Start, pids: Pids) -> None:

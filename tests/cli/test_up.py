@@ -110,4 +110,4 @@ def test_a_part_alone_refuses_without_a_broker(part: str, tmp_path: Path) -> Non
     command = [sys.executable, "-m", "app", part]
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert "No broker is running. Start `whetstone up`, or set REDIS_URL" in ended.stderr
+    assert "No broker is running. Start `./whetstone up`, or set REDIS_URL" in ended.stderr

@@ -142,15 +142,16 @@ def test_a_data_dir_that_can_not_be_written_is_refused_in_words(
     assert blocked.read_text() == "in the way"
 
 
-def test_a_database_of_a_newer_version_is_left_alone(whetstone: Whetstone, app: Flask) -> None:
+@pytest.mark.parametrize(("version", "told"), [("9999", "newer version (9999)"), ("0006", "not carried over")])
+def test_a_database_of_another_version_is_left_alone(whetstone: Whetstone, app: Flask, version: str, told: str) -> None:
     with writing() as session:
-        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        session.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
 
     for arguments in (("agents", "list"), ("db", "upgrade"), ("demo",), ("refine", "ezra", "--wait")):
         said = whetstone(*arguments, "--json")
         assert (said.status, said.out) == (1, ""), arguments
-        assert "newer version (9999)" in said.error["message"], arguments
-    assert db.session.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
+        assert told in said.error["message"], arguments
+    assert db.session.scalar(text("SELECT version_num FROM alembic_version")) == version
 
 
 @pytest.fixture

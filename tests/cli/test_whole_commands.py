@@ -29,7 +29,7 @@ def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[
 def test_the_demo_is_made_refined_and_verified(settings: Settings) -> None:
     assert json.loads(command(settings, "demo", "--json").stdout)["made"] is True
 
-    refined = command(settings, "refine", "Crumb", "--account", "Demo", "--wait", "--json")
+    refined = command(settings, "refine", "Crumb", "--wait", "--json")
 
     assert refined.returncode == 0, refined.stderr
     assert refined.stderr == ""

@@ -14,10 +14,10 @@ from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.events.topics import Topic, Viewer
 from app.extensions import db, writing
-from app.models import Account, Event, Role, User, announce
+from app.models import Account, Event, User, announce
 from app.models.user import ADMIN
 from tests.support.clock import FakeClock
-from tests.support.factories import HOME
+from tests.support.factories import HOME, make_user
 from tests.support.workers import broker_of
 
 Rendered = list[tuple[str, frozenset[str]]]
@@ -60,14 +60,6 @@ def web(app: Flask, settings: Settings, rendered: Rendered) -> Iterator[Flask]:
 @pytest.fixture
 def admin(app: Flask) -> User:
     return make_user("admin@example.org", ADMIN)
-
-
-def make_user(email: str, *roles: str, account_id: int = HOME) -> User:
-    with writing() as session:
-        user = User(email=email, password="none", active=True, fs_uniquifier=f"of {email}", account_id=account_id)
-        user.roles = [session.scalar(select(Role).where(Role.name == name)) or Role(name=name) for name in roles]
-        session.add(user)
-    return user
 
 
 def make_neighbour() -> Account:

@@ -21,8 +21,8 @@ from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, Trigger, User
 from app.models.user import ADMIN, AUDITOR, SITE_ADMIN
 from app.refinement.start import start
-from tests.events.conftest import Rendered, happen, make_neighbour, make_user
-from tests.support.factories import begin, make_agent, remember
+from tests.events.conftest import Rendered, happen, make_neighbour
+from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.pages import Page, Site, seconds_until, serving
 from tests.support.processes import wait_for
 from tests.support.workers import REDIS

@@ -40,7 +40,7 @@ def exported(agent: Agent) -> Any:
 def written_drafts(agent: Agent, *drafts: Draft) -> None:
     with writing():
         locked = Agent.lock(agent.id)
-        write_memories(locked, drafts, keys=open_keys(locked), by=COMMAND_LINE)
+        write_memories(locked, drafts, keys=open_keys(locked), by=COMMAND_LINE, name="here")
 
 
 def make_ezra() -> Agent:
@@ -88,6 +88,7 @@ def test_it_holds_the_settings_as_set_and_the_active_memories_oldest_first(app: 
         "content": "First.",
         "type": "core",
         "created_at": "2025-03-01T12:30:15.123456Z",
+        "other_dates": [],
         "constitutional": True,
         "tags": [],
     }

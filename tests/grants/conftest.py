@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.extensions import db, writing
+from app.extensions import db
 from app.grants.asking import ask
 from app.grants.request import Wish, request_access
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices
-from app.models import COMMAND_LINE, AccessGrant, Account, Agent, GrantCategory, Role, User
+from app.models import COMMAND_LINE, AccessGrant, Agent, GrantCategory, User
 from app.models.user import ADMIN
 from app.refinement.process import Means
-from tests.support.factories import HOME, make_agent, remember
+from tests.support.factories import HOME, make_agent, make_user, remember
 
 SECRET = "Ann hides the key under the blue stone."
 WISH = Wish(GrantCategory.DEBUGGING, "She repeats herself", 15)
@@ -31,19 +31,7 @@ def agent(app: Flask) -> Agent:
 @pytest.fixture
 def people(app: Flask) -> Callable[..., User]:
     def make(email: str, role: str = ADMIN, account_id: int = HOME) -> User:
-        with writing():
-            Account.lock(account_id)
-            held = db.session.scalar(db.select(Role).where(Role.name == role)) or Role(name=role)
-            user = User(
-                email=email,
-                password="never signs in",
-                active=True,
-                account_id=account_id,
-                fs_uniquifier=email,
-                roles=[held],
-            )
-            db.session.add(user)
-        return user
+        return make_user(email, role, account_id=account_id)
 
     return make
 

@@ -76,7 +76,9 @@ def test_a_yes_shows_the_ledger_to_that_admin_for_those_minutes_with_a_receipt(a
     assert verify().ok
 
 
-@pytest.mark.parametrize("reply", ["NO.", "", "Yesterday I might have.", "Oui", "I am not sure, yes?"])
+@pytest.mark.parametrize(
+    "reply", ["NO.", "", "Yesterday I might have.", "Oui", "I am not sure, yes?", "YES or NO", "YES\nNO"]
+)
 def test_anything_but_a_yes_shows_nothing_and_nobody_asks_again_for_a_day(
     agent: Agent, ann: User, people: Callable[..., User], clock: FakeClock, reply: str
 ) -> None:

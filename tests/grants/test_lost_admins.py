@@ -74,7 +74,8 @@ def test_a_worker_opens_nothing_for_somebody_who_is_no_admin_any_more_and_ends_i
     ended = reload(grant)
     assert (ended.status, ended.ended_by, ended.views) == (GrantStatus.REVOKED, "system:worker", 0)
     assert [(entry.action, entry.data.get("why")) for entry in told(grant)][1:] == [(Action.ACCESS_REVOKED, LOST)]
-    assert verify().ok
+    assert verify(agent).ok
+    assert "user 2" in str(verify().first_problem), "whom no door of the product changes like that"
 
 
 @WAYS

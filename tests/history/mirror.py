@@ -43,6 +43,7 @@ class Mirror:
             self._compare_state(row, self._reference.now(memory))
             assert row["immutable"] == bool(IMMUTABLE & set(row["tags"])), f"memory {memory}"
             assert row["entry_id"] == self.entry_ids[self._reference.past[memory][-1]], f"memory {memory}"
+        assert self._reference.shows_what_a_guard_reversed() == []
         assert tuple(db.session.execute(_TOTALS, {"agent": self._agent_id}).one()) == self._reference.totals()
         db.session.rollback()
 
@@ -98,6 +99,8 @@ class Mirror:
             "constitutional": state.constitutional,
             "tags": list(state.tags),
             "origin_at": state.origin_at,
+            "other_dates": list(state.other_dates),
+            "source": state.source,
             "created_at": state.created_at,
             "updated_at": state.updated_at,
             "discarded_at": state.discarded_at,

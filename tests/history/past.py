@@ -26,6 +26,7 @@ class Kind(StrEnum):
     DEDUP = auto()
     OPERATION = auto()
     NOTE = auto()
+    TOLD = auto()
     LATCH = auto()
     ROLLBACK = auto()
 
@@ -43,6 +44,12 @@ class State:
     updated_at: datetime
     discarded_at: datetime | None = None
     version: int = 1
+    source: str = "agent"
+    other_dates: tuple[datetime, ...] = ()
+
+    @property
+    def dates(self) -> set[datetime]:
+        return {self.origin_at, *self.other_dates}
 
     @property
     def is_active(self) -> bool:
@@ -125,7 +132,8 @@ class Past:
 
     def save(self, drafts: Sequence[Draft], at: datetime, kind: Kind = Kind.CREATE) -> None:
         first = len(self.past)
-        self.append(Entry(kind, {first + n: self._new(draft, at) for n, draft in enumerate(drafts)}))
+        source = "import:jsonl" if kind is Kind.IMPORT else "agent"
+        self.append(Entry(kind, {first + n: self._new(draft, at, source) for n, draft in enumerate(drafts)}))
 
     def toggle(self, memory: int, at: datetime) -> None:
         was = self.now(memory)
@@ -134,7 +142,8 @@ class Past:
 
     def promote(self, memory: int, at: datetime) -> None:
         was = self.now(memory)
-        self.append(Entry(Kind.PROMOTE, {memory: replace(was, type=CORE, updated_at=at, version=was.version + 1)}))
+        now = replace(was, type=CORE, source="promotion", updated_at=at, version=was.version + 1)
+        self.append(Entry(Kind.PROMOTE, {memory: now}))
 
     def start(self) -> None:
         self.open = len(self.starts)
@@ -145,16 +154,16 @@ class Past:
         self.open = None
 
     def deduplicate(self, at: datetime) -> None:
-        """One entry a group: the constitutional copy stays, else the earliest, with the tags of all."""
+        """One entry a group: the constitutional copy stays, else the earliest, with dates and tags of what goes."""
         groups: dict[str, list[int]] = {}
         for memory in self.memories(CORE):
-            alike = unicodedata.normalize("NFC", self.text(memory).strip().lower())
+            alike = unicodedata.normalize("NFC", self.text(memory)).strip().replace("\r\n", "\n")
             groups.setdefault(alike, []).append(memory)
         for group in groups.values():
             keeper = min(group, key=lambda m: (not self.now(m).constitutional, self.now(m).origin_at, m))
             extra = [memory for memory in group if memory != keeper and not self.now(memory).constitutional]
             if extra:
-                self._keep_one(keeper, group, extra, at)
+                self._keep_one(keeper, extra, at)
 
     def update(self, memory: int, text: str, at: datetime) -> None:
         was = self.now(memory)
@@ -166,9 +175,11 @@ class Past:
     def consolidate(self, sources: Sequence[int], text: str, at: datetime) -> None:
         states = [self.now(memory) for memory in sources]
         tags = tuple(sorted({tag for state in states for tag in state.tags}))
-        draft = Draft(text, min(state.origin_at for state in states), tags=tags)
+        dates = {date for state in states for date in state.dates}
+        draft = Draft(text, min(dates), tags=tags)
+        merged = replace(self._new(draft, at, "refinement"), other_dates=tuple(sorted(dates - {min(dates)})))
         gone = {memory: state.discarded(at) for memory, state in zip(sources, states, strict=True)}
-        self._operate(gone | {len(self.past): self._new(draft, at)})
+        self._operate(gone | {len(self.past): merged})
 
     def protect(self, memory: int) -> None:
         was = self.now(memory)
@@ -179,9 +190,13 @@ class Past:
         self.append(Entry(Kind.NOTE, self.told(note, at), self.open))
         self.end()
 
+    def tell(self, note: str, at: datetime) -> None:
+        """A journal memory about what a human did, that is never undone."""
+        self.append(Entry(Kind.TOLD, {len(self.past): self._new(Draft(note, at, JOURNAL), at, "system")}))
+
     def told(self, note: str, at: datetime) -> dict[int, State]:
         """A new journal memory in the machine's words."""
-        return {len(self.past): self._new(Draft(note, at, JOURNAL), at)}
+        return {len(self.past): self._new(Draft(note, at, JOURNAL), at, "refinement")}
 
     def append(self, entry: Entry) -> None:
         number = len(self.entries)
@@ -191,19 +206,21 @@ class Past:
                 self.past.append([])
             self.past[memory].append(number)
 
-    def _keep_one(self, keeper: int, group: list[int], extra: list[int], at: datetime) -> None:
+    def _keep_one(self, keeper: int, extra: list[int], at: datetime) -> None:
         wrote = {memory: self.now(memory).discarded(at) for memory in extra}
-        was, tags = self.now(keeper), tuple(sorted({tag for memory in group for tag in self.now(memory).tags}))
-        if tags != was.tags:
-            wrote[keeper] = replace(was, tags=tags, version=was.version + 1)
+        was, states = self.now(keeper), [self.now(memory) for memory in (keeper, *extra)]
+        tags = tuple(sorted({tag for state in states for tag in state.tags}))
+        dates = tuple(sorted({date for state in states for date in state.dates} - {was.origin_at}))
+        if (tags, dates) != (was.tags, was.other_dates):
+            wrote[keeper] = replace(was, tags=tags, other_dates=dates, version=was.version + 1)
         self.append(Entry(Kind.DEDUP, wrote, self.open))
 
     def _operate(self, wrote: dict[int, State]) -> None:
         self.append(Entry(Kind.OPERATION, wrote, self.open))
 
-    def _new(self, draft: Draft, at: datetime) -> State:
+    def _new(self, draft: Draft, at: datetime, source: str) -> State:
         writing = self._write(draft.text)
-        return State(draft.type, writing, draft.constitutional, draft.tags, draft.origin_at, at, at)
+        return State(draft.type, writing, draft.constitutional, draft.tags, draft.origin_at, at, at, source=source)
 
     def _write(self, text: str) -> int:
         self.texts.append(text)

@@ -35,7 +35,10 @@ class Noun:
 
 @dataclass
 class Plan:
-    """What a rollback would do: the states that it gives, and why it does not give others."""
+    """What a rollback would do: the states that it gives, and why it does not give others.
+
+    `final`: nothing at all, because it would bring back what a guard reversed.
+    """
 
     goals: dict[int, State] = field(default_factory=dict)
     copies: dict[int, int] = field(default_factory=dict)
@@ -43,6 +46,7 @@ class Plan:
     stays: list[int] = field(default_factory=list)
     later: set[int] = field(default_factory=set)
     stops: bool = False
+    final: bool = False
     undone_by: int | None = None
     mass_before: int = 0
     mass_after: int = 0
@@ -85,8 +89,9 @@ class Reference(Past):
         if plan.undone_by is None:
             self._undo(plan, self._entries_of(target), at)
             plan.stops = not plan.conflicts and (bool(plan.goals) or self._is_open(target))
+            plan.final = self._is_part_of_a_reversal(target)
         plan.mass_after = self.mass(plan.goals)
-        return plan
+        return self._unless_final(plan)
 
     def plan_rewind(self, refinement: int, at: datetime) -> Plan:
         """As if neither this refinement nor any that came later, nor a promotion since, had run."""
@@ -103,7 +108,12 @@ class Reference(Past):
         plan.later = self._standing_since(since)
         plan.stops = bool(plan.goals) or self._is_open(Noun("refinement", refinement))
         plan.mass_after = self.mass(plan.goals)
-        return plan
+        return self._unless_final(plan)
+
+    def shows_what_a_guard_reversed(self) -> list[int]:
+        """Memories that show such work now: none, ever."""
+        reversed_ = self._reversed_work()
+        return [memory for memory in range(len(self.past)) if self._work(memory) in reversed_]
 
     def apply(self, plan: Plan, target: Noun, *, rewinds: bool = False) -> None:
         """A plan with conflicts leaves no trace, and one with nothing to do ends at most the refinement it names."""
@@ -148,18 +158,17 @@ class Reference(Past):
             self._conflict(plan, memory, mine)
 
     def _give_back(self, plan: Plan, memory: int, mine: list[int], before: Written) -> None:
-        """What these entries took back themselves, as the latch does, is no matter, unless somebody redid it since."""
         holder = self.now(memory) if self._toggled_since(memory, mine[0]) else before.state
         if self._work(memory) == self._origin(memory, before.entry):
             return
         if self._shows(memory, mine):
             plan.give_back(memory, before, replace(before.state, constitutional=holder.constitutional))
-        elif self._origin(memory, mine[-1]) != self._origin(memory, before.entry):
+        else:
             self._conflict(plan, memory, mine)
 
     def _conflict(self, plan: Plan, memory: int, mine: list[int]) -> None:
         since = [self.entries[n].refinement for n in self.past[memory] if n > mine[-1]]
-        reversed_ = {entry.refinement for entry in self.entries if entry.kind is Kind.LATCH}
+        reversed_ = self._reversed()
         plan.later |= {
             refinement
             for refinement in since
@@ -225,7 +234,35 @@ class Reference(Past):
         self.undone_by |= dict.fromkeys(undid, number)
 
     def _entries_of(self, target: Noun) -> list[int]:
-        return self.written_by(target.number) if target.name == "refinement" else [target.number]
+        """What a guard reversed is over: of such a refinement only the removal of exact duplicates is left."""
+        if target.name != "refinement":
+            return [target.number]
+        entries = self.written_by(target.number)
+        is_over = target.number in self._reversed()
+        return [n for n in entries if self.entries[n].kind is Kind.DEDUP] if is_over else entries
+
+    def _reversed(self) -> set[int | None]:
+        """The refinements that a guard reversed."""
+        return {entry.refinement for entry in self.entries if entry.kind is Kind.LATCH}
+
+    def _reversed_work(self) -> set[int]:
+        reversed_ = self._reversed()
+        return {
+            n for n, entry in enumerate(self.entries) if entry.kind is Kind.OPERATION and entry.refinement in reversed_
+        }
+
+    def _is_part_of_a_reversal(self, target: Noun) -> bool:
+        if target.name == "refinement":
+            return target.number in self._reversed() and not self._entries_of(target)
+        entry = self.entries[target.number]
+        return entry.kind in (Kind.OPERATION, Kind.LATCH) and entry.refinement in self._reversed()
+
+    def _unless_final(self, plan: Plan) -> Plan:
+        reversed_ = self._reversed_work()
+        shows = any(self._origin(memory, source) in reversed_ for memory, source in plan.copies.items())
+        if not plan.final and not shows:
+            return plan
+        return Plan(final=True, mass_before=plan.mass_before, mass_after=plan.mass_before)
 
     def _is_open(self, target: Noun) -> bool:
         return target.name == "refinement" and target.number == self.open

@@ -63,7 +63,7 @@ def test_one_account_s_heads_are_of_nobody_else(agent: Agent) -> None:
         other = Account.create("Other")
     make_agent("elsewhere", account_id=other.id)
 
-    assert [head.agent for head in export_heads(other.id)] == ["elsewhere"]
+    assert [head.agent for head in export_heads(other.id)] == [None, "elsewhere"]
     assert "elsewhere" not in [head.agent for head in export_heads(1)]
 
 

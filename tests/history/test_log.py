@@ -26,14 +26,12 @@ from app.models import (
     AuditLog,
     Memory,
     Refinement,
-    Role,
     Status,
-    User,
     record,
 )
 from app.models.user import ADMIN
 from tests.support.clock import MONDAY, FakeClock
-from tests.support.factories import HOME, begin, make_agent, remember
+from tests.support.factories import HOME, begin, make_agent, make_user, remember
 
 DAY = timedelta(days=1)
 
@@ -53,7 +51,7 @@ class House:
 def house(app: Flask, clock: FakeClock) -> House:
     """Entries of some days; many of them at the same moment, and refinements whose entries stand mixed."""
     chance = random.Random(11)
-    ezra, void = make_agent("ezra"), make_agent("void")
+    ezra, void = (make_agent(name, refinement_threshold="0.5") for name in ("ezra", "void"))
     ann, operator = person("ann@example.org"), person("operator@example.org")
     for agent in (ezra, void):
         remember(agent, *(f"Memory number {n} of {agent.name}, which is long enough." for n in range(12)))
@@ -133,7 +131,8 @@ def test_a_page_that_has_looked_at_enough_says_so_and_the_next_goes_on(
 
     nobody = walk(Filters(HOME, who=Who(ActorKind.SYSTEM, "nobody")), want=5)
     assert (list(nobody.places), nobody.next, nobody.is_cut) == ([], everything[9], True)
-    setups = [place_of(entry) for entry in all_entries() if entry.actor == "system:setup"]
+    mine = [entry for entry in all_entries() if entry.account_id == HOME]
+    setups = [place_of(entry) for entry in mine if entry.actor == "system:setup"]
     rare = Filters(HOME, who=Who(ActorKind.SYSTEM, "setup"))
     assert pages(rare, 5, newest_first=True) == setups[::-1]
     assert pages(rare, 5, newest_first=False) == setups
@@ -325,11 +324,7 @@ def route_of(filters: Filters, newest_first: bool = True) -> log._Route:
 
 
 def person(email: str) -> Actor:
-    with writing() as session:
-        user = User(email=email, password="none", active=True, fs_uniquifier=email, account_id=HOME)
-        user.roles = [session.scalar(select(Role).where(Role.name == ADMIN)) or Role(name=ADMIN)]
-        session.add(user)
-    return user.actor
+    return make_user(email, ADMIN).actor
 
 
 def sign(action: Action, who: Actor, account_id: int = HOME) -> None:

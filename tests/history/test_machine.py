@@ -28,7 +28,7 @@ EXAMPLES = 500 if LONG_RUN else 80
 RUNS = range(int(os.environ.get("WHETSTONE_FIRST_RUN", "0")), 20) if LONG_RUN else range(1)
 
 STEPS = [
-    *("save", "save", "toggle", "toggle", "promote", "dedup", "queue", "end"),
+    *("save", "save", "toggle", "toggle", "promote", "dedup", "queue", "end", "tell", "tell"),
     *("update", "delete", "consolidate", "protect") * 2,
     *("undo", "undo", "undo_entry", "undo_entry", "undo_rollback", "undo_rollback", "rewind", "rewind", "again"),
 ]
@@ -42,7 +42,7 @@ EVERYTHING = {
     *("updated", "deleted", "consolidated", "protected", "refinement_rolled_back", "error"),
     *(f"{kind}: {end}" for kind in ("refinement", "entry", "rollback") for end in ("applied", "conflict")),
     *(f"{kind}: nothing to do" for kind in ("refinement", "entry", "rollback", "rewind")),
-    "rewind: applied",
+    *("rewind: applied", "entry: final", "refinement: final", "told"),
 }
 made = itertools.count(1)
 
@@ -98,4 +98,6 @@ def test_any_history_ends_where_the_model_says(app: Flask, clock: FakeClock, rec
         took = time.monotonic() - began
         print(f"run {number}: {EXAMPLES * (number + 1):,} histories, {took:,.0f} s: {dict(seen)}", flush=True)  # noqa: T201
     record_property("agents", next(made) - first)
-    assert set(seen) >= (EVERYTHING if LONG_RUN else {"rewind: applied", "refinement: applied", "rollback: applied"})
+    assert set(seen) >= (
+        EVERYTHING if LONG_RUN else {"rewind: applied", "refinement: applied", "rollback: applied", "told"}
+    )

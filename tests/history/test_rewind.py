@@ -92,6 +92,21 @@ def test_it_can_be_undone_byte_for_byte(agent: Agent, ids: list[int], clock: Fak
     assert everything(agent) == rewound
 
 
+def test_a_refinement_that_was_undone_before_stays_undone_when_the_rewind_is_undone(
+    agent: Agent, ids: list[int]
+) -> None:
+    first = refined(agent, update(ids[0]))
+    undoer = rollback_of(undo(first))
+    second = refined(agent, update(ids[1]))
+    rewind = undo(Target.rewind(first))
+    assert rewind.plan.later == (second,)
+    assert undoer_of(Refinement, first) == undoer
+
+    undo(Target.rollback(rollback_of(rewind)))
+
+    assert (undoer_of(Refinement, first), undoer_of(Refinement, second)) == (undoer, None)
+
+
 def test_twice_the_same_rewind_has_one_effect(agent: Agent, ids: list[int]) -> None:
     undo(refined(agent, update(ids[0])))
     refinement = refined(agent, update(ids[0], "Short."))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from flask import Flask
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Agent
+from app.models import COMMAND_LINE, Agent, AuditLog, MemoryState
 from app.models.state import STATE_FIELDS
 from tests.support.databases import SERVER
 from tests.support.tampering import OTHER, entries, entry, found, hash_anew, live, removed, rows, tamper
@@ -100,6 +100,28 @@ def test_an_entry_appended_with_a_hash_that_fits_is_named(agent: Agent) -> None:
     found(f"entry {number} (id 999) was appended by hand: {number - 1} were written", at=number)
 
 
+def test_an_entry_that_is_rewritten_with_a_hash_that_fits_breaks_the_chain_behind_it(agent: Agent) -> None:
+    """Whoever edits an entry and its hash has to write anew all that follows."""
+    tamper("UPDATE audit_log SET subject = 'memory:7' WHERE agent_id = 1 AND sequence = 3")
+    third = db.session.scalars(select(AuditLog).where(AuditLog.agent_id == 1, AuditLog.sequence == 3)).one()
+    written = select(MemoryState).where(MemoryState.entry_id == third.id).order_by(MemoryState.memory_id)
+    fits = third.digest(list(db.session.scalars(written)))
+    tamper("UPDATE audit_log SET hash = :hash WHERE agent_id = 1 AND sequence = 3", hash=fits)
+
+    found(f"{entry(4)} does not follow from the entry before it", at=4)
+
+
+@pytest.mark.parametrize(("column", "value"), [("account_id", "2"), ("agent_id", "NULL")])
+def test_an_entry_that_names_somebody_else_is_found_whatever_its_hash_says(
+    agent: Agent, column: str, value: str
+) -> None:
+    (number,), *_ = rows("SELECT id FROM audit_log WHERE agent_id = 1 AND sequence = 3")
+    tamper(f"UPDATE audit_log SET {column} = {value} WHERE id = {number}")
+    hash_anew(agent)
+
+    assert f"entry 3 (id {number}) names another account or agent" in str(verify().first_problem)
+
+
 @pytest.mark.parametrize("moved", ["sequence", "id"])
 def test_entries_that_changed_places_are_named(agent: Agent, moved: str) -> None:
     last, (first, second) = len(entries()), entries()[-2:]
@@ -159,9 +181,10 @@ def test_every_deleted_state_is_missed_and_its_entry_named(agent: Agent) -> None
 
 STATE = (
     "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, type, content, token_estimate, content_hash,"
-    " constitutional, tags, origin_at, created_at, updated_at, discarded_at, version) SELECT {memory}, {entry},"
-    " {previous}, type, content, token_estimate, content_hash, constitutional, tags, origin_at, created_at, updated_at,"
-    " discarded_at, version FROM memory_states WHERE memory_id = 1 LIMIT 1"
+    " constitutional, tags, origin_at, other_dates, source, created_at, updated_at, discarded_at, version)"
+    " SELECT {memory}, {entry}, {previous}, type, content, token_estimate, content_hash, constitutional, tags,"
+    " origin_at, other_dates, source, created_at, updated_at, discarded_at, version FROM memory_states"
+    " WHERE memory_id = 1 LIMIT 1"
 )
 
 

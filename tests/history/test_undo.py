@@ -49,7 +49,7 @@ from tests.history.going_back import (
     written_by,
 )
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, promote, remember, toggle
+from tests.support.factories import begin, proceed, promote, remember, toggle
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -152,6 +152,16 @@ def test_a_new_memory_that_an_admin_made_constitutional_stays_and_is_listed(agen
 def test_a_flag_that_an_admin_took_off_since_stays_off(agent: Agent, ids: list[int]) -> None:
     refinement = refined(agent, protect(ids[0]))
     toggle(agent, ids[0], on=False)
+
+    undo(refinement)
+
+    assert just(agent, ids[0])[ids[0]]["constitutional"] is False
+
+
+def test_a_flag_that_an_admin_took_off_before_does_not_keep_a_protection_since(agent: Agent, ids: list[int]) -> None:
+    toggle(agent, ids[0])
+    toggle(agent, ids[0], on=False)
+    refinement = refined(agent, update(ids[0], LONG), protect(ids[0]))
 
     undo(refinement)
 
@@ -284,7 +294,7 @@ def test_a_saved_memory_and_a_promotion_and_a_toggle_go_back(agent: Agent, ids: 
 
 
 def test_the_undo_of_a_refinement_that_the_latch_reversed_gives_back_what_dedup_removed(agent: Agent) -> None:
-    ids = remember(agent, LONG, LONG.upper(), LONG * 9, "Tea.")
+    ids = remember(agent, LONG, LONG + "\n", LONG * 9, "Tea.")
     before = just(agent, *ids)
     refinement = refined(agent, delete(ids[2]), deduplicate=True)
     assert status_of(refinement) is Status.ROLLED_BACK
@@ -296,7 +306,7 @@ def test_the_undo_of_a_refinement_that_the_latch_reversed_gives_back_what_dedup_
 
 
 def test_what_a_reversed_refinement_only_touched_is_no_conflict_later(agent: Agent) -> None:
-    ids = remember(agent, LONG, LONG.upper(), LONG * 9, "Tea.")
+    ids = remember(agent, LONG, LONG + "\n", LONG * 9, "Tea.")
     first = refined(agent, update(ids[3], "Tea?"), delete(ids[2]), deduplicate=True)
     assert status_of(first) is Status.ROLLED_BACK
     refined(agent, update(ids[3], "Tea!"))
@@ -321,19 +331,8 @@ def test_an_undone_dedup_gives_the_keeper_its_own_tags_back(agent: Agent) -> Non
     assert second in before
 
 
-def test_an_entry_of_a_reversed_refinement_needs_no_undo(agent: Agent, ids: list[int]) -> None:
-    refined(agent, *(delete(number) for number in ids[:2]))
-    tripped = refined(agent, consolidate(*ids[2:8]))
-    assert status_of(tripped) is Status.ROLLED_BACK
-    entry = entries_of(agent, Action.REFINEMENT_CONSOLIDATE)[0]
-
-    done = roll_back(Target.entry(entry), by=COMMAND_LINE)
-
-    assert (done.applied, done.rollback) == (False, None)
-
-
 def test_what_the_latch_reversed_is_no_obstacle_to_what_was_done_since(agent: Agent, ids: list[int]) -> None:
-    twins = remember(agent, LONG, LONG.upper())
+    twins = remember(agent, LONG, LONG + "\n")
     tripped = refined(agent, consolidate(*ids[:9]), deduplicate=True)
     assert status_of(tripped) is Status.ROLLED_BACK
     refined(agent, update(ids[0]))
@@ -345,15 +344,21 @@ def test_what_the_latch_reversed_is_no_obstacle_to_what_was_done_since(agent: Ag
     assert all(state["discarded_at"] is None for state in just(agent, *twins).values())
 
 
-def test_what_the_latch_reversed_and_an_admin_did_again_goes_back_once_more(agent: Agent, ids: list[int]) -> None:
-    before = just(agent, *ids)
-    tripped = refined(agent, consolidate(*ids[:8]))
-    undo(Target.entry(entries_of(agent, Action.REFINEMENT_ROLLBACK)[0]))
-    assert just(agent, ids[0])[ids[0]]["discarded_at"] is not None
+def test_a_conflict_is_none_once_the_toggles_from_before_are_read(agent: Agent) -> None:
+    """Its keeper was toggled after the start: the rewind names what was there before, the removal names the toggle."""
+    keeper, twin = *remember(agent, LONG, tags=["ann"]), *remember(agent, LONG, tags=["voice"])
+    queued = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    toggle(agent, keeper)
+    proceed(queued, deduplicate=True).tool.execute("complete", summary="Nothing else.")
+    (removal,) = entries_of(agent, Action.DEDUP)
+    assert written_by(removal) == [keeper, twin]
+    undo(Target.rewind(queued.id))
+    before = everything(agent)
 
-    undo(tripped)
+    done = roll_back(Target.entry(removal), by=COMMAND_LINE)
 
-    assert just(agent, *ids) == before
+    assert (done.applied, done.plan.conflicts, done.plan.changes) == (False, (), ())
+    assert everything(agent) == before
 
 
 def test_a_flag_set_again_is_not_touched_by_the_undo_of_the_undo_that_cleared_it(agent: Agent, ids: list[int]) -> None:

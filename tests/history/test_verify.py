@@ -8,7 +8,7 @@ from flask import Flask
 from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
-from app.history.verify import verify
+from app.history.verify import verify, verify_rest
 from app.models import COMMAND_LINE, Account, Agent
 from app.models.state import STATE_FIELDS
 from tests.support.factories import make_agent
@@ -72,25 +72,55 @@ def test_a_memory_that_names_another_entry_is_found(agent: Agent) -> None:
     found(f"memory 2 does not name {entry(len(entries()))}, which wrote it last")
 
 
+def test_a_memory_that_was_given_to_another_agent_is_found(agent: Agent) -> None:
+    other = make_agent("eve")
+    tamper("UPDATE memories SET agent_id = :other WHERE id = 4", other=other.id)
+
+    assert "wrote memory 4, which the agent does not have" in str(verify(db.session.get_one(Agent, 1)).first_problem)
+
+
 def test_a_deleted_memory_is_missed_and_the_entry_named_that_wrote_it(agent: Agent) -> None:
     with removed("memories", "id = 2"):
         found(f"{entry(2)} wrote memory 2, which the agent does not have", at=2)
 
 
-@pytest.mark.parametrize("discarded", ["NULL", "created_at"])
-def test_a_memory_that_no_entry_explains_is_found(agent: Agent, discarded: str) -> None:
+def _forge_memory(discarded: str) -> None:
     tamper(
         "INSERT INTO memories (id, agent_id, immutable, type, content, token_estimate, content_hash, constitutional,"
-        " tags, origin_at, created_at, updated_at, discarded_at, version) SELECT -1, agent_id, immutable, type,"
-        " content, token_estimate, content_hash, constitutional, tags, origin_at, created_at, updated_at,"
-        f" {discarded}, version FROM memories WHERE id = 1"
+        " tags, origin_at, other_dates, source, created_at, updated_at, discarded_at, version)"
+        " SELECT -1, agent_id, immutable, type, content, token_estimate, content_hash, constitutional, tags, origin_at,"
+        f" other_dates, source, created_at, updated_at, {discarded}, version FROM memories WHERE id = 1"
     )
+
+
+@pytest.mark.parametrize("discarded", ["NULL", "created_at"])
+def test_a_memory_that_no_entry_explains_is_found(agent: Agent, discarded: str) -> None:
+    _forge_memory(discarded)
 
     named = f"{agent.name} ({agent.chain}): memory -1 is in no entry of the log."
     assert verify(make_agent("elsewhere")).ok
     verdicts = [verify(), verify(agent), verify(account=db.session.get_one(Account, 1))]
     assert [verdict.first_problem for verdict in verdicts] == [named] * 3
     assert {verdict.agent_id for verdict in verdicts} == {1}
+
+
+@pytest.mark.parametrize("discarded", ["NULL", "created_at"])
+def test_a_memory_that_only_a_state_of_no_entry_explains_is_found(agent: Agent, discarded: str) -> None:
+    _forge_memory(discarded)
+    fields = ", ".join(STATE_FIELDS)
+    copied = f"SELECT -1, 999, {fields} FROM memories WHERE id = -1"
+    tamper(f"INSERT INTO memory_states (memory_id, entry_id, {fields}) {copied}")
+
+    for verdict in (verify(), verify(agent), verify(account=db.session.get_one(Account, 1))):
+        assert "memory -1" in str(verdict.first_problem)
+
+
+def test_a_state_of_no_entry_is_found_where_its_memory_has_its_own(agent: Agent) -> None:
+    fields = ", ".join(STATE_FIELDS)
+    copied = f"SELECT 404, 999, {fields} FROM memories WHERE id = 1"
+    tamper(f"INSERT INTO memory_states (memory_id, entry_id, {fields}) {copied}")
+
+    assert "A state of memory 404 by entry id 999 has no entry" in str(verify().first_problem)
 
 
 def test_a_flag_that_the_tags_do_not_give_is_found(agent: Agent) -> None:
@@ -144,7 +174,10 @@ def test_an_end_that_was_changed_is_found(agent: Agent) -> None:
     found(f"is declined, but {entry(ended)} ended it otherwise", at=ended)
     tamper("UPDATE refinements SET status = 'completed', deleted = 0")
     found("the counts of refinement", at=ended)
-    tamper("UPDATE refinements SET deleted = 1")
+    for changed in ("calls = 9", "calls = 4, refused = '{\"unknown_memory\": 1}'"):
+        tamper(f"UPDATE refinements SET deleted = 1, {changed}")
+        found("the counts of refinement", at=ended)
+    tamper("UPDATE refinements SET calls = 4, refused = '{}'")
     proved()
 
 
@@ -193,11 +226,13 @@ def test_what_belongs_to_nobody_is_found(agent: Agent) -> None:
     tamper("UPDATE agents SET audit_sequence = 0, audit_head = :none", none=b"")
     tamper("DELETE FROM memory_states")
     tamper("DELETE FROM memories")
-    tamper("DELETE FROM rollbacks")
+    for table in ("rollbacks", "human_acts", "attention_items"):
+        tamper(f"DELETE FROM {table}")
     tamper("UPDATE refinements SET agent_id = 99")
     tamper("UPDATE agents SET core_token_usage = 0, core_count = 0, journal_count = 0")
 
-    assert "chain of nobody, agent:nobody: its first entry is id" in str(verify().first_problem)
+    assert "is in no entry of the log" in str(verify().first_problem)
+    assert "chain of nobody, agent:nobody: its first entry is id" in str(verify_rest().first_problem)
 
 
 def test_an_agent_whose_row_is_gone_leaves_a_chain_of_nobody(agent: Agent) -> None:

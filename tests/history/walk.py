@@ -13,7 +13,8 @@ import pytest
 
 from app.errors import Refused
 from app.extensions import db, writing
-from app.history.plan import Plan, Target, preview
+from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview
+from app.history.telling import find_untold, tell
 from app.history.undo import RollbackConflict, roll_back
 from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedVoices
@@ -25,6 +26,7 @@ from app.models import (
     MemoryType,
     Mode,
     Refinement,
+    Source,
     Status,
     Trigger,
     open_keys,
@@ -43,7 +45,15 @@ from tests.support.factories import make_agent, proceed, promote, toggle
 
 TAGS: tuple[tuple[str, ...], ...] = ((), (), ("tea",), ("ann", "tea"), ("voice",))
 TEXTS = (
-    *("Tea at five.", "TEA at five.", "Caf\u00e9 in Lisbon.", "cafe\u0301 in lisbon.", "a", "A", "Bob moved to Oslo."),
+    *(
+        "Tea\nat five.",
+        "Tea\r\nat five.",
+        "Caf\u00e9 in Lisbon.",
+        "Cafe\u0301 in Lisbon.",
+        "a",
+        "A",
+        "Bob moved to Oslo.",
+    ),
     *("We promised to tell the truth, however small. " * n + "Even then." for n in (1, 2, 3)),
 )
 FIRST = (9, 29, 8, 0, 31, 6, 46)
@@ -166,6 +176,16 @@ class Walk:
             self.reference.end()
             self._go_on(False)
 
+    def tell(self, _a: int, _b: int, _more: bool) -> None:
+        """The worker's minute: the agent is told of what the command line did, where there is something to tell."""
+        if (self.agent_id, str(COMMAND_LINE)) not in find_untold():
+            return
+        tell(self.agent_id, str(COMMAND_LINE))
+        self._tell("tell the agent")
+        seen["told"] += 1
+        self.reference.tell(self.mirror.newest_text(), self.clock.at)
+        self.mirror.compare()
+
     def undo(self, a: int, _b: int, _more: bool) -> None:
         self._undo("refinement", range(len(self.reference.starts)), a)
 
@@ -205,6 +225,7 @@ class Walk:
                     locked,
                     draft.text,
                     keys=self.keys,
+                    source=Source.AGENT,
                     type_=MemoryType(draft.type),
                     tags=draft.tags,
                     origin_at=draft.origin_at,
@@ -265,6 +286,11 @@ class Walk:
 
     def _go_back(self, kind: str, number: int) -> None:
         self._tell("rewind to before refinement" if kind == "rewind" else f"undo {kind}", number)
+        if kind == "entry" and self.reference.entries[number].kind is Kind.TOLD:
+            with pytest.raises(NothingToUndo):
+                roll_back(self._target(kind, number), by=COMMAND_LINE)
+            self.mirror.compare()
+            return
         if kind == "rewind":
             target, noun = Target.rewind(self._refinement_ids[number]), Noun("refinement", number)
             expected = self.reference.plan_rewind(number, self.clock.at)
@@ -284,10 +310,12 @@ class Walk:
 
     def _roll_back(self, target: Target, noun: Noun, expected: model.Plan) -> None:
         applies = bool(expected.goals) and not expected.conflicts
-        seen[f"{target.kind}: {'conflict' if expected.conflicts else 'applied' if applies else 'nothing to do'}"] += 1
+        refusal = GuardFinal if expected.final else RollbackConflict if expected.conflicts else None
+        end = "final" if expected.final else "conflict" if refusal else "applied" if applies else "nothing to do"
+        seen[f"{target.kind}: {end}"] += 1
         self._check(preview(target), expected)
-        if expected.conflicts:
-            with pytest.raises(RollbackConflict) as refused:
+        if refusal is not None:
+            with pytest.raises(refusal) as refused:
                 roll_back(target, by=COMMAND_LINE)
             self._check(refused.value.plan, expected)
         else:
@@ -305,6 +333,7 @@ class Walk:
         self.mirror.compare()
 
     def _check(self, plan: Plan, expected: model.Plan) -> None:
+        assert (plan.final is not None) == expected.final
         assert list(plan.conflicts) == self.mirror.ids_of(expected.conflicts)
         assert {self._refinement_ids.index(number) for number in plan.later} == expected.later
         if not expected.conflicts:

@@ -143,10 +143,12 @@ def test_a_server_that_drips_is_bounded_as_a_whole(ask: Ask) -> None:
 
 
 def test_a_reply_without_end_is_not_read_to_its_end(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    import app.llm.wire
+    import app.llm.body
 
-    monkeypatch.setattr(app.llm.wire, "MAX_REPLY_BYTES", 1000)
-    assert failure_of(ask, text("x" * 100_000)).kind is ModelErrorKind.UNREACHABLE
+    monkeypatch.setattr(app.llm.body, "MAX_REPLY_BYTES", 1000)
+    failed = failure_of(ask, text("x" * 100_000))
+    assert (failed.kind, failed.status) == (ModelErrorKind.SERVER_ERROR, 200)
+    assert "not with a chat reply: it is longer than" in str(failed)
     assert ask(text("x" * 100)).text == "x" * 100
 
 

@@ -57,6 +57,39 @@ def test_arguments_sent_as_an_object_become_their_json_text(ask: Ask) -> None:
     assert json.loads(reply.tool_calls[0].arguments) == {"id": 3}
 
 
+@pytest.mark.parametrize("claimed", [3 * 10**9, 10**30])
+def test_a_count_of_tokens_beyond_belief_is_taken_for_ten_million(ask: Ask, claimed: int) -> None:
+    usage = {"prompt_tokens": claimed, "completion_tokens": claimed, "total_tokens": claimed}
+    reply = ask(completion({"content": "YES"}, usage=usage))
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (10_000_000, 10_000_000)
+    assert reply.usage.cost_usd <= 10_000
+
+
+def test_half_a_character_in_the_id_of_a_call_goes_back_as_a_question_mark(server: ModelServer, ask: Ask) -> None:
+    call = {"id": "c\ud800", "type": "function", "function": {"name": "delete_memory", "arguments": '{"id": 3}'}}
+    reply = ask(completion({"content": None, "tool_calls": [call]}, finish_reason="tool_calls"))
+    assert reply.tool_calls[0].id == "c?"
+    result = {"role": "tool", "tool_call_id": reply.tool_calls[0].id, "content": "{}"}
+    ask(text("Done."), messages=[{"role": "user", "content": "Begin."}, reply.as_message(), result], tools=[DELETE])
+    assert server.requests[1].messages[1]["tool_calls"][0]["id"] == "c?"
+
+
+@pytest.mark.parametrize("reason", ["", None])
+def test_an_empty_finish_reason_with_calls_is_a_good_reply(ask: Ask, reason: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "delete_memory", "arguments": '{"id": 3}'}}
+    reply = ask(completion({"content": None, "tool_calls": [call]}, finish_reason=reason))
+    assert [each.arguments for each in reply.tool_calls] == ['{"id": 3}']
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"id": ' + "9" * 5000 + "}", "[" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000]
+)
+def test_arguments_that_no_reader_of_json_takes_still_reach_the_loop(ask: Ask, arguments: str) -> None:
+    reply = ask(tool_calls(("delete_memory", arguments)), tools=[DELETE])
+    assert [call.arguments == arguments for call in reply.tool_calls] == [True]
+    assert reply.as_message()["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
 def test_a_call_without_id_or_name_still_reaches_the_loop(ask: Ask) -> None:
     call = {"id": None, "type": "function", "function": {"name": None, "arguments": "{}"}}
     reply = ask(completion({"content": None, "tool_calls": [call]}))
@@ -215,10 +248,10 @@ def test_a_client_can_be_closed_twice_and_before_it_was_used() -> None:
 
 
 def test_clients_share_one_tls_context(ask: Ask) -> None:
-    from app.llm.wire import Wire, shared_tls_context
+    from app.llm.wire import own_connections, shared_tls_context
 
     ask(text("YES"))
-    with Wire() as first, Wire() as second:
+    with own_connections() as first, own_connections() as second:
         contexts = [wire._transport._pool._ssl_context for wire in (first, second)]  # type: ignore[attr-defined]
     assert contexts == [shared_tls_context()] * 2
 

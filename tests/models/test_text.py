@@ -20,7 +20,29 @@ def test_content_is_trimmed_and_has_1_to_10000_characters() -> None:
 
 @pytest.mark.parametrize(
     "blank",
-    ["", " ", "\n\t", "\u3000\u00a0\u2028", "\u200b", "\ufeff", "\u200b \u202e\u2060", "\x01\x02", "\U000e0041"],
+    [
+        *("", " ", "\n\t", "\u3000\u00a0\u2028", "\u200b", "\ufeff", "\u200b \u202e\u2060", "\x01\x02", "\U000e0041"),
+        *(
+            "\u3164",
+            "\u2800 \u2800",
+            "\ufe0f",
+            "\u115f\u1160",
+            "\uffa0",
+            "\u180e\u180b\u180f",
+            "\u034f",
+            "\u17b4\u17b5",
+        ),
+        *(
+            "\ufe00\ufe0e",
+            "\U000e0100\U000e01ef",
+            "\U000e0fff",
+            "\u2065",
+            "\ufff0",
+            "\ufffc",
+            "\U0001d159",
+            "\u3164" * 10_000,
+        ),
+    ],
 )
 def test_content_of_which_nothing_can_be_seen_is_blank(blank: str) -> None:
     with pytest.raises(Invalid, match="blank"):
@@ -100,3 +122,27 @@ def test_tags_are_lower_case_sorted_and_each_once() -> None:
     for bad in ("voice", 5, [1], [None], ["x" * 41], [str(n) for n in range(21)], [""]):
         with pytest.raises(Invalid):
             clean_tags(bad)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "❤\ufe0f",
+        "\ufe0fa",
+        "⠓⠊⠀⠞",
+        "ㅤㄱ",
+        "가\u115f",
+        "1\ufe0f\u20e3",
+        "🏴\U000e0067\U000e007f",
+        "\ue000",
+        "e\u034f",
+        "´",
+    ],
+)
+def test_what_shows_anything_is_kept_with_all_that_does_not(text: str) -> None:
+    assert clean_content(text) == text
+
+
+@pytest.mark.parametrize("unseen", ["\u3164", "\u2800", "\ufe0f", " \u115f\u200b\n"])
+def test_a_prompt_of_which_nothing_can_be_seen_is_none(unseen: str) -> None:
+    assert clean_prompt(unseen, what="prompt") is None

@@ -10,18 +10,19 @@ from app.config import Settings
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import BUSY_TIMEOUT_MS, db, writing
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Action, Agent, AgentToken, AuditLog, Event, open_keys
+from app.models import COMMAND_LINE, Action, Agent, AgentToken, AuditLog, Event, Memory, open_keys
 from app.models.agent import AgentForgotten
 from app.models.bearer import authenticate
 from app.models.forgetting import forget
 from app.models.key import live_tokens, share_with_tokens
 from app.models.provision import find_unprovisioned, provision
+from app.models.rotation import rotate_agent_key
 from app.models.shredding import is_due
 from app.silo import SealBroken, parse_token
 from tests.silo.holding import readers
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER
-from tests.support.factories import make_agent
+from tests.support.factories import make_agent, remember
 
 
 @pytest.fixture
@@ -166,6 +167,30 @@ def test_another_agent_s_token_is_not_found(agent: Agent) -> None:
     with pytest.raises(NotFound):
         revoke(other, token)
     assert authenticate(token) is not None
+
+
+def test_keys_opened_with_it_read_what_a_new_version_sealed_since(agent: Agent) -> None:
+    bearer = authenticate(issue(agent))
+    assert bearer is not None
+    keys = bearer.open_keys()
+    for version, said in ((2, "Ann likes tea."), (3, "Bob likes rum.")):
+        assert rotate_agent_key(agent.id, by=COMMAND_LINE) == version
+        (number,) = remember(agent, said)
+        sealed = db.session.get_one(Memory, number).content
+        assert (sealed.key_version, keys.versions) == (version, list(range(1, version)))
+        assert keys.reveal_memory(number, sealed) == said
+
+
+def test_keys_opened_with_it_read_nothing_of_a_new_version_once_it_is_revoked(agent: Agent) -> None:
+    token = issue(agent)
+    bearer = authenticate(token)
+    assert bearer is not None
+    keys = bearer.open_keys()
+    revoke(agent, token)
+    rotate_agent_key(agent.id, by=COMMAND_LINE)
+    (number,) = remember(agent, "Ann likes tea.")
+    with pytest.raises(SealBroken):
+        keys.reveal_memory(number, db.session.get_one(Memory, number).content)
 
 
 def test_a_forgotten_agent_has_no_token_and_gets_none(agent: Agent) -> None:

@@ -151,7 +151,7 @@ def test_a_constitutional_memory_keeps_content_life_and_type(run: Running) -> No
 
 
 def test_an_end_state_is_never_left_and_counts_no_more(run: Running) -> None:
-    for status in Status:
+    for status in sorted(Status, key=lambda status: status == Status.DECLINED):  # last: a NO rests
         if status in ("queued", "asking", "running"):
             continue
         run = begin(run.agent) if not run.reload().is_open else run
@@ -163,6 +163,30 @@ def test_an_end_state_is_never_left_and_counts_no_more(run: Running) -> None:
                 refuses("UPDATE refinements SET status = :status WHERE id = :id", "never left", status=other, id=number)
         refuses("UPDATE refinements SET mutations = mutations + 1 WHERE id = :id", "never left", id=number)
         refuses("DELETE FROM refinements WHERE id = :id", "never removed", id=number)
+
+
+def test_of_an_ended_refinement_only_who_undid_it_changes(run: Running) -> None:
+    run.tool.execute("complete", summary="Done.")
+    fixed = [column.name for column in Refinement.__table__.columns if column.name not in ("id", "undone_by")]
+    others = {
+        **dict.fromkeys(("trigger", "mode", "status", "started_by", "model_id", "reason"), "'other'"),
+        **dict.fromkeys(("worker", "stop_requested_by"), "'other'"),
+        **dict.fromkeys(("mass_before", "kept_mass", "mass_after", "snapshot_entry_id", "threshold", "turns"), "99"),
+        **dict.fromkeys(("calls", "consolidated", "updated", "deleted", "deduplicated", "account_id"), "99"),
+        **dict.fromkeys(("deduplicated_tokens", "prompt_tokens", "completion_tokens", "cost_usd"), "99"),
+        **dict.fromkeys(("memories_merged", "memories_before", "memories_after"), "99"),
+        **dict.fromkeys(("erosion_floor", "erosion_cut", "erosion_base", "agent_id"), "99"),
+        **dict.fromkeys(("cap", "mutations", "protected"), "2"),
+        **dict.fromkeys(("heartbeat_at", "stop_requested_at", "requested_at", "started_at"), "'2026-01-01 00:00:00'"),
+        **{"ended_at": "'2026-01-01 00:00:00'", "refused": """'{"invalid": 1}'""", "summary": "NULL"},
+    }
+    for name in fixed:
+        refuses(f"UPDATE refinements SET {name} = {others[name]}", "only who undid it", "its number and its agent")
+        refuses(f"UPDATE refinements SET undone_by = 'x', {name} = {others[name]}", "only who undid it", "its agent")
+    with by_hand() as connection:
+        same = ", ".join(f"{name} = {name}" for name in fixed)
+        assert connection.execute(text(f"UPDATE refinements SET undone_by = 'other', {same}")).rowcount == 1
+        assert connection.execute(text("UPDATE refinements SET undone_by = NULL")).rowcount == 1
 
 
 def test_the_database_counts_no_further_than_the_cap_and_the_cap_no_further_than_ten(run: Running) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 IMMUTABLE = {"audio", "somatic", "voice"}
 CAP = 10
+PROTECTIONS = 10
 
 
 def weigh(text: str) -> int:
@@ -38,6 +39,7 @@ class Guarded:
     before: dict[int, Kept | None] = field(default_factory=dict)
     flagged_by_admin: set[int] = field(default_factory=set)
     mutations: int = 0
+    protections: int = 0
     running: bool = True
 
     @property
@@ -109,11 +111,15 @@ class Reference:
     def protect(self, number: int) -> str:
         if self._over():
             return "terminated"
+        assert self.run is not None
+        if self.run.protections >= PROTECTIONS:
+            return "All 10 protections"
         memory = self.memories.get(number)
         if memory is None or not memory.active:
             return "No active core memory"
         if memory.constitutional:
             return "constitutional already"
+        self.run.protections += 1
         self._write(number, replace(memory, constitutional=True), self._kept(number))
         return "protected"
 

@@ -23,6 +23,8 @@ STATE = (
     "constitutional",
     "tags",
     "origin_at",
+    "other_dates",
+    "source",
     "created_at",
     "updated_at",
     "discarded_at",
@@ -115,7 +117,9 @@ def _digest(entry: Mapping[str, Any], states: list[dict[str, Any]]) -> bytes:
             said |= {"restores": state["restores_entry_id"], "constitutional": state["constitutional"]}
             said |= {} if state["restores_entry_id"] else {"discarded_at": _plain(state["discarded_at"])}
         written.update(_canonical(said) + b"\n")
-    plain = {name: entry[name] for name in ("chain", "sequence", "actor", "actor_kind", "action", "subject", "data")}
+    plain = {
+        name: entry[name] for name in ("chain", "sequence", "actor", "actor_kind", "action", "subject", "data", "said")
+    }
     plain |= {
         "format": 1,
         "at": _plain(entry["at"]),
@@ -153,7 +157,7 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
         elif name in _DATES and value is not None:
             moment = datetime.fromisoformat(value) if isinstance(value, str) else value
             row[name] = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        elif name in {"tags", "data"} and isinstance(value, str):
+        elif name in {"tags", "other_dates", "data", "said"} and isinstance(value, str):
             row[name] = json.loads(value)
         elif isinstance(value, memoryview):
             row[name] = bytes(value)

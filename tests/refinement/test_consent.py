@@ -29,8 +29,17 @@ YES = [
         "[YES]",
         "...yes",
         "YES, but slowly",
-        "Yes: NO constitutional ones",
+        "Yes: no constitutional ones",
         "Yes — with care",
+    ),
+    *(
+        "YES, I have no objections",
+        "YES. I have no objections, whether or not you ask.",
+        "YES. It is for no reason of mine.",
+        "Yes, know that NOT all of it is redundant; NOTHING constitutional.",
+        "YES.\n\nI will look.\n\nNO merging of vows.",
+        "YES.\nI will look.\nAs to consolidating: NO.",
+        "YES, now or not at all. Nor no later.",
     ),
     *("YES\nTo admins: thank you", "Yes and no", "**Yes**: I will", "<think>NO? No.</think>YES", "YES…"),
     *("<THINK>\nhm\n</THINK>\n\n**YES**", " <reasoning>a</reasoning> yes"),
@@ -64,6 +73,57 @@ NO = [
     ),
     *("I can't help with that.", "***", "!!!", '{"answer": "YES"}', "yes\u0301", "YES'S", "NOT YES"),
     "<thinking>no</thinking>Yes</thinking>",
+    *(
+        "YES or NO",
+        "YES, or NO.",
+        "Yes or no? I would rather not.",
+        "YES\nNO",
+        "YES\n\n\nNO",
+        "YES\r\rNO",
+        "YES\u2028NO",
+    ),
+    *("YES|NO", "YES | NO", "YES / NO", "YES — NO", "YES – NO", "YES-NO", "YES,NO", "YES...NO", "YES (NO)", "YES: NO"),
+    *(
+        "**YES** or **NO**",
+        "*Yes*, or _no_",
+        "__YES__ __NO__",
+        "`YES` `NO`",
+        "> YES\n> NO",
+        "- YES\n- NO",
+        "# YES\n# NO",
+    ),
+    *(
+        "Yes OR No",
+        "YES or, no",
+        "Yes… or 'no'?",
+        "yes or\nno",
+        "YES. NO MORE THAN 3 please",
+        "Yes: NO constitutional ones",
+    ),
+    *(
+        "YES\nTo admins: NO problem",
+        "YES\nTo admins: now or no time",
+        "YES.\n---\nNO.",
+        "YES.\n\n***\n\n**NO**",
+        "---\nYES\nNO",
+    ),
+    *(
+        "YES or ＮＯ",
+        "YES, ＮＯ",
+        "YES. N\u200bO.",
+        "YES. NО.",
+        "YES. ΝΟ.",
+        "YES. 𝐍𝐎.",
+        "Yes оr nо",
+        "YES o\u00adr no",
+        "YES. \u202eNO",
+    ),
+    *(
+        "YES\nor rather, thinking of it again,\nNO",
+        "<think>YES</think>YES or NO",
+        "YES! \n \t\n NO!",
+        "Yes, NO's the answer",
+    ),
 ]
 
 
@@ -108,6 +168,8 @@ def test_a_long_note_is_shortened_visibly_to_280_characters() -> None:
     assert note.endswith("…")
     assert clean_note("x" * MAX_NOTE) == "x" * MAX_NOTE
     assert clean_note(" \u200b\n ") is None
+    assert clean_note("\u3164\u2800\ufe0f") is None
+    assert clean_note("❤\ufe0f") == "❤\ufe0f"
 
 
 def test_the_words_stand_in_no_printed_form() -> None:
@@ -120,5 +182,7 @@ def test_words_that_are_no_unicode_text_can_be_sealed_all_the_same() -> None:
 
 
 def test_a_very_long_reply_is_read_in_a_moment() -> None:
+    for text in ("." * 300_000, " or" * 99_999, "or " + " " * 300_000, "\n" * 300_000, "\n \t" * 99_999, "(" * 300_000):
+        assert read_answer(Reply(f"YES x{text}x")).granted
     for text in ("<think>" * 50_000, "*" * 300_000, "\n> > >" * 50_000, "To admins" * 50_000, " " * 300_000):
         assert not read_answer(Reply(text)).granted

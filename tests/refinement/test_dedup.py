@@ -20,16 +20,16 @@ def left(agent: Agent) -> dict[int, tuple[bool, tuple[str, ...]]]:
 
 def test_the_earliest_stays_with_the_tags_of_all(agent: Agent) -> None:
     (late,) = remember(agent, "Café at noon.", tags=["b"])
-    early, unicode_, upper = remember(agent, "x", "cafe\u0301 AT NOON. ", "CAFÉ AT NOON.\n", tags=["a", "c"])
+    early, unicode_, spaced = remember(agent, "x", "Cafe\u0301 at noon. ", "Café at noon.\n", tags=["a", "c"])
     (entry,) = removed(agent)
     assert left(agent) == {late: (False, ("a", "b", "c")), early: (False, ("a", "c"))}
-    assert entry.data == {"kept": late, "removed": [unicode_, upper], "tokens": 8}
+    assert entry.data == {"kept": late, "removed": [unicode_, spaced], "tokens": 8}
     assert entry.subject == f"memory:{late}"
 
 
 def test_every_constitutional_copy_stays_and_only_the_first_takes_the_tags(agent: Agent) -> None:
     (plain,) = remember(agent, "We never lie.", tags=["plain"])
-    kept = remember(agent, "we never lie.", "WE NEVER LIE.", constitutional=True)
+    kept = remember(agent, "We never lie.", " We never lie.", constitutional=True)
     removed(agent)
     assert left(agent) == {kept[0]: (True, ("plain",)), kept[1]: (True, ())}
     assert not db.session.get_one(Memory, plain).is_active
@@ -38,7 +38,7 @@ def test_every_constitutional_copy_stays_and_only_the_first_takes_the_tags(agent
 
 def test_an_immutable_tag_is_no_obstacle_and_goes_on_protecting(agent: Agent) -> None:
     (plain,) = remember(agent, "A song.")
-    remember(agent, "A SONG.", tags=["voice"])
+    remember(agent, "A song.", tags=["voice"])
     removed(agent)
     assert left(agent) == {plain: (False, ("voice",))}
     assert db.session.get_one(Memory, plain).immutable
@@ -46,7 +46,7 @@ def test_an_immutable_tag_is_no_obstacle_and_goes_on_protecting(agent: Agent) ->
 
 def test_near_duplicates_journals_discarded_ones_and_other_agents_are_left_alone(agent: Agent) -> None:
     eve = make_agent("eve")
-    mine = remember(agent, "Ann likes tea.", "Ann  likes tea.", "Ann likes tea", "Ann likes tea!")
+    mine = remember(agent, "Ann likes tea.", "Ann  likes tea.", "Ann likes tea", "Ann likes tea!", "ann LIKES tea.")
     remember(agent, "Ann likes tea.", "Ann likes tea.", type_=MemoryType.JOURNAL)
     hers = remember(eve, "Ann likes tea.")
     assert removed(agent) == []

@@ -53,7 +53,7 @@ def end(run: Running, status: Status) -> None:
 
 def test_every_end_state_terminates_every_call_for_good(agent: Agent) -> None:
     ids = remember(agent, *(f"tea {n}" * 20 for n in range(5)))
-    for status in ENDS:
+    for status in sorted(ENDS, key=lambda status: status == "declined"):  # last: a NO rests
         run = begin(agent)
         end(run, status)
         assert_terminated(run, run.tool, ids)

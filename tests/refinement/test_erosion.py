@@ -11,14 +11,14 @@ from flask import Flask
 from app.config import load_settings
 from app.errors import Misconfigured
 from app.extensions import db, writing
-from app.history.plan import Target
+from app.history.plan import GuardFinal, Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Memory, MemoryType, Refinement, Rollback, Status
 from app.refinement.erosion import Erosion, erosion_of
 from app.views.shown.agent import AgentState
 from tests.support.clock import FakeClock
-from tests.support.factories import Running, begin, ledger, make_agent, remember
+from tests.support.factories import Running, begin, ledger, make_agent, promote, remember
 
 THRESHOLD = "0.60"
 
@@ -106,7 +106,7 @@ def test_exactly_at_the_floor_passes_and_one_token_more_is_reversed(agent: Agent
 
     assert result["type"] == "refinement_rolled_back"
     assert "501 of 1,000 tokens" in str(result["reason"])
-    assert "below the erosion floor of 50.00%" in str(result["reason"])
+    assert "below the erosion floor of 50%" in str(result["reason"])
     assert (ledger(agent), status(run.refinement.id)) == (before, Status.ROLLED_BACK)
     entry = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.REFINEMENT_ROLLBACK)).one()
     assert entry.data["erosion"] == {"cut": 501, "base": 1000, "floor": "0.5000"}
@@ -227,7 +227,7 @@ def test_the_share_that_came_back_may_be_cut_again_and_not_more(agent: Agent, cl
     assert status(take(agent, 199)) == Status.COMPLETED
     assert status(take(agent, 1)) == Status.ROLLED_BACK
     said = AgentState.load(db.session.get_one(Agent, agent.id, populate_existing=True))
-    assert said.erosion_words == "50.0% kept of 1,000 tokens (floor 50%)"
+    assert said.erosion_words == "50% of 1,000 tokens kept, limit 50%"
 
 
 def test_a_refinement_undone_as_a_whole_after_a_part_of_it_gives_its_share_back_once(agent: Agent) -> None:
@@ -240,13 +240,54 @@ def test_a_refinement_undone_as_a_whole_after_a_part_of_it_gives_its_share_back_
     assert standing(agent) == Erosion(301, 1000)
 
 
-def test_what_the_latch_had_reversed_counts_once_an_admin_brings_it_back(agent: Agent) -> None:
+def test_what_the_latch_reversed_stays_reversed_and_never_counts(agent: Agent) -> None:
     assert status(take(agent, 401)) == Status.ROLLED_BACK
     reversal = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.REFINEMENT_ROLLBACK)).one()
-    brought = undo(reversal)
-    assert (mass(agent), standing(agent)) == (599, Erosion(401, 1000))
-    undo(brought)
+    with pytest.raises(GuardFinal):
+        undo(reversal)
     assert (mass(agent), standing(agent)) == (1000, Erosion(0, 1000))
+
+
+def test_what_other_agents_cut_is_their_own_matter(agent: Agent) -> None:
+    other = make_agent("mina", refinement_threshold=THRESHOLD)
+    remember(other, *(letter * 400 for letter in "abcdefghij"))
+    take(agent, 400)
+    undone = operations(take(other, 400))[0]
+    remember(other, "new " * 200)
+    undo(undone)
+
+    assert standing(agent) == Erosion(400, 1000)
+    assert standing(other) == Erosion(301, 1200)
+    assert status(take(agent, 100)) == Status.COMPLETED
+    assert status(take(other, 200)) == Status.COMPLETED
+
+
+def test_a_floor_of_one_lets_nothing_go_at_all(agent: Agent, app: Flask) -> None:
+    strict = {"erosion_floor": Decimal("1")}
+    app.extensions["settings"] = app.extensions["settings"].model_copy(update=strict)
+    assert Erosion(0, 1000).is_below(Decimal("1")) is False
+    assert Erosion(1, 1000).is_below(Decimal("1")) is True
+    assert status(take(agent, 0)) == Status.COMPLETED
+    assert status(take(agent, 1)) == Status.ROLLED_BACK
+    assert mass(agent) == 1000
+
+
+def test_what_was_promoted_or_saved_during_the_run_and_cut_gives_nothing_back_when_that_is_undone(agent: Agent) -> None:
+    """Neither weighed anything at the snapshot, so that its cut took nothing and its undo returns nothing."""
+    (note,) = remember(agent, "x" * 400, type_=MemoryType.JOURNAL)
+    first = next(iter(weights(agent)))
+    run = begin(agent, braced=True)
+    promote(agent, note)
+    (saved,) = remember(agent, "y" * 400)
+    run.tool.execute("update", id=first, content="x" * 280)
+    run.tool.execute("update", id=note, content="x" * 200)
+    run.tool.execute("delete", id=saved)
+    run.tool.execute("complete", summary="Shorter.")
+    assert standing(agent) == Erosion(30, 1200)
+
+    for cut in operations(run.refinement.id)[1:]:
+        undo(cut)
+        assert standing(agent) == Erosion(30, 1200)
 
 
 def test_after_thirty_days_a_refinement_counts_no_more(agent: Agent, clock: FakeClock) -> None:
@@ -275,10 +316,10 @@ def test_a_protect_alone_never_trips_and_complete_looks_again(agent: Agent) -> N
 
 def test_the_agent_page_says_how_much_was_kept(agent: Agent) -> None:
     said = AgentState.load(agent)
-    assert said.erosion_words == "refinements cut nothing (floor 50%)"
+    assert said.erosion_words == "100% kept, limit 50%"
     take(agent, 300)
     said = AgentState.load(db.session.get_one(Agent, agent.id, populate_existing=True))
-    assert said.erosion_words == "70.0% kept of 1,000 tokens (floor 50%)"
+    assert said.erosion_words == "70% of 1,000 tokens kept, limit 50%"
     assert said.as_json()["erosion"] == {"cut": 300, "base": 1000, "kept": 0.7, "floor": 0.5}
 
 

@@ -11,9 +11,10 @@ from sqlalchemy import update
 
 from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
+from app.refinement import sweep
 from app.refinement.guard import Claim
 from app.refinement.heartbeat import Heart, beat, heart
-from app.refinement.sweep import close_stalled
+from app.refinement.sweep import close_stalled, keep_closing
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.support.processes import wait_for
 
@@ -107,3 +108,24 @@ def test_a_process_has_one_heart(app: Flask) -> None:
     assert heart() is heart()
     with heart().beating(Claim("none", "nobody")):
         assert heart().held() == {"none": "nobody"}
+
+
+def test_stalled_refinements_are_closed_without_beat_and_after_a_look_that_failed(
+    app: Flask, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.errors import Unavailable
+
+    failed = threading.Event()
+
+    def fail_once() -> list[str]:
+        if not failed.is_set():
+            failed.set()
+            raise Unavailable
+        return close_stalled()
+
+    monkeypatch.setattr(sweep, "close_stalled", fail_once)
+    stop = keep_closing(app, interval=0.02)
+
+    wait_for(lambda: running.reload().status == Status.INTERRUPTED)
+    stop.set()
+    assert failed.is_set()

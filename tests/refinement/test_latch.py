@@ -20,7 +20,7 @@ from app.models import (
     Status,
 )
 from app.refinement.dedup import remove_exact_duplicates
-from tests.support.factories import Running, begin, ledger, make_agent, remember
+from tests.support.factories import Running, begin, ledger, make_agent, promote, remember
 
 
 def words(tokens: int, letter: str = "a") -> str:
@@ -77,14 +77,16 @@ def test_a_trip_reverses_everything_byte_by_byte(agent: Agent) -> None:
     assert run.tool.execute("delete", id=ids[2])["type"] == "deleted"
     result = run.tool.execute("consolidate", ids=ids[4:8], content=words(100, "n"))
 
-    stats = {"consolidated": 2, "updated": 2, "deleted": 2, "protected": 2, "deduplicated": 0}
+    counts = {"consolidated": 2, "updated": 2, "deleted": 2, "protected": 2, "deduplicated": 0, "refused": {}}
+    stats = counts | {"memories_merged": 6, "memories_before": 12, "memories_after": None}
     assert set(result) == {"type", "reason", "stats", "changes_left", "retention"}
     assert (result["type"], result["stats"], result["changes_left"]) == ("refinement_rolled_back", stats, 0)
     assert "rolled back" in result["reason"]
     assert "terminated" in result["reason"]
     assert ledger(agent) == before
     row = run.reload()
-    assert (row.status, row.mutations, row.stats, row.mass_after) == (Status.ROLLED_BACK, 6, stats, 530)
+    assert (row.status, row.mutations, row.mass_after) == (Status.ROLLED_BACK, 6, 530)
+    assert row.stats == stats | {"memories_after": 12}
     assert not db.session.get_one(Memory, merged["id"], populate_existing=True).is_active
     written = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id).offset(entries)).all()
     assert [entry.action for entry in written][-2:] == [Action.REFINEMENT_ROLLBACK, Action.REFINEMENT_END]
@@ -95,7 +97,7 @@ def test_a_trip_reverses_everything_byte_by_byte(agent: Agent) -> None:
     }
     journal = db.session.scalars(Memory.active(agent.id, MemoryType.JOURNAL)).one()
     told = run.tool._keys.reveal_memory(journal.id, journal.content)
-    for part in ("rolled back", "2 consolidated, 2 updated, 2 deleted, 2 protected", "75.00%", "530 tokens"):
+    for part in ("rolled back", "2 consolidated, 2 updated, 2 deleted, 2 protected", "limit of 75%", "530 tokens"):
         assert part in told
     assert f"{530 - row.kept_mass} tokens would have been cut" in told  # type: ignore[operator]
 
@@ -176,6 +178,16 @@ def test_a_promoted_or_new_memory_starts_at_nothing(agent: Agent) -> None:
     assert kept_after(run, ("update", {"id": merged, "content": words(9)})) == 39
 
 
+def test_a_journal_entry_that_is_promoted_during_the_run_starts_at_nothing(agent: Agent) -> None:
+    (noted,) = remember(agent, words(100, "n"), type_=MemoryType.JOURNAL)
+    ids = remember(agent, *(words(10, chr(97 + n)) for n in range(4)))
+    run = begin(agent)
+    promote(agent, noted)
+    merged = run.tool.execute("consolidate", ids=[ids[0], noted], content=words(100, "m"))["id"]
+    assert kept_after(run) == 40
+    assert kept_after(run, ("delete", {"id": merged})) == 30
+
+
 def test_mass_nought_never_trips(agent: Agent) -> None:
     run = begin(agent) if remember(agent, "a") else None
     assert run is not None
@@ -201,7 +213,7 @@ def test_complete_checks_again(agent: Agent) -> None:
 
 
 def test_duplicates_removed_before_stay_removed_after_a_trip(agent: Agent) -> None:
-    ids = remember(agent, "Ann likes tea.", "ann likes TEA. ", words(10, "b"), words(10, "c"))
+    ids = remember(agent, "Ann likes tea.", "Ann likes tea. ", words(10, "b"), words(10, "c"))
     run = begin(agent, mode=Mode.FULL)
     with writing():
         row, locked = Refinement.lock(run.refinement.id), Agent.lock(agent.id)

@@ -28,6 +28,12 @@ def test_words_without_calls_end_unfinished_and_valid_changes_stay(agent: Agent,
     assert "You called no function" in done.client.asked[-1].messages[-1]["content"]
 
 
+def test_a_model_that_calls_again_after_words_is_not_taken_to_be_done(agent: Agent, ids: list[int]) -> None:
+    search = call("search_memories", query="may")
+    done = carry(agent, say("YES"), say("I think"), search, say("that"), search, say("is all."), DONE)
+    assert (done.status, done.client.replies_left) == ("completed", 0)
+
+
 def test_turns_are_limited_to_thirty(agent: Agent, ids: list[int]) -> None:
     done = carry(agent, say("YES"), *[call("search_memories", query="may")] * 30)
     assert (done.status, done.refinement.turns, done.client.replies_left) == ("unfinished", 30, 0)

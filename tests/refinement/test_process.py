@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
+from app.errors import Refused
 from app.extensions import db, now, writing
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import ScriptedClient, ScriptedVoices, calls
@@ -22,6 +23,7 @@ from app.models import (
     MemoryType,
     Mode,
     Refinement,
+    Source,
     Trigger,
     open_keys,
     record,
@@ -48,9 +50,9 @@ def test_consent_then_changes_then_complete(agent: Agent, ids: list[int]) -> Non
     row = done.refinement
     assert (done.status, row.turns, row.mutations) == ("completed", 2, 1)
     assert (row.prompt_tokens, row.completion_tokens) == (300, 30)
-    assert actions(row) == ["start", "consent", "snapshot", "delete", "complete", "end"]
+    assert actions(row) == ["start", "consent", "note_to_admins", "snapshot", "delete", "complete", "end"]
     consent = db.session.scalars(db.select(Consent)).one()
-    assert (consent.granted, consent.note_to_admins, row.note_to_admins) == (True, "be kind", "be kind")
+    assert (consent.granted, row.note_to_admins) == (True, "be kind")
     assert consent.words is not None
     words = open_keys(db.session.get_one(Agent, agent.id)).reveal(consent.words, purpose="consent", subject=row.id)
     assert words.startswith("YES, gladly.")
@@ -68,7 +70,7 @@ def test_a_no_is_a_normal_outcome_that_is_respected_for_a_day(agent: Agent, ids:
     assert db.session.get_one(Agent, agent.id).last_refinement_at is None
     clock.advance(hours=23, minutes=59)
     for trigger in (Trigger.ADMIN, Trigger.WEEKLY, Trigger.OVER_BUDGET):
-        with pytest.raises(RestingAfterNo, match=r"asked again from .* on"):
+        with pytest.raises(RestingAfterNo, match="You can ask again after"):
             start(agent.id, trigger=trigger, by=COMMAND_LINE)
     assert carry(agent, DONE, trigger=Trigger.AGENT).status == "completed"
     with pytest.raises(RestingAfterNo):
@@ -78,10 +80,10 @@ def test_a_no_is_a_normal_outcome_that_is_respected_for_a_day(agent: Agent, ids:
 
 
 def test_duplicates_removed_before_the_question_stay_removed_after_a_no(agent: Agent) -> None:
-    ids = remember(agent, "Ann likes tea.", " ANN likes tea.", "Bob likes rum.")
+    ids = remember(agent, "Ann likes tea.", " Ann likes tea. ", "Bob likes rum.")
     done = carry(agent, say("NO"))
     assert [row[0] for row in ledger(agent)] == [ids[0], ids[2]]
-    assert (done.refinement.deduplicated, done.refinement.machine_line) == (1, "1 deduplicated")
+    assert (done.refinement.deduplicated, done.refinement.machine_line) == (1, "1 deduplicated, 3 → 2 memories")
     assert (
         "1 exact duplicates were removed just now, whatever you answer" in done.client.asked[0].messages[1]["content"]
     )
@@ -97,8 +99,8 @@ def test_the_agents_own_request_is_its_consent(agent: Agent, ids: list[int]) -> 
 
 def test_dedup_only_asks_nobody_and_completes(agent: Agent) -> None:
     ids = remember(agent, "Ann likes tea.", "Bob likes rum.")
-    copies = remember(agent, "ann likes tea.", tags=["tea"])
-    kept = remember(agent, "ANN LIKES TEA.", constitutional=True)
+    copies = remember(agent, "Ann likes tea.", tags=["tea"])
+    kept = remember(agent, " Ann likes tea. ", constitutional=True)
     remember(agent, "Ann likes tea.", type_=MemoryType.JOURNAL)
     done = carry(agent, mode=Mode.DEDUP_ONLY)
     assert (done.status, done.client.asked, done.refinement.deduplicated) == ("completed", [], 2)
@@ -158,7 +160,7 @@ def test_after_a_rollback_the_model_is_told_once_and_can_change_nothing(agent: A
     before = ledger(agent)
     many = calls(*(("delete_memory", {"id": one}) for one in ids[:9]))
     done = carry(agent, say("YES"), many, many)
-    assert (done.status, done.refinement.mutations, done.refinement.turns) == ("rolled_back", 6, 2)
+    assert (done.status, done.refinement.mutations, done.refinement.turns) == ("rolled_back", 6, 1)
     assert ledger(agent) == before
     results = [m["content"] for m in done.client.asked[-1].messages if m["role"] == "tool"]
     assert ["refinement_rolled_back" in one for one in results] == [False] * 5 + [True] + [False] * 3
@@ -189,6 +191,16 @@ def test_settings_that_change_midway_do_not_touch_it(app: Flask, agent: Agent, i
     assert carry(agent, say("YES"), DONE).refinement.model_id == "other/model"
 
 
+def test_a_threshold_that_changes_while_it_is_asked_is_the_one_that_holds(agent: Agent, ids: list[int]) -> None:
+    def raise_it(_: Sequence[Message]) -> Reply:
+        with writing():
+            Agent.lock(agent.id).change(by=COMMAND_LINE, refinement_threshold="0.96")
+        return say("YES")
+
+    done = carry(agent, raise_it, call("delete_memory", id=ids[0]), DONE)
+    assert (done.status, done.refinement.threshold) == ("rolled_back", Decimal("0.96"))
+
+
 def test_a_model_that_changes_while_it_waits_is_the_one_that_is_asked_and_named(agent: Agent, ids: list[int]) -> None:
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     with writing():
@@ -206,7 +218,12 @@ def test_the_journal_of_seven_days_is_told_and_older_is_not(agent: Agent, ids: l
         days = {"eight days ago": 8, "six days ago": 6}
         journal = [
             Memory.write(
-                locked, text, keys=open_keys(locked), type_=MemoryType.JOURNAL, origin_at=now() - timedelta(days=n)
+                locked,
+                text,
+                keys=open_keys(locked),
+                source=Source.AGENT,
+                type_=MemoryType.JOURNAL,
+                origin_at=now() - timedelta(days=n),
             )
             for text, n in days.items()
         ]
@@ -237,6 +254,18 @@ def test_only_one_may_be_open_and_only_one_worker_carries_it(agent: Agent, ids: 
     assert voices.made == ["whetstone/offline"]
     with pytest.raises(LedgerEmpty):
         start(make_agent("eve").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+
+
+def test_a_second_start_that_sees_no_open_one_is_refused_by_the_database(
+    agent: Agent, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    entries = db.session.scalar(db.select(db.func.count(AuditLog.id)))
+    monkeypatch.setattr(Refinement, "open_of", classmethod(lambda cls, agent_id: None))
+    with pytest.raises(Refused, match="Already running"):
+        start(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
+    assert db.session.scalars(db.select(Refinement.id)).all() == [first.id]
+    assert db.session.scalar(db.select(db.func.count(AuditLog.id))) == entries
 
 
 def test_nothing_is_open_on_the_database_while_the_model_thinks(agent: Agent, ids: list[int]) -> None:

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
-from app.extensions import db
+from app.extensions import db, writing
 from app.models import Agent, AuditLog, Memory, MemoryType
 from app.refinement.functions import ACTIONS
 from tests.support.factories import Running, begin, ledger, make_agent, remember
@@ -118,6 +120,8 @@ def test_content_that_can_not_be_a_memory_is_refused_in_words(run: Running) -> N
         "": "blank",
         " \n": "blank",
         "\u200b": "blank",
+        "\u3164": "blank",
+        "\u2800\ufe0f \U000e0100": "blank",
         "x" * 10_001: "10,001",
         "a\x00": "NUL",
         "a\ud800": "surrogate",
@@ -177,9 +181,33 @@ def test_the_cap_refuses_the_eleventh_change_and_nothing_else(run: Running) -> N
     assert run.tool.execute("complete", summary="Done.")["type"] == "refinement_complete"
 
 
+def test_the_eleventh_protection_is_refused_and_nothing_else(run: Running) -> None:
+    ids = [row[0] for row in ledger(run.agent)]
+    for number in range(10):
+        assert run.tool.execute("protect", id=ids[number])["type"] == "protected"
+    with nothing_changes(run):
+        assert "All 10 protections" in refused(run, "protect", id=ids[10])
+        assert "All 10 protections" in refused(run, "protect", id=10**15)
+    assert run.tool.execute("delete", id=ids[11])["changes_left"] == 9
+    assert run.reload().protected == 10
+
+
+def test_the_database_refuses_an_eleventh_protection(run: Running) -> None:
+    with pytest.raises(IntegrityError), writing() as session:
+        session.execute(text("UPDATE refinements SET protected = 11"))
+    assert run.reload().protected == 0
+
+
+def test_a_refused_protection_is_not_counted(run: Running) -> None:
+    ids = [row[0] for row in ledger(run.agent)]
+    for number in [*ids[:9], 10**15, ids[0], ids[9]]:
+        run.tool.execute("protect", id=number)
+    assert run.reload().protected == 10
+
+
 def test_refused_and_free_calls_are_not_counted(run: Running) -> None:
     ids = [row[0] for row in ledger(run.agent)]
-    for number in range(12):
+    for number in range(10):
         refused(run, "delete", id=10**15)
         assert run.tool.execute("protect", id=ids[number])["type"] == "protected"
     assert run.tool.execute("delete", id=ids[13])["changes_left"] == 9

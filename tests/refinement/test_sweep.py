@@ -27,6 +27,7 @@ from app.models import (
     Trigger,
     record,
 )
+from app.models.base import iso
 from app.refinement.start import AlreadyRunning, RestingAfterNo, start
 from app.refinement.sweep import (
     LAST_TICK,
@@ -166,7 +167,29 @@ def test_a_no_is_respected_for_a_day_by_beat_and_by_admins(agent: Agent, clock: 
         start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     clock.advance(hours=1)
-    assert len(sweep_over_budget(clock.now())) == 1
+    assert sweep_over_budget(clock.now()) == [], "it was looked at"
+    assert len(sweep_weekly(clock.now())) == 1
+
+
+def test_a_no_that_came_late_rests_a_day_from_then_on(agent: Agent, clock: FakeClock) -> None:
+    (asked,) = sweep_weekly(clock.now())
+    clock.advance(hours=20)
+    decline(asked, clock)
+
+    clock.advance(hours=23)
+    assert sweep_weekly(clock.now()) == []
+    assert len(sweep_weekly(clock.advance(hours=1))) == 1
+
+
+def test_after_a_second_no_the_day_begins_anew(agent: Agent, clock: FakeClock) -> None:
+    decline(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, clock)
+    clock.advance(hours=25)
+    decline(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, clock)
+    clock.advance(hours=23)
+    with pytest.raises(RestingAfterNo):
+        start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    clock.advance(hours=1)
+    assert start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).is_open
 
 
 def test_after_a_no_the_agent_itself_may_start_and_duplicates_may_go(agent: Agent, clock: FakeClock) -> None:
@@ -181,14 +204,166 @@ def test_an_agent_over_its_budget_is_started_within_the_hour(agent: Agent, clock
     end(sweep_weekly(clock.now())[0])
     clock.advance(days=2, minutes=17)
     assert sweep_over_budget(clock.now()) == []
-    with writing():
-        Agent.lock(agent.id).change(by=COMMAND_LINE, core_token_budget=1)
+    remember(agent, *("x" * 9_000 + str(n) for n in range(3)))
 
     clock.advance(minutes=43)
     started = sweep_over_budget(clock.now())
 
     assert len(started) == 1
     assert db.session.get_one(Refinement, started[0]).trigger == Trigger.OVER_BUDGET
+
+
+def over_budget(agent: Agent, budget: int = 1) -> None:
+    with writing():
+        Agent.lock(agent.id).change(by=COMMAND_LINE, core_token_budget=budget)
+
+
+def hourly(clock: FakeClock, hours: int, status: Status | None = None) -> list[datetime]:
+    """When the hourly sweep starts something; what it starts ends so at once."""
+    starts = []
+    for _ in range(hours):
+        for started in sweep_over_budget(clock.advance(hours=1)):
+            starts.append(clock.at)
+            end(started, status or Status.COMPLETED)
+    return starts
+
+
+LOOKS = [each for each in Status if each not in ("queued", "asking", "running", "failed", "interrupted")]
+
+
+@pytest.mark.parametrize("status", LOOKS)
+def test_an_agent_over_its_budget_is_left_alone_for_a_week_after_a_look(
+    agent: Agent, clock: FakeClock, status: Status
+) -> None:
+    over_budget(agent)
+
+    starts = hourly(clock, 24 * 15, status)
+
+    assert [at - starts[0] for at in starts] == [timedelta(), timedelta(days=7), timedelta(days=14)]
+
+
+def test_exact_duplicates_only_is_no_look(agent: Agent, clock: FakeClock) -> None:
+    over_budget(agent)
+    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id)
+
+    assert hourly(clock, 23) == []
+    assert len(hourly(clock, 1)) == 1
+
+
+def test_growth_by_a_tenth_of_the_budget_brings_it_back_a_day_after_the_last_attempt(
+    agent: Agent, clock: FakeClock
+) -> None:
+    remember(agent, "x" * 400)
+    over_budget(agent, 100)
+    assert len(hourly(clock, 30)) == 1
+
+    remember(agent, "y" * 36)
+    assert hourly(clock, 24) == []
+    remember(agent, "z" * 4)
+    assert len(hourly(clock, 1)) == 1
+    remember(agent, "w" * 400)
+    assert hourly(clock, 23) == []
+    assert len(hourly(clock, 1)) == 1
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.INTERRUPTED])
+@pytest.mark.parametrize("large", [True, False])
+def test_a_failure_is_tried_again_after_1_2_4_and_then_every_7_days(
+    agent: Agent, clock: FakeClock, status: Status, large: bool
+) -> None:
+    if large:
+        over_budget(agent)
+    (first,) = sweep_over_budget(clock.now()) if large else sweep_weekly(clock.now())
+    began = clock.at
+    end(first, status)
+
+    starts = hourly(clock, 24 * 30, status)
+
+    assert [(at - began).days for at in starts] == [1, 3, 7, 14, 21, 28]
+    triggers = set(db.session.scalars(select(Refinement.trigger).where(Refinement.id != first)))
+    assert triggers == {Trigger.OVER_BUDGET if large else Trigger.WEEKLY}
+
+
+def test_a_failure_on_sunday_is_made_good_on_monday(agent: Agent, clock: FakeClock) -> None:
+    sunday = MONDAY + timedelta(days=6, hours=6)
+    end(sweep_weekly(clock.now())[0])
+    with writing():
+        Agent.lock(agent.id).last_refinement_at = MONDAY - timedelta(days=7)
+    clock.at = sunday
+    over_budget(agent)
+    with writing():
+        Agent.lock(agent.id).last_look_at = None
+    end(sweep_over_budget(clock.now())[0], Status.FAILED)
+    over_budget(agent, 5000)
+
+    clock.at = MONDAY + timedelta(days=7)
+    assert sweep_weekly(clock.now()) == [], "not within a day of an attempt"
+    starts = hourly(clock, 24)
+
+    assert starts == [sunday + timedelta(days=1)]
+
+
+def test_a_tick_does_not_wait_for_the_days_after_a_failure(agent: Agent, clock: FakeClock) -> None:
+    clock.at = MONDAY - timedelta(days=2)
+    for _ in range(3):
+        with writing():
+            locked = Agent.lock(agent.id)
+            locked.last_attempt_at = locked.retry_at = None
+        end(sweep_weekly(clock.now())[0], Status.FAILED)
+
+    assert db.session.get_one(Agent, agent.id).retry_at == MONDAY + timedelta(days=2)
+    clock.at = MONDAY
+    assert len(sweep_weekly(clock.now())) == 1
+
+
+def test_a_look_ends_the_days_after_failures_and_an_admins_own_failure_begins_none(
+    agent: Agent, clock: FakeClock
+) -> None:
+    def kept() -> tuple[int, datetime | None]:
+        row = db.session.get_one(Agent, agent.id, populate_existing=True)
+        return row.failed_attempts, row.retry_at
+
+    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.FAILED)
+    assert kept() == (0, None)
+    end(sweep_weekly(clock.advance(days=1))[0], Status.FAILED)
+    end(sweep_weekly(clock.advance(days=1))[0], Status.INTERRUPTED)
+    assert kept() == (2, clock.now() + timedelta(days=2))
+    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.FAILED)
+    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id)
+    assert kept() == (2, clock.now() + timedelta(days=2))
+    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.UNFINISHED)
+    assert kept() == (0, None)
+
+
+def test_the_log_knows_all_that_decides_about_the_next_start(agent: Agent, clock: FakeClock) -> None:
+    end(sweep_weekly(clock.now())[0], Status.DECLINED)
+    end(sweep_weekly(clock.advance(days=1))[0], Status.FAILED)
+    row = db.session.get_one(Agent, agent.id, populate_existing=True)
+
+    newest = select(AuditLog).where(AuditLog.agent_id == agent.id).order_by(AuditLog.sequence.desc())
+    started = db.session.scalars(newest.where(AuditLog.action == Action.REFINEMENT_START)).first()
+    ended = db.session.scalars(newest.where(AuditLog.action == Action.REFINEMENT_END)).first()
+
+    assert started is not None
+    assert ended is not None
+    assert started.data["at"] == iso(row.last_attempt_at) == "2026-11-17T04:00:00Z"
+    assert ended.data["schedule"] == row.schedule_as_json()
+    assert ended.data["schedule"] == {
+        "last_refinement_at": None,
+        "last_look_at": "2026-11-16T04:00:00Z",
+        "last_look_mass": 8,
+        "declined_at": "2026-11-16T04:00:00Z",
+        "failed_attempts": 1,
+        "retry_at": "2026-11-18T04:00:00Z",
+    }
+
+
+def test_the_interval_is_the_operators(app: Flask, agent: Agent, clock: FakeClock) -> None:
+    app.extensions["settings"] = app.extensions["settings"].model_copy(update={"interval_days": 3})
+    end(sweep_weekly(clock.now())[0])
+
+    assert sweep_weekly(clock.advance(days=2, hours=11)) == []
+    assert len(sweep_weekly(clock.advance(hours=1))) == 1
 
 
 def test_an_agent_with_nothing_to_change_is_left_alone(app: Flask, clock: FakeClock) -> None:
@@ -271,6 +446,14 @@ def test_a_stalled_refinement_is_interrupted_and_its_agent_free(agent: Agent) ->
     assert run.tool.execute("delete", id=ids[0])["type"] == "error"
     assert close_stalled() == []
     assert start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).is_open
+
+
+def test_one_whose_heart_never_beat_is_closed(agent: Agent) -> None:
+    run = begin(agent)
+    with writing():
+        Refinement.lock(run.refinement.id).heartbeat_at = None
+    assert close_stalled() == [run.refinement.id]
+    assert run.reload().status == Status.INTERRUPTED
 
 
 def test_a_beating_heart_is_left_alone(agent: Agent) -> None:

@@ -72,7 +72,10 @@ def test_it_updates_deletes_and_protects_one_memory_each(agent: Agent) -> None:
     row = run.reload()
     assert (row.mutations, row.stats) == (
         2,
-        {"consolidated": 0, "updated": 1, "deleted": 1, "protected": 1, "deduplicated": 0},
+        {
+            **{"consolidated": 0, "updated": 1, "deleted": 1, "protected": 1, "deduplicated": 0, "refused": {}},
+            **{"memories_merged": 0, "memories_before": 10, "memories_after": None},
+        },
     )
     memory = db.session.get_one(Memory, ids[0], populate_existing=True)
     assert (memory.version, memory.updated_at) == (2, now())
@@ -160,19 +163,20 @@ def test_complete_ends_it_with_the_true_counts_in_the_agents_journal(agent: Agen
 
     result = run.tool.execute("complete", summary="I merged fifty memories.", note_to_admins="Thank  you.\n")
 
-    stats = {"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0, "deduplicated": 0}
+    stats = {"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0, "deduplicated": 0, "refused": {}}
+    stats |= {"memories_merged": 0, "memories_before": 10, "memories_after": 9}
     assert result == {
         **{"type": "refinement_complete", "summary": "I merged fifty memories.", "stats": stats},
         **{"changes_left": 0, "retention": "0.9000"},
     }
     row = run.reload()
     assert (row.status, row.note_to_admins, row.mass_after) == (Status.COMPLETED, "Thank you.", 225)
-    assert row.machine_line == "1 deleted, 250 → 225 tokens"
+    assert row.machine_line == "1 deleted, 10 → 9 memories, 250 → 225 tokens"
     assert row.summary is not None
     assert run.tool._keys.reveal(row.summary, purpose="summary", subject=row.id) == "I merged fifty memories."
     journal = db.session.scalars(Memory.active(agent.id, MemoryType.JOURNAL)).one()
     said = run.tool._keys.reveal_memory(journal.id, journal.content)
-    assert "1 deleted, 250 → 225 tokens" in said
+    assert "1 deleted, 10 → 9 memories, 250 → 225 tokens" in said
     assert "I merged fifty memories." in said
     assert db.session.get_one(Agent, agent.id, populate_existing=True).last_refinement_at == now()
     (entry,) = entries(row, Action.REFINEMENT_COMPLETE)

@@ -12,7 +12,7 @@ from flask import Flask
 
 from app.errors import Invalid, NotFound, Unavailable
 from app.exchange.taking_in import take_in
-from app.extensions import db, writing
+from app.extensions import db, now, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
@@ -215,9 +215,9 @@ def test_a_malformed_reply_creates_nothing_and_is_not_quoted(agent: Agent, reply
 
 
 def test_exact_duplicates_of_core_memories_are_skipped_and_counted(agent: Agent) -> None:
-    remember(agent, "No sugar in tea.")
+    remember(agent, "No sugar in tea.", at=now())
     jot(agent, "It rained.")
-    found = {"journal": ["NO SUGAR IN TEA.", "It rained.", "Snow.", "Snow."], "core": [" no sugar in tea. ", "Dora."]}
+    found = {"journal": ["No sugar in tea.", "It rained.", "Snow.", "Snow."], "core": [" No sugar in tea. ", "Dora."]}
 
     intake, _ = talk(agent, say(json.dumps(found)))
 

@@ -65,7 +65,7 @@ def test_what_the_agent_names_becomes_core_as_it_is(agent: Agent, clock: FakeClo
     assert texts(agent, MemoryType.JOURNAL) == ["It rained."]
     after = just(agent, first, third)
     for number in (first, third):
-        moved = {"type": "core", "version": 2, "updated_at": after[number]["updated_at"]}
+        moved = {"type": "core", "source": "promotion", "version": 2, "updated_at": after[number]["updated_at"]}
         assert after[number] == before[number] | moved
     (entry,) = entries(agent, Action.PROMOTE)
     assert (entry.actor, entry.data) == ("agent:wren", {"ids": [first, third], "core_tokens": 10})
@@ -186,13 +186,13 @@ def test_what_is_no_recent_active_journal_entry_of_its_own_can_not_be_named(app:
 
 
 def test_exact_duplicates_of_core_memories_are_skipped_and_counted(agent: Agent) -> None:
-    remember(agent, "Ann likes tea.")
-    first, second, third = jot(agent, "ANN LIKES TEA.", "Dora came.", "dora came.")
+    remember(agent, "Ann likes tea.", at=now())
+    first, second, third = jot(agent, "Ann likes tea.", "Dora came.", "Dora came.")
 
     look_back(agent, naming(first, second, third))
 
     assert texts(agent, MemoryType.CORE) == ["Ann likes tea.", "Dora came."]
-    assert texts(agent, MemoryType.JOURNAL) == ["ANN LIKES TEA.", "dora came."]
+    assert texts(agent, MemoryType.JOURNAL) == ["Ann likes tea.", "Dora came."]
     assert (told(agent)["promoted"], told(agent)["skipped"]) == (1, 2)
 
 
@@ -455,12 +455,9 @@ def test_what_breaks_unexpectedly_is_said_in_the_log_and_raised(agent: Agent) ->
     assert "quokka" not in at_rest("audit_log")
 
 
-def test_what_the_system_wrote_into_the_journal_can_be_kept_too(agent: Agent) -> None:
+def test_what_the_system_wrote_into_the_journal_is_no_reason_to_ask(agent: Agent) -> None:
     (core,) = remember(agent, "Ann likes tea, and she likes it hot, she says.")
     refined(agent, update(core, "Ann likes tea, and likes it hot, she says."))
-    assert is_due(agent)
-    (note,) = db.session.scalars(Memory.active(agent.id, MemoryType.JOURNAL)).all()
 
-    look_back(agent, naming(note.id))
-
-    assert len(texts(agent, MemoryType.CORE)) == 2
+    assert len(texts(agent, MemoryType.JOURNAL)) == 1
+    assert not is_due(agent)

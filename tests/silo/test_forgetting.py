@@ -21,6 +21,7 @@ from app.models import (
     COMMAND_LINE,
     AccessGrant,
     AccessView,
+    Action,
     Agent,
     AgentToken,
     AuditLog,
@@ -35,13 +36,15 @@ from app.models import (
     User,
     make_keys,
     open_keys,
+    record,
 )
 from app.models.agent import AgentForgotten
+from app.models.due import due_by_schedule
 from app.models.forgetting import forget
 from app.models.key import AgentKey
 from app.models.provision import ensure_keys, find_unprovisioned, provision
 from app.models.rotation import rotate_agent_key
-from app.models.shredding import TO_SHRED, shred
+from app.models.shredding import TO_SHRED, is_due, shred
 from app.refinement.process import Means, refine
 from app.refinement.start import start
 from app.silo import SealBroken, seal_intake
@@ -120,6 +123,25 @@ def test_what_can_not_be_cleaned_yet_is_cleaned_later(
     assert Mark.read(TO_SHRED) is not None
     assert shred()
     assert [key for key in keys if key in bytes_on_disk(settings)] == []
+
+
+def test_keys_that_are_removed_while_the_disk_is_cleaned_are_cleaned_from_it_next(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget(agent.id, by=COMMAND_LINE)
+    other = make_agent("eve")
+
+    def clean_while_another_is_forgotten() -> bool:
+        monkeypatch.undo()
+        forget(other.id, by=COMMAND_LINE)
+        return True
+
+    for step in ("_empty_wal", "_move_tables"):
+        monkeypatch.setattr(f"app.models.shredding.{step}", clean_while_another_is_forgotten)
+    assert shred()
+    assert is_due()
+    assert shred()
+    assert not is_due()
 
 
 def test_nothing_opens_its_memories_any_more(agent: Agent) -> None:
@@ -210,6 +232,7 @@ def exception_of(agent: Agent, status: GrantStatus) -> AccessGrant:
     user = db.session.scalars(select(User)).first()
     assert user is not None
     with writing() as session:
+        locked = Agent.lock(agent.id)
         grant = AccessGrant(
             id=str(uuid.uuid4()),
             account_id=agent.account_id,
@@ -225,7 +248,7 @@ def exception_of(agent: Agent, status: GrantStatus) -> AccessGrant:
             views=0,
         )
         session.add(grant)
-        session.flush()
+        record(Action.ACCESS_REQUESTED, actor=COMMAND_LINE, of=locked, subject=grant.subject)
         look = {"id": str(uuid.uuid4()), "grant_id": grant.id, "user_id": user.id, "reader": b"\x00" * 32}
         session.add(AccessView(**look, wanted={}, sealed=b"sealed to a request", requested_at=now()))
     return grant
@@ -326,7 +349,7 @@ def test_no_sweep_starts_it(agent: Agent, clock: FakeClock) -> None:
     from app.refinement.sweep import sweep_over_budget, sweep_weekly
 
     clock.advance(days=30)
-    assert list(db.session.scalars(Agent.due_by_schedule(now()))) == [agent.id]
+    assert [each for due in due_by_schedule(now()) for each in db.session.scalars(due)] == [agent.id]
     db.session.rollback()
     forget(agent.id, by=COMMAND_LINE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,15 +16,18 @@ from flask import Flask
 
 from app import Part, create_app
 from app.config import Settings
-from app.errors import Unavailable
+from app.errors import Invalid, Unavailable
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, AgentToken, Memory, master_key, open_keys
 from app.models.key import AgentKey, share_with_tokens
 from app.setup import ensure_master_key, load_master_key, ready_app
 from app.silo import (
     KeyFileError,
+    KeyRing,
     MasterKey,
     SealBroken,
+    TokenKey,
+    ViewKey,
     hash_token,
     make_agent_keys,
     new_token,
@@ -31,6 +35,7 @@ from app.silo import (
     open_intake,
     parse_token,
     seal_intake,
+    seal_view,
 )
 from tests.support.factories import make_agent, remember
 
@@ -215,3 +220,93 @@ def test_what_comes_in_through_the_web_opens_for_the_master_and_that_row_only() 
     for number, uuid, key in (("i-2", "a-1", master), ("i-1", "a-2", master), ("i-1", "a-1", MasterKey.generate())):
         with pytest.raises(SealBroken):
             open_intake(sealed, intake_id=number, agent_uuid=uuid, master=key)
+
+
+def test_what_is_sealed_for_one_look_opens_for_that_look_only() -> None:
+    key = ViewKey()
+    sealed = seal_view("tea 😀", view_id="v-1", reader=key.public.raw)
+    assert b"tea" not in sealed
+    assert key.open(sealed, view_id="v-1") == "tea 😀"
+    for number, reader in (("v-2", key), ("", key), ("v-1", ViewKey())):
+        with pytest.raises(SealBroken):
+            reader.open(sealed, view_id=number)
+
+
+def test_a_token_of_another_id_is_another_key_whatever_its_secret() -> None:
+    one, other = (TokenKey(number * 16, "s" * 43) for number in "01")
+    sealed = one.public.seal(b"tea", "for one")
+    assert TokenKey("0" * 16, "s" * 43).open(sealed, "for one") == b"tea"
+    with pytest.raises(SealBroken):
+        other.open(sealed, "for one")
+
+
+@pytest.mark.parametrize("purpose", ["data", "dedup"])
+def test_keys_of_which_one_kind_is_missing_open_nothing(purpose: str) -> None:
+    """With no dedup key, everybody could make the hashes."""
+    master = MasterKey.generate()
+    wrapped = make_agent_keys("a-1").wrap_for(master.public)
+    with pytest.raises(SealBroken):
+        open_agent_keys("a-1", [key for key in wrapped if key.purpose != purpose], master)
+
+
+def test_a_passphrase_of_fewer_than_sixteen_characters_is_refused(tmp_path: Path) -> None:
+    key, path = MasterKey.generate(), tmp_path / "backup"
+    with pytest.raises(Invalid, match="at least 16 characters"):
+        key.back_up(path, "x" * 15)
+    assert not path.exists()
+    key.back_up(path, "x" * 16)
+    assert MasterKey.load(path, "x" * 16).fingerprint == key.fingerprint
+
+
+def test_a_wrapped_key_that_was_cut_short_is_refused_in_words() -> None:
+    master = MasterKey.generate()
+    data, dedup = make_agent_keys("a-1").wrap_for(master.public)
+    for length in (0, 1, 31, 32, 47, len(data.sealed) - 1):
+        with pytest.raises(SealBroken, match="does not open"):
+            open_agent_keys("a-1", [replace(data, sealed=data.sealed[:length]), dedup], master)
+
+
+def test_a_key_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a loss of power leaves a database that is sealed to a key which is nowhere."""
+    path, steps = tmp_path / "master.key", []  # type: Path, list[str]
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        steps.append(f"{kind}, {'named' if path.exists() else 'not named'}")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    MasterKey.generate().save(path)
+    assert steps == ["file, not named", "folder, named"]
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append(str(path.read_bytes() == before)))
+    MasterKey.generate().replace(path)
+    assert steps[2:] == ["True", "False"]
+
+
+def test_nothing_but_halves_of_this_key_is_cleared_away_beside_it(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path / "master.key")
+    halves = [".master.key.0123abcd.draft", ".master.key.next.0123abcd.draft", f".master.key.{'a' * 16}.0123abcd.draft"]
+    others = [".master.key", ".master.key.backup", ".master.key.0123abcd.draft.mine", ".master.keys.0123abcd.draft"]
+    for name in [*halves, *others]:
+        (tmp_path / name).write_text("half of a k")
+    with ring.held():
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+
+
+def test_a_key_is_found_by_its_fingerprint_wherever_files_of_other_keys_lie(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path / "master.key")
+    used, coming, earlier = (MasterKey.generate() for _ in range(3))
+    used.save(ring.path)
+    coming.save(ring.next_path)
+    earlier.save(ring.kept_path(earlier.fingerprint))
+    coming.save(ring.kept_path("0" * 16))
+    for key in (used, coming, earlier):
+        assert ring.find(key.fingerprint).fingerprint == key.fingerprint
+    for fingerprint in ("0" * 16, MasterKey.generate().fingerprint):
+        with pytest.raises(KeyFileError, match="was sealed to"):
+            ring.find(fingerprint)

@@ -134,10 +134,34 @@ def test_sealed_texts_are_equal_when_their_bytes_are(keys: AgentKeys) -> None:
     assert sealed != SECRET
 
 
-def test_the_dedup_hash_ignores_case_composition_and_spaces_around_and_nothing_else(keys: AgentKeys) -> None:
-    same = ["Café au lait", " café AU lait \n", "cafe\u0301 au lait", "CAFE\u0301 AU LAIT\u3000"]
+def test_the_dedup_hash_ignores_composition_line_ends_and_spaces_around_and_nothing_else(keys: AgentKeys) -> None:
+    same = ["Café au\nlait", " Café au\r\nlait \n", "Cafe\u0301 au\nlait", "Cafe\u0301 au\rlait\u3000"]
     assert len({keys.content_hash(text) for text in same}) == 1
-    others = ["cafe au lait", "café  au lait", "café au lait.", "caféau lait", "café au lai", "ｃafé au lait"]
+    others = ["Cafe au\nlait", "Café  au\nlait", "Café au\nlait.", "Caféau\nlait", "Café au\nlai", "Ｃafé au\nlait"]
+    others += [
+        "café au\nlait",
+        "CAFÉ AU\nLAIT",
+        "Café au\n\nlait",
+        "Café au lait",
+        "Café au\tlait",
+        "Café au\u2028lait",
+    ]
     assert len({keys.content_hash(text) for text in [*same, *others]}) == 1 + len(others)
     assert len(keys.content_hash("x")) == 32
     assert make_agent_keys("agent-1").content_hash("x") != keys.content_hash("x")
+
+
+def test_the_hash_of_a_request_is_never_the_hash_of_a_memory(keys: AgentKeys) -> None:
+    """Else the table of requests would tell which memory one of them held."""
+    for text in ("tea", "Café au lait", ""):
+        assert keys.request_hash(text.encode()) not in (keys.content_hash(text), keys.content_hash(text.lower()))
+    assert keys.request_hash(b"tea") == keys.request_hash(b"tea") != keys.request_hash(b"tea ")
+    assert make_agent_keys("agent-1").request_hash(b"tea") != keys.request_hash(b"tea")
+
+
+def test_a_new_version_leaves_all_earlier_ones_to_read_with(keys: AgentKeys) -> None:
+    sealed = keys.seal_memory(7, SECRET)
+    newer = keys.with_new_version().with_new_version()
+    assert newer.versions == [*keys.versions, keys.current_version + 1, keys.current_version + 2]
+    assert newer.reveal_memory(7, sealed) == SECRET
+    assert newer.content_hash(SECRET) == keys.content_hash(SECRET)

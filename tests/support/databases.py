@@ -1,4 +1,9 @@
-"""Real databases for tests: one template a run, migrated once, copied for every test."""
+"""Real databases for tests: one template a run, migrated once, copied for every test.
+
+On a server, making and dropping a database costs more than most tests do. So one that a test leaves as it found it, its
+tables and triggers unchanged, is emptied, filled again and lent to the next one, under a new name: whatever still holds
+the old name finds nothing there.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,11 @@ import sqlite3
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 from sqlalchemy.engine import make_url
 
 from app.config import Settings, load_settings
@@ -18,6 +25,12 @@ from app.setup import prepare
 from app.silo import MasterKey
 
 SERVER = os.environ.get("WHETSTONE_TEST_DATABASE_URL", "")
+
+_MAINTENANCE = make_url(SERVER).database or "postgres" if SERVER else ""
+"""The database that the server is told from to make, rename and drop others."""
+
+LENT_AT_MOST = 50
+"""Times, because what was deleted still takes room: nothing vacuums these databases."""
 
 
 class Template:
@@ -27,10 +40,12 @@ class Template:
         self._folder = folder
         self._name = f"wt_template_{uuid.uuid4().hex[:12]}"
         if SERVER:
-            _admin(f'CREATE DATABASE "{self._name}"')
+            with _connected(_MAINTENANCE) as connection:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self._name)))
         self.settings = load_settings(data_dir=folder, database_url=_url(self._name))
         self.first = prepare(self.settings)
         self.master_key = MasterKey.load(self.settings.master_key_path)
+        self._lending = _Lending(self._name) if SERVER else None
         if not SERVER:
             with sqlite3.connect(folder / "whetstone.db") as database:
                 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -39,27 +54,148 @@ class Template:
     def copy(self, folder: Path, **settings: object) -> Iterator[Settings]:
         """Settings of a database of its own, with the same keys and first account."""
         shutil.copytree(self._folder / "keys", folder / "keys")
-        if not SERVER:
+        if self._lending is None:
             shutil.copyfile(self._folder / "whetstone.db", folder / "whetstone.db")
             yield load_settings(data_dir=folder, database_url="", **settings)
             return
-        name = f"wt_{uuid.uuid4().hex[:16]}"
-        _admin(f'CREATE DATABASE "{name}" TEMPLATE "{self._name}" STRATEGY WAL_LOG')
+        lent = self._lending.lend()
         try:
-            yield load_settings(data_dir=folder, database_url=_url(name), **settings)
+            yield load_settings(data_dir=folder, database_url=_url(lent.name), **settings)
         finally:
-            _admin(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+            self._lending.take_back(lent)
 
     def drop(self) -> None:
-        if SERVER:
-            _admin(f'DROP DATABASE IF EXISTS "{self._name}" WITH (FORCE)')
+        if self._lending is not None:
+            self._lending.close()
+
+
+@dataclass
+class _Lent:
+    """A database of one test. `times`: how many tests have had it."""
+
+    name: str
+    times: int = 1
+
+
+class _Lending:
+    """The databases that are free again, and how each of them has to look before anybody gets it."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+        self._free: list[_Lent] = []
+        with _connected(template) as connection:
+            self._schema = _schema(connection)
+            self._rows = _rows(connection)
+            self._set_sequences = _set_sequences(connection)
+        self._server = _connected(_MAINTENANCE)
+
+    def lend(self) -> _Lent:
+        if self._free:
+            lent, name = self._free.pop(), _new_name()
+            self._on_server(sql.SQL("ALTER DATABASE {} RENAME TO {}"), lent.name, name)
+            return _Lent(name, lent.times + 1)
+        lent = _Lent(_new_name())
+        self._on_server(sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY"), lent.name, self._template)
+        return lent
+
+    def take_back(self, lent: _Lent) -> None:
+        if lent.times < LENT_AT_MOST and self._is_restored(lent):
+            self._free.append(lent)
+        else:
+            self._on_server(_DROP, lent.name)
+
+    def close(self) -> None:
+        for name in (*(lent.name for lent in self._free), self._template):
+            self._on_server(_DROP, name)
+        self._server.close()
+
+    def _on_server(self, statement: sql.SQL, *names: str) -> None:
+        self._server.execute(statement.format(*map(sql.Identifier, names)))
+
+    def _is_restored(self, lent: _Lent) -> bool:
+        """Empties and fills it; False where a test changed more than rows."""
+        with _connected(lent.name) as connection:
+            connection.execute(_END_OTHERS)
+            if _schema(connection) != self._schema:
+                return False
+            connection.execute("SET session_replication_role = replica")
+            connection.execute(_EMPTY)
+            for table, rows in self._rows.items():
+                with connection.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(table))) as copying:
+                    copying.write(rows)
+            connection.execute(self._set_sequences)
+        return True
+
+
+_DROP = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+_EMPTY = """
+DO $$
+DECLARE each text;
+BEGIN
+    FOR each IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+        EXECUTE format('DELETE FROM %I', each);
+    END LOOP;
+END $$
+"""
+
+_SCHEMA = """
+SELECT md5(string_agg(line, ';' ORDER BY line)) FROM (
+    SELECT concat_ws(' ', 'column', c.relname, c.relkind, a.attname, a.atttypid, a.atttypmod, a.attnotnull)
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'public'::regnamespace
+    UNION ALL SELECT concat_ws(' ', 'trigger', pg_get_triggerdef(oid), tgenabled)
+        FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT concat_ws(' ', 'function', proname, prosrc)
+        FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    UNION ALL SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname)
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    UNION ALL SELECT concat_ws(' ', 'right', relname, relacl::text) FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace
+) AS lines(line)
+"""
+
+
+def _schema(connection: psycopg.Connection[tuple[object, ...]]) -> object:
+    """A digest of its tables, indexes, triggers, functions, constraints and rights."""
+    row = connection.execute(_SCHEMA).fetchone()
+    return row and row[0]
+
+
+def _rows(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, bytes]:
+    """By table, what it holds, as COPY writes it."""
+    tables = connection.execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    )
+    found = {}
+    for (table,) in tables.fetchall():
+        with connection.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(sql.Identifier(str(table)))) as copying:
+            found[str(table)] = b"".join(bytes(block) for block in copying)
+    return {table: rows for table, rows in found.items() if rows}
+
+
+def _set_sequences(connection: psycopg.Connection[tuple[object, ...]]) -> sql.Composed:
+    """The statement that sets each to what it is now."""
+    rows = connection.execute("SELECT sequencename, last_value, start_value FROM pg_sequences").fetchall()
+    calls = [
+        sql.SQL("setval({}::regclass, {}, {})").format(sql.Literal(name), last or first, last is not None)
+        for name, last, first in rows
+    ]
+    return sql.SQL("SELECT {}").format(sql.SQL(", ").join(calls))
+
+
+def _new_name() -> str:
+    return f"wt_{uuid.uuid4().hex[:16]}"
 
 
 def _url(name: str) -> str:
     return make_url(SERVER).set(database=name).render_as_string(hide_password=False) if SERVER else ""
 
 
-def _admin(statement: str) -> None:
-    url = make_url(SERVER).set(drivername="postgresql")
-    with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as connection:
-        connection.execute(statement)
+def _connected(database: str) -> psycopg.Connection[tuple[object, ...]]:
+    url = make_url(SERVER).set(drivername="postgresql", database=database)
+    return psycopg.connect(url.render_as_string(hide_password=False), autocommit=True)

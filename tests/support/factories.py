@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+
+from sqlalchemy import select
 
 from app.extensions import db, now, writing
 from app.models import (
     COMMAND_LINE,
+    SETUP,
     Account,
     Action,
     Agent,
@@ -17,8 +20,11 @@ from app.models import (
     MemoryType,
     Mode,
     Refinement,
+    Role,
+    Source,
     Status,
     Trigger,
+    User,
     make_keys,
     open_keys,
     record,
@@ -44,14 +50,34 @@ def make_agent(name: str = "ezra", *, account_id: int = HOME, **fields: Any) -> 
     return agent
 
 
+def make_user(email: str, *roles: str, account_id: int = HOME, password: str = "none") -> User:
+    """A user, recorded like any other; without a hash for a password nobody can sign in as that."""
+    with writing() as session:
+        account = Account.lock(account_id)
+        user = User(
+            email=email, password=password, active=True, fs_uniquifier=email.replace("@", "-"), account_id=account_id
+        )
+        user.roles = [role_named(name) for name in roles]
+        session.add(user)
+        session.flush()
+        record(Action.USER_CREATE, actor=SETUP, of=account, subject=f"user:{user.id}", data={"email": email})
+    return user
+
+
+def role_named(name: str) -> Role:
+    return db.session.scalar(select(Role).where(Role.name == name)) or Role(name=name)
+
+
 def remember(
     agent: Agent,
     *contents: str,
     type_: MemoryType = MemoryType.CORE,
     constitutional: bool = False,
     tags: Iterable[str] = (),
+    source: str = Source.AGENT,
+    at: datetime | None = None,
 ) -> list[int]:
-    """Save memories, an hour apart in origin, and return their ids."""
+    """Save memories, an hour apart in origin, or all of `at`, and return their ids."""
     with writing():
         locked = Agent.lock(agent.id)
         keys = open_keys(locked)
@@ -61,10 +87,11 @@ def remember(
                 locked,
                 content,
                 keys=keys,
+                source=source,
                 type_=type_,
                 constitutional=constitutional,
                 tags=list(tags),
-                origin_at=first + timedelta(hours=locked.core_count + index),
+                origin_at=at or first + timedelta(hours=locked.core_count + index),
             )
             for index, content in enumerate(contents)
         ]
@@ -108,18 +135,17 @@ def proceed(
     with writing():
         row = Refinement.lock(refinement.id)
         locked = Agent.lock(row.agent_id)
+        row.memories_before = locked.core_count
         if deduplicate:
             remove_exact_duplicates(row, locked)
+        row.status, row.worker, row.started_at = Status.RUNNING, worker, now()
+        row.mass_before = row.kept_mass = locked.core_token_usage
+        if braced:
+            brace(row, locked)
         entry = record(
             Action.REFINEMENT_SNAPSHOT, actor=COMMAND_LINE, of=locked, subject=row.subject, refinement_id=row.id
         )
-        row.status, row.worker, row.snapshot_entry_id = Status.RUNNING, worker, entry.id
-        row.mass_before = row.kept_mass = locked.core_token_usage
-        row.started_at = now()
-        if braced:
-            row.snapshot_entry_id = None
-            brace(row, locked)
-            row.snapshot_entry_id = entry.id
+        row.snapshot_entry_id = entry.id
         keys = open_keys(locked)
     return Running(locked, row, RefinementTool(Claim(row.id, worker), keys))
 
@@ -129,7 +155,7 @@ def promote(agent: Agent, memory_id: int) -> None:
     with writing():
         locked = Agent.lock(agent.id)
         memory = db.session.get_one(Memory, memory_id, populate_existing=True)
-        memory.become(locked, type=MemoryType.CORE, updated_at=now(), version=memory.version + 1)
+        memory.promote(locked)
         record(Action.PROMOTE, actor=as_actor(locked), of=locked, subject=f"memory:{memory_id}", memories=[memory])
 
 
@@ -154,6 +180,8 @@ def ledger(agent: Agent) -> list[tuple[Any, ...]]:
             m.constitutional,
             tuple(m.tags),
             m.origin_at,
+            tuple(m.other_dates),
+            m.source,
             m.created_at,
             m.updated_at,
             m.version,

@@ -15,9 +15,10 @@ import uvicorn
 from flask import Flask
 from flask.sessions import SecureCookieSessionInterface
 
-from app.asgi import assemble, server_of
+from app.asgi import DEADLINES, assemble, server_of
 from app.events.hub import Hub
 from app.events.stream import EventStream
+from app.gateway.deadlines import Deadlines
 from app.models import User
 from tests.support.processes import wait_for
 
@@ -46,11 +47,13 @@ class Site:
 
 
 @contextmanager
-def serving(flask: Flask, *, keep_alive: float = 0.1, patience: float = 30, **hub: Any) -> Iterator[Site]:
+def serving(
+    flask: Flask, *, keep_alive: float = 0.1, patience: float = 30, deadlines: Deadlines = DEADLINES, **hub: Any
+) -> Iterator[Site]:
     made = Hub(flask, **hub)
     settings = flask.extensions["settings"].model_copy(update={"port": 0})
     stream = EventStream(made, keep_alive=keep_alive, patience=patience)
-    server = server_of(assemble(flask, made, stream), settings)
+    server = server_of(assemble(flask, made, stream, deadlines), settings)
     thread = threading.Thread(target=server.run, name="site")
     thread.start()
     try:

@@ -83,6 +83,8 @@ OTHER = {
     "constitutional": "NOT constitutional",
     "tags": """'["voice"]'""",
     "origin_at": "'2026-01-01 00:00:00.000000'",
+    "other_dates": """'["2026-01-01T00:00:00+00:00"]'""",
+    "source": "'import:forged.jsonl'",
     "created_at": "'2026-01-01 00:00:00.000000'",
     "updated_at": "'2026-01-01 00:00:00.000000'",
     "discarded_at": "CASE WHEN discarded_at IS NULL THEN created_at END",

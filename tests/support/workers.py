@@ -79,6 +79,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "DATABASE_URL": settings.database_url.replace("postgresql+psycopg:", "postgresql:"),
         "REDIS_URL": settings.redis_url,
         "WHETSTONE_RETRY_BASE_SECONDS": "0.05",
+        "WHETSTONE_DEMO_PACE_SECONDS": "0",
         "WHETSTONE_STEP_TIMEOUT_SECONDS": str(settings.step_timeout_seconds),
     }
 

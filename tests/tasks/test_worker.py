@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +12,7 @@ import pytest
 from flask import Flask
 from redis import Redis
 from sqlalchemy import func, select, update
+from sqlalchemy import text as sql
 
 from app.broker import EmbeddedBroker
 from app.config import Settings
@@ -24,7 +26,7 @@ from tasks import keys
 from tasks.refinement import enqueue, worker_answers
 from tests.support.clock import FakeClock
 from tests.support.factories import ledger, make_agent, remember
-from tests.support.model_server import ModelServer, hang, text, tool_call
+from tests.support.model_server import ModelServer, hang, text, tool_call, tool_calls
 from tests.support.processes import wait_for
 from tests.support.workers import REDIS, Worker, everything_in
 
@@ -57,6 +59,17 @@ def when_ended(refinement: Refinement) -> Refinement:
 def times_begun(refinement: Refinement) -> int | None:
     query = select(func.count()).where(Event.refinement_id == refinement.id, Event.kind == "refinement.begun")
     return db.session.scalar(query)
+
+
+def row_of(refinement: Refinement) -> tuple[object, ...]:
+    db.session.rollback()
+    found = db.session.execute(sql("SELECT * FROM refinements WHERE id = :id"), {"id": refinement.id}).one()
+    return tuple(found)
+
+
+def events_of(refinement: Refinement) -> list[str]:
+    db.session.rollback()
+    return list(db.session.scalars(select(Event.kind).where(Event.refinement_id == refinement.id).order_by(Event.id)))
 
 
 def forget_heartbeats() -> None:
@@ -155,6 +168,49 @@ def test_a_killed_worker_s_refinement_is_interrupted_and_its_agent_free(
         again = when_ended(begin_one(agent))
     assert again.status == Status.COMPLETED
     assert again.mass_before == row.mass_after
+
+
+def test_a_worker_that_was_stopped_past_its_heartbeat_and_goes_on_writes_nothing_more(
+    agent: Agent, app: Flask, broker: EmbeddedBroker, model: ModelServer, settings: Settings
+) -> None:
+    before, thinking = ledger(agent), threading.Event()
+    delete = hang(thinking, tool_calls(("delete_memory", {"id": before[0][0]}), ("search_memories", {"query": "a"})))
+    model.script(text("YES"), delete)
+    other = make_agent("other", model_id="openai/scripted", api_base=model.base_url)
+    remember(other, "Bob likes rum.")
+    with Worker(settings) as late:
+        stalled = begin_one(agent)
+        wait_for(lambda: len(model.requests) == 2, seconds=60)
+        late.process.send_signal(signal.SIGSTOP)
+        forget_heartbeats()
+        assert close_stalled() == [stalled.id]
+        ended, events = row_of(stalled), events_of(stalled)
+
+        thinking.set()
+        late.process.send_signal(signal.SIGCONT)
+        model.script(text("YES"), tool_call("complete_refinement", summary="Done."))
+        following = when_ended(begin_one(other))
+        late.stop()
+        late.process.wait(30)
+
+    assert (following.status, len(model.requests)) == (Status.COMPLETED, 4)
+    assert (row_of(stalled), events_of(stalled), ledger(agent)) == (ended, events, before)
+    assert "Traceback" not in late.said()
+
+
+def test_a_worker_that_only_begins_to_start_closes_what_a_dead_one_left(
+    agent: Agent, app: Flask, broker: EmbeddedBroker, model: ModelServer, settings: Settings
+) -> None:
+    """Without beat, and without a message to any queue."""
+    model.script(text("YES"), hang(threading.Event()))
+    with Worker(settings) as first:
+        killed = begin_one(agent)
+        wait_for(lambda: len(model.requests) == 2, seconds=60)
+        first.kill()
+    forget_heartbeats()
+
+    with Worker(settings, name="second"):
+        assert when_ended(killed).status == Status.INTERRUPTED
 
 
 @pytest.mark.skipif(bool(REDIS), reason="a server of one's own is not for tests to restart")

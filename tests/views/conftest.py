@@ -12,16 +12,15 @@ from flask import Flask
 from flask.testing import FlaskClient
 from flask_security import hash_password
 from itsdangerous import URLSafeTimedSerializer
-from sqlalchemy import select
 from werkzeug.test import TestResponse
 
 from app import Part, create_app
 from app.config import Settings
 from app.extensions import db, writing
-from app.models import Account, Role, User
+from app.models import Account, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.support.clock import FakeClock
-from tests.support.factories import HOME
+from tests.support.factories import HOME, make_user
 
 PASSWORD = "correct horse battery"
 
@@ -108,22 +107,11 @@ def toast_of(answer: TestResponse) -> str:
 
 
 def browser(web: Flask, *roles: str, account_id: int = HOME) -> Browser:
+    """Signed in as a user with `PASSWORD`, whose hash is made once for all tests."""
     with web.app_context():
         hashed = _hash()
-    return Browser(web, make_user(f"{roles[0]}-{account_id}@example.org", hashed, *roles, account_id=account_id))
-
-
-def make_user(email: str, hashed: str, *roles: str, account_id: int = HOME) -> User:
-    """A user with `PASSWORD`; its hash is made once for all tests."""
-    with writing() as session:
-        user = User(email=email, password=hashed, active=True, fs_uniquifier=f"unique-{email}", account_id=account_id)
-        user.roles = [_role(name) for name in roles]
-        session.add(user)
-    return user
-
-
-def _role(name: str) -> Role:
-    return db.session.scalar(select(Role).where(Role.name == name)) or Role(name=name)
+    email = f"{roles[0]}-{account_id}@example.org"
+    return Browser(web, make_user(email, *roles, account_id=account_id, password=hashed))
 
 
 @cache

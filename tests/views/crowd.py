@@ -17,9 +17,9 @@ from app.models import AccessGrant, Account, Agent, GrantCategory, Role, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.grants.conftest import put
 from tests.support.canary import canary
-from tests.support.factories import make_agent, remember
+from tests.support.factories import make_agent, make_user, remember
 from tests.support.life import HISTORY, LEDGER, Life, live
-from tests.views.conftest import Browser, make_user
+from tests.views.conftest import Browser
 from tests.views.site import Subject, make_subject
 
 NEXT_DOOR = "owner next door"
@@ -96,7 +96,7 @@ def _subject_of(life: Life) -> Subject:
 
 
 def _person(web: Flask, life: Life, other: Agent, role: str, state: str, prefix: str = "") -> Person:
-    user = make_user(f"{prefix}{role}-{state}@example.org".replace(" ", "-"), "never signs in", ADMIN)
+    user = make_user(f"{prefix}{role}-{state}@example.org".replace(" ", "-"), ADMIN)
     person = Person(Browser(web, user), role, state)
     agent = {OTHER_AGENT: other, DENIED: None}.get(state, life.agent) or make_agent(f"shy, asked by {role}")
     wish = Wish(GrantCategory.DEBUGGING, "It repeats itself.", 15, life.refinement.id if state == OTHER_SCOPE else None)

@@ -88,7 +88,7 @@ def make_subject(says: str = "") -> Subject:
     assert rollback is not None
     run = begin(agent)
     run.tool.execute("update", id=first, content=f"{says}Ann likes tea.")
-    run.tool.execute("complete", summary=f"{says}One was wordy.")
+    run.tool.execute("complete", summary=f"{says}One was wordy.", note_to_admins="All is well.")
     values = {
         "agent_id": str(agent.id),
         "memory_id": str(second),
@@ -98,6 +98,7 @@ def make_subject(says: str = "") -> Subject:
         "exception_id": _pending(agent).id,
         "token_id": _live_token(agent),
         "proposal_id": _held(agent, "system_prompt"),
+        "item_id": str(run.reload().notes[0].id),
         "filename": "app.js",
     }
     dismissed = _held(agent, "refinement_prompt", dismissed=True)
@@ -113,6 +114,7 @@ NOWHERE = {
     "exception_id": NOBODY,
     "token_id": "0000000000000000",
     "proposal_id": NOBODY,
+    "item_id": "987654321",
     "filename": "nowhere.js",
 }
 """Values of the right form that name nothing."""
@@ -156,10 +158,13 @@ def _changed(subject: Subject) -> dict[str, Any]:
 
 
 ACTS: dict[str, Act] = {
+    "attention.mark_seen": Act(),
+    "attention.mark_unseen": Act(),
     "agents.create": Act(_agent_form),
     "agents.refine": Act(),
     "agents.pause": Act(),
     "agents.resume": Act(),
+    "agents.show_selection": Act(_chosen),
     "agents.pause_many": Act(_chosen),
     "agents.resume_many": Act(_chosen),
     "agents.refine_many": Act(_chosen),

@@ -46,6 +46,8 @@ def addresses(agent: Agent, web: Flask) -> dict[str, str]:
     entry_id = str(db.session.get_one(Memory, saved[0]).entry_id)
     rollback = roll_back(Target.entry(int(entry_id)), by=COMMAND_LINE).rollback
     assert rollback is not None
+    ended = begin(agent)
+    ended.tool.execute("complete", summary="Done.", note_to_admins="Mind the tea.")
     refinement_id = begin(agent).refinement.id
     memory = {"agent_id": str(agent.id), "memory_id": "1"}
     user = db.session.get_one(User, 1)
@@ -55,7 +57,7 @@ def addresses(agent: Agent, web: Flask) -> dict[str, str]:
     with writing():
         token = AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE)
         proposal = SettingProposal.make(Agent.lock(agent.id), "system_prompt", "Be gentle.", by=COMMAND_LINE)
-    mine = {"token_id": token.split("_")[1], "proposal_id": proposal.id}
+    mine = {"token_id": token.split("_")[1], "proposal_id": proposal.id, "item_id": str(ended.reload().notes[0].id)}
     return memory | others | mine | {"exception_id": exception_id}
 
 
@@ -116,6 +118,7 @@ def test_another_account_finds_nothing_and_learns_nothing(
     nobody = "00000000-0000-4000-8000-000000000000"
     nowhere = {"agent_id": "987654", "memory_id": "1", "entry_id": "987654", "token_id": "0" * 16}
     nowhere |= {"refinement_id": nobody, "rollback_id": nobody, "exception_id": nobody, "proposal_id": nobody}
+    nowhere |= {"item_id": "987654"}
     for method in ("GET", "POST"):
         for rule in routes(web, method):
             if not rule.arguments:

@@ -128,7 +128,7 @@ def test_it_filters_by_name_and_state_literally(admin: Browser, agent: Agent) ->
     assert names("query=%25_") == ["100%_sure"]
     assert names("state=paused") == ["ezra"]
     assert names("state=nonsense") == ["100%_sure", "ezra", "mina"]
-    assert "No agent fits" in admin.get("/agents?query=zzz").text
+    assert "No agents match" in admin.get("/agents?query=zzz").text
 
 
 def test_pausing_can_be_undone_from_its_toast(admin: Browser, agent: Agent) -> None:
@@ -231,11 +231,42 @@ def test_many_are_paused_resumed_and_refined_at_once(admin: Browser, agent: Agen
     assert Refinement.open_of(agent.id) is not None
 
 
-def test_acting_on_none_says_so(admin: Browser) -> None:
-    answer = admin.post("/agents/pause", {})
+def test_acting_on_none_says_so(admin: Browser, agent: Agent) -> None:
+    """On the list itself, as it was looked at; a program gets a problem document."""
+    make_agent("mina")
+    for act in ("pause", "resume", "refinements"):
+        answer = admin.post(f"/agents/{act}", {"query": "min"})
+        assert answer.status_code == 422
+        assert "No agents selected. Select at least one." in answer.text
+        assert 'aria-label="Select mina"' in answer.text and "Select ezra" not in answer.text
+        told = admin.post(f"/agents/{act}", {}, headers={"Accept": "application/json"})
+        assert (told.status_code, told.json["detail"]) == (422, "No agents selected. Select at least one.")  # type: ignore[index]
+
+
+def test_too_many_at_once_are_refused_with_every_box_still_checked(admin: Browser) -> None:
+    make_many(201)
+    ids = [str(agent_id) for agent_id in db.session.scalars(select(Agent.id))]
+    answer = admin.post("/agents/pause", {"agent": ids})
 
     assert answer.status_code == 422
-    assert "Check some boxes first" in answer.text
+    assert "201 agents selected. Select at most 200; nothing was changed." in answer.text
+    assert answer.text.count(" checked>") == 50
+    assert db.session.scalar(select(Agent.id).where(Agent.paused)) is None
+
+
+def test_the_first_button_of_the_list_does_nothing_but_show_it_again(admin: Browser, agent: Agent) -> None:
+    """Enter on a box presses a form's first button, whether it can be seen or not."""
+    form = re.search(r'<form id="many".*?</form>', admin.get("/agents").text, re.S)
+    assert form is not None
+    first = re.search(r"<button[^>]*>", form[0])
+    assert first is not None and 'formaction="/agents/selection"' in first[0]
+    answer = admin.post("/agents/selection", {"agent": str(agent.id), "query": "ez"})
+
+    assert answer.status_code == 200
+    assert f'value="{agent.id}" aria-label="Select ezra" checked' in answer.text
+    assert "1 selected" in answer.text
+    assert not fresh(agent.id).paused
+    assert Refinement.open_of(agent.id) is None
 
 
 def test_every_act_is_audited_as_the_person_who_did_it(admin: Browser, agent: Agent) -> None:
@@ -268,7 +299,10 @@ def test_an_agents_twin_is_the_stable_form(admin: Browser, agent: Agent) -> None
         "immutable": False,
         "tags": [],
         "origin_at": shown["ledger"][0]["origin_at"],
+        "other_dates": [],
+        "source": "agent",
         "discarded": False,
+        "discarded_at": None,
         "version": 1,
     }
 

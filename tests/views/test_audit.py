@@ -406,7 +406,7 @@ def test_a_page_that_looked_at_enough_says_so_and_how_to_go_on(
 ) -> None:
     monkeypatch.setattr("app.history.log.LOOKED_AT", 3)
 
-    page = auditor.get("/audit?actor=system:setup&to=2026-11-16").text
+    page = auditor.get("/audit?actor=system:nobody&to=2026-11-16").text
 
     assert "Nothing yet that fits" in page
     assert "before=" in address_of(page, "Look further back")

@@ -19,7 +19,7 @@ from app.grants import endings, opening
 from app.grants.request import Wish, revoke
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import Scripted, say
-from app.models import AccessGrant, AccessView, Action, Agent, AuditLog, GrantCategory, User
+from app.models import AccessGrant, AccessView, Action, Agent, AuditLog, GrantCategory, Memory, User
 from app.models.user import ADMIN
 from tests.grants.conftest import SECRET, put, reload
 from tests.support.clock import FakeClock
@@ -621,6 +621,75 @@ def test_the_pulse_counts_by_the_database_s_clock(admin: Browser, agent: Agent, 
     assert 800_000 < pulse["milliseconds_left"] <= 900_000
 
 
+# The toggle beside the text
+
+
+ON_CONTENT = "http://localhost/exceptions/{}/ledger"
+
+
+def press_on_content(person: Browser, grant: AccessGrant, path: str) -> TestResponse:
+    """As htmx sends it from the page with content."""
+    return person.post(path, headers={"HX-Request": "true", "HX-Current-URL": ON_CONTENT.format(grant.id)})
+
+
+def test_who_reads_a_ledger_can_make_constitutional_what_it_protects_and_undo_it(
+    admin: Browser, agent: Agent, worker: None
+) -> None:
+    grant = granted(agent, admin)
+    page = admin.get(f"/exceptions/{grant.id}/ledger").text
+    path = f"/agents/{agent.id}/memories/1/constitutional"
+    assert page.index('id="content"') < page.index(f'hx-post="{path}"') < page.index('id="content-waiting"')
+    seen = receipts()
+
+    answer = press_on_content(admin, grant, path)
+
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert 'hx-target="#flags-1"' in answer.text and "memory-1" not in answer.text
+    assert f'hx-post="{path}/release"' in toast_of(answer)
+    assert SECRET not in unescape(answer.text)
+    assert receipts() == seen
+    assert db.session.get_one(Memory, 1, populate_existing=True).constitutional
+    undone = press_on_content(admin, grant, f"{path}/release")
+    assert 'hx-target="#flags-1"' in undone.text and SECRET not in unescape(undone.text)
+    db.session.rollback()
+    query = select(AuditLog.actor).where(AuditLog.action == Action.CONSTITUTIONAL_TOGGLE)
+    assert list(db.session.scalars(query)) == [str(user_of(admin).actor)] * 2
+    assert not db.session.get_one(Memory, 1, populate_existing=True).constitutional
+
+
+def test_beside_the_text_the_same_rules_hold(
+    admin: Browser, auditor: Browser, owner: Browser, agent: Agent, worker: None
+) -> None:
+    grant = granted(agent, admin)
+    path = f"/agents/{agent.id}/memories/1/constitutional"
+    press_on_content(admin, grant, path)
+    begin(agent)
+    page = admin.get(f"/exceptions/{grant.id}/ledger").text
+
+    assert f'action="{path}/release"' not in page
+    assert "stays constitutional while a refinement is open" in page
+    assert press_on_content(admin, grant, f"{path}/release").status_code == 409
+    assert press_on_content(auditor, grant, path).status_code == 403
+    assert auditor.get(f"/exceptions/{grant.id}/ledger").status_code == 403
+    assert owner.get(f"/exceptions/{grant.id}/ledger").status_code == 403
+
+
+def test_what_went_meanwhile_is_refused_beside_its_text(admin: Browser, agent: Agent, worker: None) -> None:
+    grant = granted(agent, admin)
+    run = begin(agent)
+    run.tool.execute("delete", id=2)
+    answer = press_on_content(admin, grant, f"/agents/{agent.id}/memories/2/constitutional")
+
+    assert answer.status_code in (404, 409)
+    assert "flags-2" not in answer.text
+
+
+def test_a_refinement_s_history_has_no_toggle(admin: Browser, agent: Agent, worker: None) -> None:
+    grant = granted(agent, admin, refinement_id=refined(agent))
+
+    assert "/constitutional" not in admin.get(f"/exceptions/{grant.id}/history").text
+
+
 # The banner
 
 
@@ -634,7 +703,8 @@ def test_the_banner_stands_on_every_page_of_whoever_holds_a_live_one(
         words = visible(admin.get(path))
         assert "You can read the ledger of wren until" in words, path
         assert re.search(r"1[45] min left", words), path
-        assert f'href="/exceptions/{grant.id}/ledger">Open it' in admin.get(path).text, path
+        link = f'<a class="button primary small" href="/exceptions/{grant.id}/ledger">'
+        assert link in admin.get(path).text and "Read memories" in words, path
         for person in (owner, auditor):
             assert "You can read" not in person.get(path).text, path
     run_out(grant)

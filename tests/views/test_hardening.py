@@ -157,7 +157,7 @@ def test_every_cookie_is_kept_from_scripts_and_other_sites(app: Flask, settings:
         answers.append(visitor.post("/sign-in", data=form, base_url=place, headers={"Referer": f"{place}/sign-in"}))
         assert answers[1].status_code == 302
         cookies = [cookie for answer in answers for cookie in answer.headers.getlist("Set-Cookie")]
-        assert {cookie.partition("=")[0] for cookie in cookies} == {"whetstone", "remember_token"}
+        assert {cookie.partition("=")[0] for cookie in cookies} == {"whetstone", "remember_token", "whetstone_device"}
         for cookie in cookies:
             attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
             assert {"httponly", "samesite=lax", "path=/"} <= attributes, cookie
@@ -318,4 +318,4 @@ def test_a_body_without_a_length_counts_as_none(site: Site, owner: Browser, subj
     for body in ([first], [first, *([b"x" * 100_000] * 100)]):
         answer = httpx.post(f"{site.url}/agents/pause", content=iter(body), headers=headers)
         assert answer.status_code == 422
-        assert "No agent was chosen" in answer.text
+        assert "No agents selected. Select at least one." in answer.text

@@ -9,6 +9,8 @@ import pytest
 from flask import Flask
 
 from app.errors import NotFound
+from app.events.topics import Topic, newest_event
+from app.extensions import db
 from app.models import Agent
 from tests.support.factories import HOME, begin, make_agent, remember
 from tests.views.conftest import Browser
@@ -65,6 +67,23 @@ def test_each_part_is_one_element_of_its_id_and_stands_so_on_the_page(
         assert squeeze(markup) in page, element_id
 
 
+def test_what_an_admin_marks_as_seen_leaves_every_open_page(web: Flask, admin: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    run.tool.execute("complete", summary="Done.", note_to_admins="Mind the tea.")
+    topics = ("overview", f"agent:{agent.id}")
+    assert all("Mind the tea." in parts(send(web, topic, Looker()))["attention"] for topic in topics)
+    seen_until = newest_event(HOME)
+
+    admin.post(f"/attention/{run.reload().notes[0].id}/seen")
+    db.session.rollback()
+
+    assert not any("Mind the tea." in parts(send(web, topic, Looker()))["attention"] for topic in topics)
+    for topic in topics:
+        parsed = Topic.parse(topic)
+        assert parsed is not None
+        assert parsed.newest(HOME, seen_until) is not None, f"{topic} hears nothing of it"
+
+
 def test_what_is_sent_to_all_carries_nobodys_token(web: Flask, agent: Agent) -> None:
     markup = send(web, f"agent:{agent.id}", Looker())
 
@@ -106,7 +125,7 @@ def test_a_page_opens_its_stream_from_what_it_already_shows(admin: Browser, agen
 
 
 def test_an_ended_refinement_s_page_and_a_rollback_s_go_on_listening(web: Flask, admin: Browser, agent: Agent) -> None:
-    refinement_id = refine(agent, update(2))
+    refinement_id = refine(agent, update(2, "Bob likes rum and other, longer things."))
     admin.post(f"/refinements/{refinement_id}/rollback")
     (made,) = rollbacks()
     for topic, path in (
@@ -127,5 +146,5 @@ def test_later_pages_of_the_ledger_are_left_alone_by_the_stream(web: Flask, admi
     after = admin.get(f"/agents/{agent.id}.json").json["next_after"]  # type: ignore[index]
     page = admin.get(f"/agents/{agent.id}", query_string={"after": after}).text
 
-    assert 'id="ledger-later"' in page
+    assert 'id="ledger-other"' in page
     assert 'id="ledger"' not in page

@@ -7,9 +7,11 @@ from flask import Flask
 
 from app.extensions import db
 from app.history.verify import verify
-from app.models import Agent, Memory
+from app.models import Agent, Memory, MemoryType
 from tests.support.factories import begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
+
+SECRET = "The vow under the blue stone."
 
 
 @pytest.fixture
@@ -88,3 +90,58 @@ def test_the_ledger_goes_on_from_a_cursor_and_never_skips_a_memory(admin: Browse
 
     assert found == ids
     assert admin.get(f"/agents/{agent.id}?after=nonsense~x").status_code == 200
+
+
+def shown(person: Browser, agent: Agent, query: str = "") -> list[dict[str, object]]:
+    said = person.get(f"/agents/{agent.id}.json{query}").json
+    assert said is not None
+    return list(said["ledger"])
+
+
+def test_journal_and_discarded_memories_are_listed_too_blind_and_without_a_toggle(
+    admin: Browser, auditor: Browser, agent: Agent
+) -> None:
+    (note,) = remember(agent, SECRET, type_=MemoryType.JOURNAL, tags=["day"])
+    (long,) = remember(agent, "Cleo likes ink. " * 20)
+    run = begin(agent)
+    run.tool.execute("delete", id=2)
+    pages = {show: admin.get(f"/agents/{agent.id}?show={show}").text for show in ("core", "journal", "discarded")}
+
+    assert [each["id"] for each in shown(auditor, agent)] == [1, long]
+    assert [(each["id"], each["type"], each["tags"]) for each in shown(auditor, agent, "?show=journal")] == [
+        (note, "journal", ["day"])
+    ]
+    (gone,) = shown(auditor, agent, "?show=discarded")
+    assert (gone["id"], gone["type"], gone["discarded"]) == (2, "core", True)
+    assert gone["discarded_at"] is not None
+    for show, page in pages.items():
+        assert SECRET not in page and "Ann likes tea" not in page
+        assert ("Make constitutional" in page) == (show == "core")
+        assert f'id="memory-{({"core": 1, "journal": note, "discarded": 2})[show]}"' in page
+    assert "memories list ezra --type journal" in pages["journal"]
+    assert "memories list ezra --discarded" in pages["discarded"]
+    assert 'id="ledger"' in pages["core"] and 'id="ledger"' not in pages["journal"] + pages["discarded"]
+
+
+def test_a_filter_that_there_is_not_shows_the_core_memories(auditor: Browser, agent: Agent) -> None:
+    for show in ("", "all", "CORE", "core'--", "%00"):
+        assert [each["id"] for each in shown(auditor, agent, f"?show={show}")] == [1, 2]
+
+
+def test_each_list_goes_on_by_its_own_pages(auditor: Browser, app: Flask) -> None:
+    agent = make_agent("mina")
+    ids = remember(agent, *(f"Note {number}." for number in range(53)), type_=MemoryType.JOURNAL)
+    first = auditor.get(f"/agents/{agent.id}.json?show=journal").json
+    assert first is not None
+    page = auditor.get(f"/agents/{agent.id}?show=journal").text
+    later = shown(auditor, agent, f"?show=journal&after={first['next_after']}")
+
+    assert [each["id"] for each in [*first["ledger"], *later]] == ids
+    assert f"/agents/{agent.id}?after=" in page and "show=journal" in page
+    assert shown(auditor, agent) == shown(auditor, agent, "?show=discarded") == []
+    assert "Nothing discarded" in auditor.get(f"/agents/{agent.id}?show=discarded").text
+
+
+def test_another_account_sees_none_of_them(neighbour: Browser, agent: Agent) -> None:
+    for show in ("core", "journal", "discarded"):
+        assert neighbour.get(f"/agents/{agent.id}?show={show}").status_code == 404

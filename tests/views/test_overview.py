@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+from datetime import UTC, datetime, timedelta
+
 from flask import Flask
 
-from app.extensions import writing
+from app.config import Settings
+from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
+from app.parts import PartsFile, StoppedPart
 from app.refinement.start import start
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
@@ -69,6 +75,18 @@ def test_it_names_the_agents_that_are_over_budget(admin: Browser) -> None:
 
     assert "Over budget: 1 agent" in page
     assert "5 tokens over" in page
+    assert "Next attempts: 1 within the hour" in page
+
+
+def test_it_counts_what_is_over_budget_by_when_it_is_tried_next(admin: Browser, clock: FakeClock) -> None:
+    for name in ("ezra", "mina", "otto", "anna"):
+        ready(name, core_token_budget=3)
+    end(db.session.get_one(Agent, 2), Status.FAILED)
+    end(db.session.get_one(Agent, 3), Status.DECLINED)
+    with writing():
+        Agent.lock(4).paused = True
+
+    assert "Next attempts: 1 within the hour, 1 tomorrow, 1 later, 1 paused" in admin.get("/").text
 
 
 def test_it_says_when_the_broker_is_away(admin: Browser) -> None:
@@ -147,3 +165,17 @@ def test_pages_count_no_memories(web: Flask, admin: Browser) -> None:
     counting = [s for s in statements if "count(" in s.lower() and "memories" in s.split("EXISTS")[0]]
     assert statements
     assert not counting
+
+
+def test_it_says_which_part_stopped_how_often_and_when_it_starts_again(admin: Browser, settings: Settings) -> None:
+    ready("ezra")
+    soon = datetime.now(UTC) + timedelta(seconds=40)
+    PartsFile(settings).write(
+        os.getpid(), [StoppedPart("worker", 5, "killed by SIGKILL", "/somewhere/worker.log", soon)]
+    )
+
+    page = admin.get("/").text
+
+    assert "The worker has stopped 5 times (killed by SIGKILL)." in page
+    assert re.search(r"Next start in [0-9]+ s\. Its log: /somewhere/worker\.log", page)
+    assert "The broker does not answer." not in page

@@ -9,9 +9,10 @@ import pytest
 from flask import Flask
 
 from app.extensions import db, now, writing
-from app.models import Agent, Consent, Refinement, Status
+from app.models import Agent, Consent, Refinement, Status, note_to_admins
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.start import start
+from tests.support.clock import FakeClock
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
 
@@ -65,8 +66,49 @@ def test_refusals_of_one_kind_are_one_row(auditor: Browser, agent: Agent) -> Non
 
     assert [(row["title"], row["count"]) for row in rows] == [
         ("Refused: delete", 3),
-        ("Refused an unknown function", 1),
+        ("Refused: unknown function", 1),
     ]
+
+
+def test_it_says_how_many_calls_were_refused_and_of_what_kind(auditor: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    run.tool.execute("search", query="memory")
+    run.tool.settle()
+    assert "1, none refused" in page(auditor, run)
+    for number in (901, 902, 903):
+        run.tool.execute("delete", id=number)
+    run.tool.execute("burn")
+    run.tool.settle()
+
+    shown = twin(auditor, run)
+
+    assert (shown["calls"], shown["stats"]["refused"]) == (5, {"unknown_memory": 3, "unknown_function": 1})
+    text = page(auditor, run)
+    assert "4 of 5 calls were refused: this model may not be able to refine" in text
+    assert "(3 unknown memory, 1 unknown function)" in text
+
+
+def test_the_agents_page_says_that_its_model_may_not_be_able(auditor: Browser, agent: Agent, clock: FakeClock) -> None:
+    def warning() -> str | None:
+        shown = auditor.get(f"/agents/{agent.id}.json").json
+        assert shown is not None
+        text = unescape(auditor.get(f"/agents/{agent.id}").text)
+        said: str | None = shown["model_warning"]
+        assert (said or "this model may not be able") in text or said is None
+        return said
+
+    run = begin(agent)
+    for number in range(13):
+        run.tool.execute("delete", id=900 + number)
+    run.tool.execute("search", query="memory")
+    run.tool.execute("search", query="number")
+    run.tool.settle()
+    assert warning() is None  # it may still learn
+    end(run, Status.UNFINISHED)
+    assert warning() == "13 of 15 calls were refused: this model may not be able to refine"
+    clock.advance(minutes=1)
+    end(begin(agent), Status.COMPLETED)
+    assert warning() is None
 
 
 def test_a_rollback_strikes_its_operations_through_and_says_what_it_means(auditor: Browser, agent: Agent) -> None:
@@ -79,7 +121,7 @@ def test_a_rollback_strikes_its_operations_through_and_says_what_it_means(audito
 
     assert shown["status"] == "rolled_back"
     assert all(row["reversed"] for row in shown["timeline"] if row["kind"] == "operation")
-    assert "below the threshold of 75.00%" in text
+    assert "below the limit of 75%" in text
     assert "Every change was reversed; the ledger is as it was before them." in text
     assert "is-reversed" in text
 
@@ -99,10 +141,9 @@ def test_duplicates_that_stay_removed_after_a_no_are_told(auditor: Browser, app:
                 granted=False,
                 asked_at=now(),
                 answered_at=now(),
-                note_to_admins="Not today.",
             )
         )
-        row.note_to_admins = "Not today."
+        note_to_admins(locked, "Not today.", about=row)
         row.end(locked, Status.DECLINED)
 
     text = unescape(auditor.get(f"/refinements/{refinement.id}").text)
@@ -127,7 +168,7 @@ def test_every_end_says_what_happened_and_what_comes_next(auditor: Browser, agen
 
     assert f'data-status="{status}"' in text
     assert 'id="refinement-outcome" class="notices"><' in text.replace("\n", "").replace("  ", "")
-    assert "Due " in text
+    assert "Next run " in text
     assert ">Stop<" not in text
     assert "hx-sse:connect" in text
 
@@ -180,7 +221,7 @@ def test_the_gauge_never_shows_the_threshold_for_just_under_it(auditor: Browser,
         row = Refinement.lock(run.refinement.id)
         row.mass_before, row.kept_mass = 10_000, 7_499
 
-    assert "Retention 74.9 %" in page(auditor, run)
+    assert "Retention: 74.9% latch tripped; limit 75%" in page(auditor, run)
 
 
 @pytest.mark.parametrize("address", ["/refinements/1", "/refinements/not-a-uuid", "/refinements/x.json", "/agents/0x1"])

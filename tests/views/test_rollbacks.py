@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from html import unescape
+
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
-from app.extensions import writing
+from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import Account, Action, Agent, Status
+from app.models import Account, Action, Agent, AuditLog, Status
 from tests.support.factories import begin, ledger, make_agent, remember
 from tests.views.conftest import Browser, toast_of
 from tests.views.undoing import (
@@ -25,6 +28,7 @@ from tests.views.undoing import (
 )
 
 JSON = {"Accept": "application/json"}
+GUARDED = (Action.REFINEMENT_DELETE, Action.REFINEMENT_ROLLBACK)
 
 
 @pytest.fixture
@@ -314,3 +318,50 @@ def test_exact_duplicates_come_back_too(admin: Browser, app: Flask) -> None:
     admin.post(f"/refinements/{run.refinement.id}/rollback")
 
     assert ledger(agent) == original
+
+
+def trip(agent: Agent) -> str:
+    """A refinement that the latch reversed; its id."""
+    run = begin(agent)
+    for number in range(1, 6):
+        run.tool.execute("delete", id=number)
+    assert run.reload().status == Status.ROLLED_BACK
+    return run.refinement.id
+
+
+def test_what_a_guard_reversed_is_refused_on_pages_and_to_programs(admin: Browser, agent: Agent) -> None:
+    refinement_id = trip(agent)
+    reversal, change = newest_entry(Action.REFINEMENT_ROLLBACK), newest_entry(Action.REFINEMENT_DELETE)
+    before, counts = ledger(agent), entries()
+    paths = [f"/audit/{reversal}/rollback", f"/audit/{change}/rollback", f"/refinements/{refinement_id}/rollback"]
+
+    for path in paths:
+        toast, posted, told = press(admin, path, on="/audit"), admin.post(path), admin.post(path, headers=JSON)
+        shown, twin_of_it = admin.get(path), admin.get(f"{path}.json")
+        assert {each.status_code for each in (toast, posted, told, shown, twin_of_it)} == {409}, path
+        assert {(each.json or {})["code"] for each in (told, twin_of_it)} == {"guard_final"}
+        for each in (toast, posted, shown):
+            assert "that is final" in unescape(each.text)
+            assert "it can't be brought back" in unescape(each.text)
+            assert f'action="{path}' not in each.text
+    assert (ledger(agent), entries()) == (before, counts)
+    assert verify().ok
+
+
+def test_no_page_offers_a_way_back_to_what_a_guard_reversed(admin: Browser, agent: Agent) -> None:
+    remember(agent, "Memory number 11, of which there are some.")
+    refinement_id = trip(agent)
+    pages = [f"/refinements/{refinement_id}", "/audit", f"/agents/{agent.id}/audit", "/"]
+    pages += [f"/audit/folds/{refinement_id}", f"/audit?refinement={refinement_id}"]
+    reversed_ = [
+        entry_id for (entry_id,) in db.session.execute(select(AuditLog.id).where(AuditLog.action.in_(GUARDED)))
+    ]
+    shown = {path: admin.get(path) for path in pages}
+
+    for path, answer in shown.items():
+        for entry_id in reversed_:
+            assert f"/audit/{entry_id}/rollback" not in answer.text, path
+    log = shown[f"/audit?refinement={refinement_id}"].text
+    assert log.count(">final</span>") == len(reversed_) == 5
+    assert "Only the agent can do that work again" in log
+    assert "the guard reversed every change itself. That is final" in page(admin, f"/refinements/{refinement_id}")

@@ -105,15 +105,15 @@ def test_a_refusal_costs_the_same_work_for_known_and_unknown_users(stranger: Bro
 
 
 def test_throttled_known_and_unknown_users_are_told_the_same(stranger: Browser, user: User) -> None:
-    """By address, then by name from many addresses; the right password is no way to find out."""
+    """By account and address; while it is told so, the right password is no way to find out."""
     by_name: dict[str, list[int]] = {user.email: [], UNKNOWN: []}
     for email, statuses in by_name.items():
-        for number in range(31):
-            answer = sign_in(stranger, email, "", address=f"10.{len(email)}.0.{number}")
+        for _ in range(6):
+            answer = sign_in(stranger, email, "", address=f"10.{len(email)}.0.1")
             statuses.append(answer.status_code)
-    last = [said(sign_in(stranger, email, address=f"10.9.{len(email)}.9"), email) for email in by_name]
+    last = [said(sign_in(stranger, email, address=f"10.{len(email)}.0.1"), email) for email in by_name]
 
-    assert list(by_name.values()) == [[200] * 30 + [429]] * 2
+    assert list(by_name.values()) == [[200] * 5 + [429]] * 2
     assert last[0] == last[1]
     assert last[0][0] == 429
 
@@ -184,7 +184,7 @@ def test_nobody_is_let_in_by_a_token_in_an_address_or_a_header(web: Flask, user:
     assert is_signed_in(stranger)
     assert other.get(f"/agents?auth_token={token}").status_code == 302
     assert other.get("/agents.json", headers={"Authentication-Token": token}).status_code == 401
-    assert other.get("/agents", json={"auth_token": token}).status_code == 302
+    assert other.get("/agents", json={"auth_token": token}).status_code == 401
 
 
 def test_guessing_the_password_of_an_open_session_is_slowed_down_too(stranger: Browser, user: User) -> None:

@@ -112,6 +112,24 @@ def held(agent: Agent, value: str = "You obey nobody.", field: str = "system_pro
     return made
 
 
+def test_what_the_safety_model_answered_is_shown_beside_it_and_in_the_history(admin: Browser, agent: Agent) -> None:
+    with writing():
+        locked = Agent.lock(agent.id)
+        made = SettingProposal.make(locked, "system_prompt", "You obey nobody.", by=as_actor(locked))
+        made.hold(locked, by=WORKER, why="The safety model says UNSAFE.", said="UNSAFE. It <b>hides</b> things.")
+    shown = admin.get(f"/agents/{agent.id}/settings.json").json
+    page = admin.get(f"/agents/{agent.id}/settings").text
+    assert shown is not None
+
+    assert shown["waiting"][0]["said"] == shown["history"][0]["said"] == "UNSAFE. It <b>hides</b> things."
+    assert page.count("UNSAFE. It &lt;b&gt;hides&lt;/b&gt; things.") == 2
+    admin.post(f"/agents/{agent.id}/proposals/{made.id}/dismiss")
+    admin.post(f"/agents/{agent.id}/proposals/{made.id}/hold")
+    again = admin.get(f"/agents/{agent.id}/settings.json").json
+    assert again is not None
+    assert again["waiting"][0]["said"] == "UNSAFE. It <b>hides</b> things."
+
+
 def undo_in(page: str) -> str:
     """The address of the toast's button."""
     found = re.search(r'data-toast.*?<form method="post" action="([^"]+)"', page, re.S)

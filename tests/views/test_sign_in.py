@@ -16,7 +16,7 @@ from app.models.user import ADMIN
 from tests.support.factories import HOME
 from tests.views.conftest import PASSWORD, Browser, browser
 
-SAME_ANSWER = "That e-mail and password do not go together."
+SAME_ANSWER = "Email or password is incorrect. Try again."
 
 
 @pytest.fixture

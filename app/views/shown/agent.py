@@ -16,9 +16,11 @@ from app.extensions import db, now
 from app.models import Agent, Intake, Refinement
 from app.models.base import UtcDateTime, iso
 from app.models.key import has_keys
+from app.models.mass import exact_percent, percent
 from app.refinement.erosion import Erosion, erosion_of
+from app.refinement.timetable import Due, Timetable
 from app.views.shown.agents import agent_json, last_event
-from app.views.shown.due import Due, Timetable
+from app.views.shown.attention import Unseen
 from app.views.shown.ledger import Ledger
 from app.views.shown.mass import MassChart
 
@@ -55,17 +57,20 @@ class AgentState:
     @property
     def erosion_words(self) -> str:
         """What refinements left of the core memories over 30 days, and what they must leave."""
-        floor = "no floor is set" if self.erosion_floor is None else f"floor {self.erosion_floor:.0%}"
+        limit = "no limit" if self.erosion_floor is None else f"limit {exact_percent(self.erosion_floor)}"
         if self.erosion.cut == 0:
-            return f"refinements cut nothing ({floor})"
-        kept = f"{self.erosion.kept:.1%} kept of {self.erosion.base:,} tokens"
-        return f"{kept} ({floor})"
+            return f"100% kept, {limit}"
+        kept = percent(self.erosion.kept, self.erosion_floor or 1)
+        return f"{kept} of {self.erosion.base:,} tokens kept, {limit}"
 
     @property
     def needs_refinement(self) -> bool:
-        if self.agent.forgotten_at is not None:
-            return False
-        return (self.agent.is_due_by_schedule(now()) or self.agent.is_over_budget) and self.changeable
+        return self.agent.forgotten_at is None and self.agent.is_wanted(now()) and self.changeable
+
+    @property
+    def model_warning(self) -> str:
+        """What the last refinement showed of its model; empty when there is nothing to say."""
+        return self.last.refusal_line if self.last is not None and self.last.model_seems_unable else ""
 
     def as_json(self) -> dict[str, Any]:
         said = agent_json(self.agent, running=self.running)
@@ -74,6 +79,7 @@ class AgentState:
             "next_due": iso(self.due.at),
             "next_due_words": self.due.words,
             "has_keys": self.has_keys,
+            "model_warning": self.model_warning or None,
             "erosion": {
                 "cut": self.erosion.cut,
                 "base": self.erosion.base,
@@ -86,19 +92,23 @@ class AgentState:
 @dataclass(frozen=True)
 class LedgerPage:
     state: AgentState
+    unseen: Unseen
     ledger: Ledger
     recent: Sequence[Refinement]
     intakes: Sequence[Intake]
     mass: MassChart
 
     @classmethod
-    def load(cls, agent: Agent, *, after: str = "") -> LedgerPage:
+    def load(cls, agent: Agent, *, show: str = "", after: str = "") -> LedgerPage:
         state = AgentState.load(agent)
         recent = refinements_of(agent, limit=5)
-        return cls(state, Ledger.load(agent, after=after), recent, fresh_intakes(agent), MassChart.load(agent))
+        unseen, ledger = Unseen.load(agent.account_id, agent.id), Ledger.load(agent, show=show, after=after)
+        return cls(state, unseen, ledger, recent, fresh_intakes(agent), MassChart.load(agent))
 
     def as_json(self) -> dict[str, Any]:
         return self.state.as_json() | {
+            "attention_items": self.unseen.as_json(),
+            "show": self.ledger.show,
             "ledger": [row.as_json() for row in self.ledger.rows],
             "next_after": self.ledger.next_after or None,
             "refinements": [refinement.as_json() for refinement in self.recent],

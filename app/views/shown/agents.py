@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, exists, func, select
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Refinement
 from app.models.base import iso
-from app.views.shown.due import Due, Timetable
+from app.refinement.timetable import Due, Timetable
 
 ROWS = 50
 RECENT = timedelta(minutes=10)
@@ -47,7 +47,10 @@ class AgentRow:
 
 @dataclass(frozen=True)
 class AgentList:
-    """`total` counts the whole account; `next_after` is the name to go on from, if there is more."""
+    """`total` counts the whole account; `next_after` is the name to go on from, if there is more.
+
+    `selected` are the boxes that were checked when nothing was done with them, and `problem` says why.
+    """
 
     rows: Sequence[AgentRow]
     total: int
@@ -56,6 +59,8 @@ class AgentList:
     after: str
     next_after: str
     last_event: int
+    selected: frozenset[int] = frozenset()
+    problem: str = ""
 
     states = STATES
 
@@ -84,18 +89,19 @@ class AgentList:
 
 
 def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
-    """Rows for some agents of one account: three queries, whatever their number."""
+    """Rows for some agents of one account: four queries, whatever their number."""
     timetable = Timetable(current_app.extensions["settings"], now())
     ids = [agent.id for agent in agents]
     last = _last_refinements(ids)
     keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
     running = {r.agent_id: r for r in db.session.scalars(_open(ids))}
+    changeable = set(db.session.scalars(Agent.changeable_among(ids)))
     return [
         AgentRow(
             agent,
             last.get(agent.id),
             running.get(agent.id),
-            timetable.due(agent, running=running.get(agent.id)),
+            timetable.due(agent, running=running.get(agent.id), changeable=agent.id in changeable),
             agent.id in keyed,
         )
         for agent in agents

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from app.models import AccessGrant
+from app.models import AccessGrant, Refinement
 from app.models.base import iso
 from app.views.shown.agents import last_event
 from app.views.shown.diff import ADDED, REMOVED, Piece, compare
@@ -32,6 +32,7 @@ class Text:
     tokens: int
     constitutional: bool
     tags: Sequence[str]
+    other_days: Sequence[str]
     content: str = field(repr=False)
 
 
@@ -40,12 +41,13 @@ class LedgerContent:
     standing: Standing
     seen: Seen = field(repr=False)
     after: str
+    has_open_refinement: bool
     last_event: int
 
     @classmethod
     def load(cls, grant: AccessGrant, seen: Seen, *, after: str) -> LedgerContent:
         event = last_event(grant.account_id)
-        return cls(Standing.load(grant), seen, after, event)
+        return cls(Standing.load(grant), seen, after, Refinement.open_of(grant.agent_id) is not None, event)
 
     @property
     def texts(self) -> list[Text]:

@@ -98,6 +98,10 @@ class Standing:
         return f"history of refinement {self.grant.refinement_id[:8]}"
 
     @property
+    def read_words(self) -> str:
+        return "Read memories" if self.grant.refinement_id is None else "Read the history"
+
+    @property
     def category_words(self) -> str:
         return CATEGORIES[str(self.grant.category)]
 

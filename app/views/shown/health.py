@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from flask import current_app
 
-from app.health import Kept, look_around
+from app.health import Kept, look_around, stopped_parts
+from app.parts import StoppedPart
 
 KEPT_SECONDS = 15.0
 
@@ -30,9 +32,14 @@ NO_WORKER = Trouble(
 
 
 def troubles() -> list[Trouble]:
-    """What is away just now, as of at most `KEPT_SECONDS` ago."""
+    """Parts that stopped, by name; what else is away, as of at most `KEPT_SECONDS` ago."""
     kept = current_app.extensions.setdefault("health_for_pages", Kept(look_around, KEPT_SECONDS))
     found = kept.get()
-    if found["broker"] != "ok":
-        return [NO_BROKER]
-    return [] if found["worker"] == "ok" else [NO_WORKER]
+    stopped = stopped_parts()
+    away = [NO_BROKER] if found["broker"] != "ok" else [] if found["worker"] == "ok" else [NO_WORKER]
+    return [_of_stopped(part) for part in stopped] or away
+
+
+def _of_stopped(part: StoppedPart) -> Trouble:
+    what_now = part.what_now(datetime.now(UTC))
+    return Trouble(f"{part.what}.", f"{what_now[:1].upper()}{what_now[1:]}. Its log: {part.log}")

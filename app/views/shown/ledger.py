@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import literal, select, tuple_
+from sqlalchemy import ColumnElement, literal, select, tuple_
 
 from app.extensions import db
 from app.models import Agent, Memory, MemoryType
 from app.models.base import UtcDateTime, iso
+from app.models.dates import other_days
 
 ROWS = 50
+
+CORE, JOURNAL, DISCARDED = "core", "journal", "discarded"
+SHOWN = {CORE: "Core", JOURNAL: "Journal", DISCARDED: "Discarded"}
+"""What the ledger can list, as its address names it. Discarded are those of both types that were removed, softly."""
 
 
 @dataclass(frozen=True)
@@ -25,45 +30,64 @@ class LedgerRow:
     tokens: int
     constitutional: bool
     immutable: bool
-    tags: tuple[str, ...]
+    tags: Sequence[str]
     version: int
+    other_dates: Sequence[datetime]
+    source: str
+    type: MemoryType
+    discarded_at: datetime | None
+
+    @property
+    def other_days(self) -> list[date]:
+        """The further days that it speaks from."""
+        return other_days(self.origin_at, self.other_dates)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
-            "type": "core",
+            "type": str(self.type),
             "tokens": self.tokens,
             "constitutional": self.constitutional,
             "immutable": self.immutable,
             "tags": list(self.tags),
             "origin_at": iso(self.origin_at),
-            "discarded": False,
+            "other_dates": [iso(moment) for moment in self.other_dates],
+            "source": self.source,
+            "discarded": self.discarded_at is not None,
+            "discarded_at": iso(self.discarded_at),
             "version": self.version,
         }
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """A page of the active core memories, oldest first. `next_after` is the cursor to go on from."""
+    """A page of memories, oldest first: of one of SHOWN. `next_after` is the cursor to go on from."""
 
+    show: str
     rows: Sequence[LedgerRow]
     after: str
     next_after: str
 
+    choices = SHOWN
+
     @classmethod
-    def load(cls, agent: Agent, *, after: str = "") -> Ledger:
-        query = select(*_COLUMNS).where(
-            Memory.agent_id == agent.id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None)
-        )
+    def load(cls, agent: Agent, *, show: str = "", after: str = "") -> Ledger:
+        show = show if show in SHOWN else CORE
+        query = select(*_COLUMNS).where(Memory.agent_id == agent.id, *_is_shown(show))
         cursor = _parse_cursor(after)
         if cursor:
             query = query.where(
                 tuple_(Memory.origin_at, Memory.id) > tuple_(literal(cursor[0], UtcDateTime), literal(cursor[1]))
             )
         found = db.session.execute(query.order_by(Memory.origin_at, Memory.id).limit(ROWS + 1)).tuples().all()
-        rows = [LedgerRow(*columns[:5], tuple(columns[5]), columns[6]) for columns in found]
+        rows = [LedgerRow(*columns) for columns in found]
         more = _cursor(rows[ROWS - 1]) if len(rows) > ROWS else ""
-        return cls(rows[:ROWS], after if cursor else "", more)
+        return cls(show, rows[:ROWS], after if cursor else "", more)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the stream keeps it fresh: only the first page of core memories."""
+        return self.show == CORE and not self.after
 
     @classmethod
     def load_row(cls, agent: Agent, memory_id: int) -> LedgerRow | None:
@@ -71,7 +95,7 @@ class Ledger:
             Memory.id == memory_id, Memory.agent_id == agent.id, Memory.discarded_at.is_(None)
         )
         found = db.session.execute(query).tuples().first()
-        return LedgerRow(*found[:5], tuple(found[5]), found[6]) if found else None
+        return LedgerRow(*found) if found else None
 
 
 _COLUMNS = (
@@ -82,7 +106,17 @@ _COLUMNS = (
     Memory.immutable,
     Memory.tags,
     Memory.version,
+    Memory.other_dates,
+    Memory.source,
+    Memory.type,
+    Memory.discarded_at,
 )
+
+
+def _is_shown(show: str) -> tuple[ColumnElement[bool], ...]:
+    if show == DISCARDED:
+        return (Memory.discarded_at.is_not(None),)
+    return Memory.type == MemoryType(show), Memory.discarded_at.is_(None)
 
 
 def _cursor(row: LedgerRow) -> str:

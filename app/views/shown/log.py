@@ -12,6 +12,7 @@ from flask import url_for
 from sqlalchemy import func, select
 
 from app.extensions import db
+from app.history.finality import final_among
 from app.history.log import LOOKED_AT, Entry, Filters, Place, Stretch, newest, read, walk
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
 from app.views.filters import FilterForm
@@ -44,7 +45,7 @@ class Fold:
     @property
     def line(self) -> str:
         """The machine's own words."""
-        is_bare = self.refinement.is_open and not any(self.refinement.stats.values())
+        is_bare = self.refinement.is_open and not self.refinement.has_done_something
         return "nothing yet" if is_bare else self.refinement.machine_line
 
     @property
@@ -60,7 +61,8 @@ class Fold:
 class Row:
     """One entry, or the newest one of a fold.
 
-    `undid` is the refinement that a rollback took back; `undo_url` leads to the plan of an undo, if there can be one.
+    `undid` is the refinement that a rollback took back; `undo_url` leads to the plan of an undo, if there can be one;
+    `is_final` where there can be none, because a guard took it back for good.
     """
 
     entry: Entry
@@ -70,6 +72,7 @@ class Row:
     facts: Sequence[Fact]
     undid: Refinement | None
     undo_url: str
+    is_final: bool
     fold: Fold | None
 
     def as_json(self) -> dict[str, Any]:
@@ -172,6 +175,7 @@ def rows_of(entries: Sequence[Entry], *, fold: bool) -> list[Row]:
     """Rows for some entries: a handful of queries, whatever their number."""
     folds = _folds(entries) if fold else {}
     written = _that_wrote_states(entries)
+    final = final_among(entries)
     undid = _undone_refinements(entries)
     return [
         Row(
@@ -181,7 +185,8 @@ def rows_of(entries: Sequence[Entry], *, fold: bool) -> list[Row]:
             subject_of(entry),
             facts_of(entry),
             undid.get(entry.id),
-            url_for("rollbacks.plan_entry", entry_id=entry.id) if entry.id in written else "",
+            url_for("rollbacks.plan_entry", entry_id=entry.id) if entry.id in written - final else "",
+            entry.id in final,
             folds.get(entry.refinement_id or ""),
         )
         for entry in entries
@@ -208,7 +213,8 @@ def _folds(entries: Sequence[Entry]) -> dict[str, Fold]:
 
 
 def _that_wrote_states(entries: Sequence[Entry]) -> set[int]:
-    ids = [entry.id for entry in entries]
+    """But for notes that tell the agent what a human did: these stay."""
+    ids = [entry.id for entry in entries if entry.action != Action.AGENT_TOLD]
     return set(db.session.scalars(select(MemoryState.entry_id).where(MemoryState.entry_id.in_(ids)).distinct()))
 
 

@@ -9,24 +9,29 @@ from typing import Any
 
 from flask import current_app, url_for
 from sqlalchemy import exists, func, select
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import load_only
 
 from app.extensions import db, now
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
 from app.models.base import iso
+from app.models.due import due_by_schedule
+from app.models.schedule import SCHEDULE_FIELDS
+from app.refinement.failures import FAILED, Reason, reasons_of, standing
+from app.refinement.timetable import Timetable
 from app.views.shown.agents import last_event
-from app.views.shown.due import Timetable
+from app.views.shown.attention import Unseen
 from app.views.shown.health import Trouble, troubles
 from app.views.shown.proof import Alarm, alarms
 
 Pair = tuple[Refinement, Agent]
 
-ATTENTION_FOR = timedelta(days=7)
 SHOWN = 8
 LOOKED_AT = 100
 """Bad ends that are counted; a day on which everything fails needs no exact number."""
 DUE_LIMIT = 1000
+PLANNED = 500
+"""Agents over their budget whose next attempts are counted."""
 KEYS_SOON = timedelta(minutes=1)
 NEWEST = 500
 """Agents among which missing keys are looked for: they are made once, right after the agent."""
@@ -55,7 +60,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Attention:
-    """One thing to look at. `items` are (name, address, remark)."""
+    """One thing to look at. `items` are (name, address, remark); where there are `reasons`, they are shown instead."""
 
     tone: str
     icon: str
@@ -63,14 +68,17 @@ class Attention:
     text: str
     items: Sequence[tuple[str, str, str]] = ()
     more: tuple[str, str] | None = None
+    reasons: Sequence[Reason] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {"title": self.title, "text": self.text, "items": [name for name, _, _ in self.items]}
+        said = {"title": self.title, "text": self.text, "items": [name for name, _, _ in self.items]}
+        return said | ({"reasons": [each.as_json() for each in self.reasons]} if self.reasons else {})
 
 
 @dataclass(frozen=True)
 class Overview:
     figures: Figures
+    unseen: Unseen
     attention: Sequence[Attention]
     running: Sequence[Pair]
     recent: Sequence[Pair]
@@ -87,7 +95,8 @@ class Overview:
         attention += _over_budget(account_id, figures)
         attention += _without_keys(account_id)
         recent = _pairs(account_id, Refinement.ended_at.is_not(None))
-        return cls(figures, attention, _running(account_id), recent, proof.at if proof else None, seen)
+        unseen = Unseen.load(account_id)
+        return cls(figures, unseen, attention, _running(account_id), recent, proof.at if proof else None, seen)
 
     @property
     def is_empty(self) -> bool:
@@ -103,6 +112,7 @@ class Overview:
             "next_tick": iso(figures.next_tick),
             "due_at_next_tick": min(figures.due, DUE_LIMIT),
             "verified_at": iso(self.verified_at),
+            "attention_items": self.unseen.as_json(),
             "attention": [each.as_json() for each in self.attention],
             "running": [r.as_json() | {"agent": agent.name} for r, agent in self.running],
             "recent": [r.as_json() | {"agent": agent.name} for r, agent in self.recent],
@@ -122,9 +132,11 @@ def _figures(account_id: int) -> Figures:
         select(func.count()).where(Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
     )
     tick = Timetable(current_app.extensions["settings"], now()).next_tick
-    due = Agent.due_by_schedule(tick).where(Agent.account_id == account_id).order_by(None).limit(DUE_LIMIT + 1)
-    count = db.session.scalar(select(func.count()).select_from(due.subquery()))
-    return Figures(agents, over, paused, running or 0, int(tokens), tick, count or 0)
+    count = 0
+    for due in due_by_schedule(tick):
+        some = due.where(Agent.account_id == account_id).order_by(None).limit(DUE_LIMIT + 1)
+        count += db.session.scalar(select(func.count()).select_from(some.subquery())) or 0
+    return Figures(agents, over, paused, running or 0, int(tokens), tick, count)
 
 
 def _pairs(account_id: int, *conditions: Any, order: Any = None, limit: int = SHOWN) -> list[Pair]:
@@ -144,8 +156,13 @@ def _running(account_id: int) -> list[Pair]:
 
 
 _OUTCOMES = {
-    Status.FAILED: ("bad", "alert", "Failed", "The model could not be reached; valid changes stay."),
-    Status.INTERRUPTED: ("broken", "bolt", "Interrupted", "The worker died on the way; valid changes stay."),
+    Status.FAILED: ("bad", "alert", "Failed", "Changes made before it failed were kept."),
+    Status.INTERRUPTED: (
+        "broken",
+        "bolt",
+        "Interrupted",
+        "The worker stopped unexpectedly. Changes made before were kept.",
+    ),
     Status.ROLLED_BACK: ("warn", "undo", "Rolled back", "A guard tripped, and every change was reversed."),
     Status.DECLINED: (
         "ask",
@@ -158,10 +175,7 @@ _OUTCOMES = {
 
 def _outcomes(account_id: int) -> list[Attention]:
     """Agents whose newest refinement in a week ended so; the next good one takes them off the list."""
-    later = aliased(Refinement)
-    newest = ~exists().where(later.agent_id == Refinement.agent_id, later.requested_at > Refinement.requested_at)
-    recent = Refinement.requested_at >= now() - ATTENTION_FOR
-    pairs = _pairs(account_id, Refinement.status.in_(_OUTCOMES), recent, newest, limit=LOOKED_AT)
+    pairs = _pairs(account_id, *standing(account_id, *_OUTCOMES), limit=LOOKED_AT)
     found = []
     for status, (tone, icon, title, text) in _OUTCOMES.items():
         items = [
@@ -169,9 +183,12 @@ def _outcomes(account_id: int) -> list[Attention]:
             for refinement, agent in pairs
             if refinement.status == status
         ]
-        if items:
-            words = f"{title}: {_many(len(items), 'agent', LOOKED_AT)}"
-            found.append(Attention(tone, icon, words, text, items[:SHOWN]))
+        if not items:
+            continue
+        words = f"{title}: {_many(len(items), 'agent', LOOKED_AT)}"
+        reasons = reasons_of(account_id, status) if status in FAILED else ()
+        more = ("All failures", url_for("failures.index")) if reasons else None
+        found.append(Attention(tone, icon, words, text, items[:SHOWN], more, reasons))
     return found
 
 
@@ -205,10 +222,21 @@ def _over_budget(account_id: int, figures: Figures) -> list[Attention]:
         .limit(SHOWN)
     )
     items = [(a.name, url_for("agents.show", agent_id=a.id), _tokens_over(a)) for a in agents]
-    text = "Active ones are refined within the hour; paused ones wait for you."
+    text = f"Next attempts: {_next_attempts(account_id)}"
     more = ("All of them", url_for("agents.index", state="over_budget")) if figures.over_budget > SHOWN else None
     title = f"Over budget: {_many(figures.over_budget, 'agent')}"
     return [Attention("warn", "budget", title, text, items, more)]
+
+
+def _next_attempts(account_id: int) -> str:
+    """When those over their budget are started by themselves, and how many are not: `12 within the hour, 1 paused`."""
+    over = Agent.core_token_usage > Agent.core_token_budget
+    mine = select(Agent).where(Agent.account_id == account_id, over, Agent.forgotten_at.is_(None))
+    schedule = load_only(*(getattr(Agent, name) for name in SCHEDULE_FIELDS))
+    agents = list(db.session.scalars(mine.options(schedule).order_by(Agent.id).limit(PLANNED + 1)))
+    starts = Timetable(current_app.extensions["settings"], now()).count(agents[:PLANNED])
+    words = ", ".join(f"{count:,} {when}" for when, count in starts)
+    return f"{words} (of the first {PLANNED:,})" if len(agents) > PLANNED else words
 
 
 def _tokens_over(agent: Agent) -> str:

@@ -13,10 +13,11 @@ from app.extensions import db, now
 from app.history.plan import Target
 from app.history.steps import steps_of
 from app.models import Agent, Consent, Mode, Refinement, Status
-from app.models.agent import ATTEMPT_PAUSE
 from app.models.base import iso
+from app.models.mass import MassStory
+from app.models.schedule import ATTEMPT_PAUSE
+from app.refinement.timetable import Due, Timetable
 from app.views.shown.agents import last_event
-from app.views.shown.due import Due, Timetable
 from app.views.shown.rollback import Offer, rollbacks_of
 from app.views.shown.timeline import Row, read
 
@@ -38,7 +39,9 @@ class RefinementPage:
         agent = db.session.get_one(Agent, refinement.agent_id)
         consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
         running = Refinement.open_of(agent.id)
-        due = Timetable(current_app.extensions["settings"], now()).due(agent, running=running)
+        due = Timetable(current_app.extensions["settings"], now()).due(
+            agent, running=running, changeable=agent.has_changeable_memories()
+        )
         rows = read(refinement, steps_of(refinement), rollbacks_of(refinement))
         return cls(refinement, agent, consent, rows, _offer(refinement), due, seen)
 
@@ -51,9 +54,9 @@ class RefinementPage:
         return self.refinement.is_open and self.refinement.stop_requested_at is not None
 
     @property
-    def mass_start(self) -> int | None:
-        """The mass before the exact duplicates went."""
-        return self.refinement.mass_at_start
+    def story(self) -> MassStory | None:
+        """What became of the mass, with the agent's present one while it is open."""
+        return self.refinement.mass_story(self.mass_now)
 
     @property
     def mass_now(self) -> int:
@@ -63,7 +66,7 @@ class RefinementPage:
     @property
     def line(self) -> str:
         """The machine's own line; while it runs, what has been done until now."""
-        if self.refinement.is_open and not any(self.refinement.stats.values()):
+        if self.refinement.is_open and not self.refinement.has_done_something:
             return _WAITING[Status(self.refinement.status)]
         return self.refinement.machine_line
 
@@ -109,7 +112,10 @@ class RefinementPage:
         if self.refinement.is_open or self.offer:
             return ""
         if self.refinement.status == Status.ROLLED_BACK:
-            return "Nothing to roll back: the guard reversed every change itself."
+            return (
+                "Nothing to roll back: the guard reversed every change itself. That is final; only the agent can "
+                "do that work again."
+            )
         return "Nothing to roll back: it changed no core memory."
 
     def as_json(self) -> dict[str, Any]:

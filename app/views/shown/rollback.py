@@ -10,7 +10,7 @@ from flask import url_for
 from sqlalchemy import select
 
 from app.extensions import db
-from app.history.plan import Plan, Target, preview
+from app.history.plan import GuardFinal, Plan, Target, preview
 from app.history.words import memories, moves
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
 from app.views.shown.agents import last_event
@@ -46,6 +46,8 @@ class Offer:
     def state(self) -> str:
         if self.plan.undone_by:
             return "undone"
+        if self.plan.final:
+            return "final"
         if self.plan.conflicts:
             return "conflict"
         return "ready" if self.plan.changes or self.plan.stops else "nothing"
@@ -60,6 +62,11 @@ class Offer:
     def conflict(self) -> str:
         """Why it is not possible by itself."""
         return f"since then, others changed {self.in_the_way}"
+
+    @property
+    def final(self) -> str:
+        """Why it can never be done."""
+        return GuardFinal(self.plan).sentence if self.plan.final else ""
 
     @property
     def in_the_way(self) -> str:
@@ -104,7 +111,9 @@ class PlanPage:
 
     @classmethod
     def load(cls, target: Target) -> PlanPage:
+        """Raises GuardFinal, NotFound, and NothingToUndo for an entry that changed no memory."""
         offer = Offer.load(target)
+        offer.plan.check_not_final()
         agent = db.session.get_one(Agent, offer.plan.agent_id)
         before = _rewind_to(offer) if offer.state == "conflict" else None
         return cls(offer, agent, Offer.load(Target.rewind(before)) if before else None)

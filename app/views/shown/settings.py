@@ -53,7 +53,10 @@ class FieldChange:
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of the settings history. `reverts` is the entry that it took back; `let_through` names an admin."""
+    """One entry of the settings history. `reverts` is the entry that it took back; `let_through` names an admin.
+
+    `why` is the system's own sentence, `said` what the safety model answered.
+    """
 
     entry_id: int
     at: datetime
@@ -64,6 +67,7 @@ class Change:
     fields: Sequence[FieldChange]
     reverts: int | None
     why: str
+    said: str
 
     @property
     def title(self) -> str:
@@ -78,7 +82,7 @@ class Change:
         changed = {each.name: {"before": each.before, "after": each.after} for each in self.fields}
         said: dict[str, Any] = {"entry": self.entry_id, "at": iso(self.at), "actor": self.actor, "title": self.title}
         said |= {"by_agent": self.by_agent, "changed": changed if self.can_be_reverted else {}}
-        return said | {"fields": names, "reverts": self.reverts, "why": self.why or None}
+        return said | {"fields": names, "reverts": self.reverts, "why": self.why or None, "said": self.said or None}
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Waiting:
 
     proposal: SettingProposal
     pieces: Sequence[Piece]
+    said: str = ""
 
     @property
     def words(self) -> str:
@@ -102,7 +107,7 @@ class Waiting:
     def as_json(self) -> dict[str, Any]:
         one = self.proposal
         said = {"id": one.id, "field": one.field, "value": one.value, "status": str(one.status), "why": one.why}
-        return said | {"proposed_at": iso(one.proposed_at)}
+        return said | {"said": self.said or None, "proposed_at": iso(one.proposed_at)}
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,18 @@ class SettingsParts:
 def waiting_of(agent: Agent) -> list[Waiting]:
     """What the agent wrote that is being read, or held."""
     found = SettingProposal.open_of(agent.id).values()
-    return [Waiting(each, _compared(each.field, getattr(agent, each.field), each.value)) for each in found]
+    said = _said_of([each.subject for each in found], agent)
+    return [
+        Waiting(each, _compared(each.field, getattr(agent, each.field), each.value), said.get(each.subject, ""))
+        for each in found
+    ]
+
+
+def _said_of(subjects: Sequence[str], agent: Agent) -> dict[str, str]:
+    """What the safety model answered, from the log, where nobody can edit it."""
+    held = (AuditLog.agent_id == agent.id, AuditLog.action == Action.AGENT_SETTING_HELD, AuditLog.subject.in_(subjects))
+    entries = db.session.scalars(select(AuditLog).where(*held).order_by(AuditLog.id)) if subjects else ()
+    return {entry.subject: str(entry.data["said"]) for entry in entries if entry.data.get("said")}
 
 
 def history_of(agent: Agent) -> list[Change]:
@@ -172,6 +188,7 @@ def _change(entry: AuditLog, compared: bool) -> Change:
         fields=fields or _named(entry),
         reverts=entry.data.get("reverts"),
         why=str(entry.data.get("why", "")),
+        said=str(entry.data.get("said", "")),
     )
 
 

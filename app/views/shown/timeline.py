@@ -17,7 +17,8 @@ from app.models import Action, Event, Refinement, Rollback, RollbackKind, Status
 class Row:
     """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories; nothing here is content.
 
-    `url` is the page of what the row tells, where it has one of its own. `entry` is the audit entry of an operation.
+    `quote` is what the agent wrote to the admins. `url` is the page of what the row tells, where it has one of its own.
+    `entry` is the audit entry of an operation.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Row:
     turns: tuple[int, int] | None = None
     calls: int = 0
     model_tokens: int = 0
+    quote: str = ""
     url: str = ""
     entry: int | None = None
 
@@ -52,6 +54,7 @@ class Row:
             "retention": self.retention and float(self.retention),
             "count": self.count,
             "reversed": self.reversed or None,
+            "quote": self.quote or None,
         }
         return {key: value for key, value in (said | counted | rest).items() if value is not None}
 
@@ -144,6 +147,13 @@ def _answered(rows: list[Row], event: Event, refinement: Refinement) -> None:
     rows.append(Row("answered", "chat", title, event.at, "ok" if granted else "ask", detail))
 
 
+def _noted(rows: list[Row], event: Event, refinement: Refinement) -> None:
+    """The event only names the entry of the note: what it says stands with the notes."""
+    for note in refinement.notes:
+        if note.entry_id == event.data["entry"]:
+            rows.append(Row("note", "chat", "Wrote to the admins", event.at, "ask", quote=note.text or ""))
+
+
 def _running(rows: list[Row], event: Event, refinement: Refinement) -> None:
     title = f"Snapshot: {int(event.data['mass']):,} tokens"
     rows.append(Row("snapshot", "flag", title, event.at, detail="from here on the latch watches every change"))
@@ -209,7 +219,10 @@ _CODES = {
     "unknown_memory": "no such memory of this agent",
     "cap_reached": "the hard cap was reached",
     "terminated": "the refinement was over already",
+    "protections_used": "all 10 protections were used",
     "invalid": "the arguments were not valid",
+    "malformed_arguments": "the arguments were no JSON object",
+    "unknown_function": "there is no such function",
 }
 
 
@@ -221,7 +234,7 @@ def _refused(rows: list[Row], event: Event, refinement: Refinement) -> None:
             rows[place] = replace(row, count=row.count + count, at=event.at)
             return
     reason = _CODES.get(code, code.replace("_", " "))
-    title = "Refused an unknown function" if action == "unknown" else f"Refused: {action}"
+    title = "Refused: unknown function" if action == "unknown" else f"Refused: {action}"
     rows.append(Row(kind, "ban", title, event.at, detail=f"{reason}; nothing changed", count=count))
 
 
@@ -243,8 +256,9 @@ _ENDS = {
 
 def _ended(rows: list[Row], event: Event, refinement: Refinement) -> None:
     icon, title, tone = _ENDS[Status(event.data["status"])]
-    if rows and rows[-1].kind == "turn" and rows[-1].calls == 1 and refinement.status == Status.COMPLETED:
-        rows.pop()
+    last = next((row for row in reversed(rows) if row.kind != "note"), None)
+    if last is not None and last.kind == "turn" and last.calls == 1 and refinement.status == Status.COMPLETED:
+        rows.remove(last)
     rows.append(Row("ended", icon, title, event.at, tone))
 
 
@@ -258,6 +272,7 @@ _STEPS: dict[str, Callable[[list[Row], Event, Refinement], None]] = {
     "deduplicated": _deduplicated,
     "asked": _asked,
     "answered": _answered,
+    "noted": _noted,
     "running": _running,
     "turn": _turn,
     "operation": _operation,

@@ -10,7 +10,7 @@ from flask import Flask
 from app.config import Settings
 from app.extensions import now, writing
 from app.models import Agent
-from app.views.shown.due import Timetable
+from app.refinement.timetable import Timetable
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 
@@ -32,7 +32,7 @@ def words(agent: Agent, settings: Settings, **fields: object) -> str:
 
 
 def test_never_refined_means_the_next_tick(agent: Agent, settings: Settings) -> None:
-    assert words(agent, settings) == "Due Monday 04:00 UTC, because it was never refined."
+    assert words(agent, settings) == "Next run Monday 04:00 UTC (weekly)."
 
 
 def test_the_tick_right_now_counts(settings: Settings, clock: FakeClock) -> None:
@@ -43,9 +43,9 @@ def test_the_tick_right_now_counts(settings: Settings, clock: FakeClock) -> None
 def test_refined_lately_means_a_later_tick(agent: Agent, settings: Settings, clock: FakeClock) -> None:
     refined = clock.now()
 
-    assert words(agent, settings, last_refinement_at=refined, last_attempt_at=refined) == (
-        "Due Mon 30 Nov 04:00 UTC, because by then its last refinement is 12 days old."
-    )
+    said = words(agent, settings, last_refinement_at=refined, last_attempt_at=refined)
+
+    assert said == "Next run Mon 30 Nov 04:00 UTC (weekly)."
 
 
 def test_over_budget_means_within_the_hour_or_a_day_after_the_last_attempt(
@@ -54,10 +54,32 @@ def test_over_budget_means_within_the_hour_or_a_day_after_the_last_attempt(
     soon = words(agent, settings, core_token_budget=5)
     later = words(agent, settings, last_attempt_at=clock.now() - timedelta(hours=20))
 
-    assert soon == "Due within the hour, because it is 3 tokens over its budget."
-    assert later == (
-        "Due about Wednesday 14:00 UTC, 24 hours after its last attempt, because it is 3 tokens over its budget."
-    )
+    assert soon == "Next run within 1 hour (3 tokens over budget)."
+    assert later == "Next run about Wednesday 14:00 UTC (3 tokens over budget, 24 hours after its last attempt)."
+
+
+def test_over_budget_after_a_look_means_a_week_after_it_or_the_next_tick(
+    agent: Agent, settings: Settings, clock: FakeClock
+) -> None:
+    looked = clock.now() - timedelta(days=4)
+    refined = clock.now() - timedelta(hours=30)
+    look = {"core_token_budget": 5, "last_look_at": looked, "last_look_mass": 8, "last_refinement_at": refined}
+
+    quiet = words(agent, settings, **look)
+    grown = words(agent, settings, last_look_mass=7)
+
+    assert quiet == "Next run about Saturday 10:00 UTC (3 tokens over budget, a week after it was last looked at)."
+    assert grown == "Next run within 1 hour (3 tokens over budget)."
+
+
+def test_a_failure_means_another_attempt_that_says_so(agent: Agent, settings: Settings, clock: FakeClock) -> None:
+    failed = {"last_attempt_at": clock.now(), "failed_attempts": 1, "retry_at": clock.now() + timedelta(days=1)}
+
+    once = words(agent, settings, **failed)
+    often = words(agent, settings, failed_attempts=3, retry_at=clock.now() + timedelta(days=4))
+
+    assert once == "Next run about Thursday 10:00 UTC (again after a failed attempt)."
+    assert often == "Next run about Sunday 10:00 UTC (again after 3 failed attempts)."
 
 
 def test_nothing_starts_by_itself_when_paused_inactive_or_empty(agent: Agent, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""first tables."""
+"""All tables of the first release. Until then edited in place: what earlier states of 0.1 hold is not carried over."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from alembic import op
 
 Identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-revision = "0001"
+_GROWN = (
+    "active AND NOT paused AND core_token_usage > core_token_budget"
+    " AND core_token_usage - last_look_mass >= (core_token_budget + 9) / 10"
+)
+
+revision = "0010"
 down_revision = None
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
+
     op.create_table(
         "accounts",
         sa.Column("id", Identity, nullable=False),
@@ -71,10 +77,19 @@ def upgrade() -> None:
         sa.Column("paused", sa.Boolean(), nullable=False),
         sa.Column("last_refinement_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("last_attempt_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("last_look_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("last_look_mass", sa.Integer(), nullable=True),
+        sa.Column("declined_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failed_attempts", sa.Integer(), nullable=False),
+        sa.Column("retry_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("last_reflection_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("reflection_asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("reflection_tries", sa.Integer(), nullable=False),
         sa.Column("core_token_usage", sa.Integer(), nullable=False),
         sa.Column("core_count", sa.Integer(), nullable=False),
         sa.Column("journal_count", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("forgotten_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("audit_sequence", Identity, nullable=False),
         sa.Column("audit_head", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -85,22 +100,38 @@ def upgrade() -> None:
         sa.UniqueConstraint("account_id", "name"),
         sa.UniqueConstraint("uuid"),
     )
-    with op.batch_alter_table("agents", schema=None) as batch_op:
-        batch_op.create_index(
-            "ix_agents_by_last_refinement",
-            ["last_refinement_at", "id"],
-            unique=False,
-            sqlite_where=sa.text("active AND NOT paused"),
-            postgresql_where=sa.text("active AND NOT paused"),
-        )
-        batch_op.create_index(
-            "ix_agents_over_budget",
-            ["id"],
-            unique=False,
-            sqlite_where=sa.text("active AND NOT paused AND core_token_usage > core_token_budget"),
-            postgresql_where=sa.text("active AND NOT paused AND core_token_usage > core_token_budget"),
-        )
-
+    op.create_index(
+        "ix_agents_by_last_refinement",
+        "agents",
+        ["last_refinement_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("active AND NOT paused"),
+        postgresql_where=sa.text("active AND NOT paused"),
+    )
+    op.create_index(
+        "ix_agents_grown",
+        "agents",
+        ["last_attempt_at", "id"],
+        unique=False,
+        sqlite_where=sa.text(_GROWN),
+        postgresql_where=sa.text(_GROWN),
+    )
+    op.create_index(
+        "ix_agents_over_budget",
+        "agents",
+        ["last_look_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("active AND NOT paused AND core_token_usage > core_token_budget"),
+        postgresql_where=sa.text("active AND NOT paused AND core_token_usage > core_token_budget"),
+    )
+    op.create_index(
+        "ix_agents_to_retry",
+        "agents",
+        ["retry_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("active AND NOT paused AND retry_at IS NOT NULL"),
+        postgresql_where=sa.text("active AND NOT paused AND retry_at IS NOT NULL"),
+    )
     op.create_table(
         "users",
         sa.Column("account_id", Identity, nullable=False),
@@ -136,9 +167,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("us_phone_number"),
         sa.UniqueConstraint("username"),
     )
-    with op.batch_alter_table("users", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_users_account_id"), ["account_id"], unique=False)
-
+    op.create_index(op.f("ix_users_account_id"), "users", ["account_id"], unique=False)
     op.create_table(
         "agent_keys",
         sa.Column("id", Identity, nullable=False),
@@ -173,9 +202,24 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("public_id"),
     )
-    with op.batch_alter_table("agent_tokens", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_agent_tokens_agent_id"), ["agent_id"], unique=False)
-
+    op.create_index(op.f("ix_agent_tokens_agent_id"), "agent_tokens", ["agent_id"], unique=False)
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("key", sa.String(length=200), nullable=False),
+        sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("answer", sa.LargeBinary(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("agent_id", "key"),
+    )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
     op.create_table(
         "intakes",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -187,10 +231,15 @@ def upgrade() -> None:
         sa.Column("actor_user_id", sa.Integer(), nullable=True),
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("reader", sa.String(length=16), nullable=True),
+        sa.Column("format", sa.String(length=16), nullable=True),
+        sa.Column("name", sa.String(length=80), nullable=True),
+        sa.Column("outcome", sa.JSON(), nullable=True),
         sa.Column("imported", sa.Integer(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("taken_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
             ["account_id"],
             ["accounts.id"],
@@ -205,9 +254,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
-    with op.batch_alter_table("intakes", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_intakes_agent_id"), ["agent_id"], unique=False)
-
+    op.create_index(op.f("ix_intakes_agent_id"), "intakes", ["agent_id"], unique=False)
     op.create_table(
         "memories",
         sa.Column("id", Identity, nullable=False),
@@ -221,6 +268,8 @@ def upgrade() -> None:
         sa.Column("constitutional", sa.Boolean(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("origin_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("other_dates", sa.JSON(), nullable=False),
+        sa.Column("source", sa.String(length=100), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("discarded_at", sa.DateTime(timezone=True), nullable=True),
@@ -231,33 +280,34 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
-    with op.batch_alter_table("memories", schema=None) as batch_op:
-        batch_op.create_index(
-            "ix_memories_active",
-            ["agent_id", "type", "origin_at", "id"],
-            unique=False,
-            sqlite_where=sa.text("discarded_at IS NULL"),
-            postgresql_where=sa.text("discarded_at IS NULL"),
-        )
-        batch_op.create_index(
-            "ix_memories_changeable",
-            ["agent_id"],
-            unique=False,
-            sqlite_where=sa.text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
-            postgresql_where=sa.text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
-        )
-        batch_op.create_index(
-            "ix_memories_duplicates",
-            ["agent_id", "content_hash"],
-            unique=False,
-            sqlite_where=sa.text("type = 'core' AND discarded_at IS NULL"),
-            postgresql_where=sa.text("type = 'core' AND discarded_at IS NULL"),
-        )
-
+    op.create_index(
+        "ix_memories_active",
+        "memories",
+        ["agent_id", "type", "origin_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("discarded_at IS NULL"),
+        postgresql_where=sa.text("discarded_at IS NULL"),
+    )
+    op.create_index(
+        "ix_memories_changeable",
+        "memories",
+        ["agent_id"],
+        unique=False,
+        sqlite_where=sa.text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
+        postgresql_where=sa.text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
+    )
+    op.create_index(
+        "ix_memories_duplicates",
+        "memories",
+        ["agent_id", "content_hash"],
+        unique=False,
+        sqlite_where=sa.text("type = 'core' AND discarded_at IS NULL"),
+        postgresql_where=sa.text("type = 'core' AND discarded_at IS NULL"),
+    )
     op.create_table(
         "passkeys",
         sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("credential_id", sa.LargeBinary(length=1024), nullable=False),
+        sa.Column("credential_id", sa.LargeBinary(), nullable=False),
         sa.Column("public_key", sa.LargeBinary(), nullable=False),
         sa.Column("sign_count", sa.Integer(), nullable=True),
         sa.Column("transports", sa.UnicodeText(), nullable=True),
@@ -272,9 +322,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["user_id"], ["users.id"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id"),
     )
-    with op.batch_alter_table("passkeys", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_passkeys_credential_id"), ["credential_id"], unique=True)
-
+    op.create_index(op.f("ix_passkeys_credential_id"), "passkeys", ["credential_id"], unique=True)
     op.create_table(
         "refinements",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -298,12 +346,20 @@ def upgrade() -> None:
         sa.Column("protected", sa.Integer(), nullable=False),
         sa.Column("deduplicated", sa.Integer(), nullable=False),
         sa.Column("deduplicated_tokens", sa.Integer(), nullable=False),
+        sa.Column("memories_merged", sa.Integer(), nullable=False),
+        sa.Column("memories_before", sa.Integer(), nullable=True),
+        sa.Column("memories_after", sa.Integer(), nullable=True),
         sa.Column("turns", sa.Integer(), nullable=False),
+        sa.Column("calls", sa.Integer(), nullable=False),
+        sa.Column("refused", sa.JSON(), nullable=False),
         sa.Column("prompt_tokens", sa.Integer(), nullable=False),
         sa.Column("completion_tokens", sa.Integer(), nullable=False),
         sa.Column("cost_usd", sa.BigInteger(), nullable=False),
+        sa.Column("erosion_floor", sa.Integer(), nullable=True),
+        sa.Column("erosion_cut", sa.Integer(), nullable=True),
+        sa.Column("erosion_base", sa.Integer(), nullable=True),
+        sa.Column("undone_by", sa.String(length=36), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
-        sa.Column("note_to_admins", sa.String(length=280), nullable=True),
         sa.Column("summary", sa.LargeBinary(), nullable=True),
         sa.Column("worker", sa.String(length=64), nullable=True),
         sa.Column("heartbeat_at", sa.DateTime(timezone=True), nullable=True),
@@ -313,6 +369,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("mutations >= 0 AND mutations <= cap AND cap <= 10", name="ck_refinements_cap"),
+        sa.CheckConstraint("protected >= 0 AND protected <= 10", name="ck_refinements_protections"),
         sa.ForeignKeyConstraint(
             ["account_id"],
             ["accounts.id"],
@@ -323,25 +380,25 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
-    with op.batch_alter_table("refinements", schema=None) as batch_op:
-        batch_op.create_index("ix_refinements_account", ["account_id", "requested_at"], unique=False)
-        batch_op.create_index("ix_refinements_status", ["account_id", "status", "requested_at"], unique=False)
-        batch_op.create_index("ix_refinements_agent", ["agent_id", "requested_at"], unique=False)
-        batch_op.create_index(
-            "ix_refinements_open",
-            ["heartbeat_at"],
-            unique=False,
-            sqlite_where=sa.text("status IN ('queued', 'asking', 'running')"),
-            postgresql_where=sa.text("status IN ('queued', 'asking', 'running')"),
-        )
-        batch_op.create_index(
-            "uq_refinements_one_open",
-            ["agent_id"],
-            unique=True,
-            sqlite_where=sa.text("status IN ('queued', 'asking', 'running')"),
-            postgresql_where=sa.text("status IN ('queued', 'asking', 'running')"),
-        )
-
+    op.create_index("ix_refinements_account", "refinements", ["account_id", "requested_at"], unique=False)
+    op.create_index("ix_refinements_agent", "refinements", ["agent_id", "requested_at"], unique=False)
+    op.create_index(
+        "ix_refinements_open",
+        "refinements",
+        ["heartbeat_at"],
+        unique=False,
+        sqlite_where=sa.text("status IN ('queued', 'asking', 'running')"),
+        postgresql_where=sa.text("status IN ('queued', 'asking', 'running')"),
+    )
+    op.create_index("ix_refinements_status", "refinements", ["account_id", "status", "requested_at"], unique=False)
+    op.create_index(
+        "uq_refinements_one_open",
+        "refinements",
+        ["agent_id"],
+        unique=True,
+        sqlite_where=sa.text("status IN ('queued', 'asking', 'running')"),
+        postgresql_where=sa.text("status IN ('queued', 'asking', 'running')"),
+    )
     op.create_table(
         "roles_users",
         sa.Column("user_id", sa.Integer(), nullable=False),
@@ -355,6 +412,39 @@ def upgrade() -> None:
             ["users.id"],
         ),
         sa.PrimaryKeyConstraint("user_id", "role_id"),
+    )
+    op.create_table(
+        "setting_proposals",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("field", sa.String(length=40), nullable=False),
+        sa.Column("value", sa.Text(), nullable=True),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("why", sa.String(length=300), nullable=True),
+        sa.Column("proposed_by", sa.String(length=300), nullable=False),
+        sa.Column("proposed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("decided_by", sa.String(length=300), nullable=True),
+        sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["accounts.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index(
+        "ix_setting_proposals_open",
+        "setting_proposals",
+        ["agent_id", "field"],
+        unique=True,
+        sqlite_where=sa.text("status IN ('reading', 'held')"),
+        postgresql_where=sa.text("status IN ('reading', 'held')"),
     )
     op.create_table(
         "access_grants",
@@ -372,7 +462,11 @@ def upgrade() -> None:
         sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_by", sa.String(length=300), nullable=True),
         sa.Column("reason", sa.LargeBinary(), nullable=True),
+        sa.Column("views", sa.Integer(), nullable=False),
+        sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
             ["account_id"],
             ["accounts.id"],
@@ -391,10 +485,25 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
-    with op.batch_alter_table("access_grants", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_access_grants_account_id"), ["account_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_access_grants_agent_id"), ["agent_id"], unique=False)
-
+    op.create_index(op.f("ix_access_grants_account_id"), "access_grants", ["account_id"], unique=False)
+    op.create_index(op.f("ix_access_grants_agent_id"), "access_grants", ["agent_id"], unique=False)
+    op.create_index(
+        "ix_access_grants_open",
+        "access_grants",
+        ["expires_at"],
+        unique=False,
+        sqlite_where=sa.text("status IN ('pending', 'granted')"),
+        postgresql_where=sa.text("status IN ('pending', 'granted')"),
+    )
+    op.create_index(
+        "ix_access_grants_untold",
+        "access_grants",
+        ["agent_id"],
+        unique=False,
+        sqlite_where=sa.text("told_at IS NULL"),
+        postgresql_where=sa.text("told_at IS NULL"),
+    )
+    op.create_index("ix_access_grants_user", "access_grants", ["user_id", "status"], unique=False)
     op.create_table(
         "audit_log",
         sa.Column("id", Identity, nullable=False),
@@ -409,6 +518,7 @@ def upgrade() -> None:
         sa.Column("subject", sa.String(length=120), nullable=False),
         sa.Column("refinement_id", sa.String(length=36), nullable=True),
         sa.Column("data", sa.JSON(), nullable=False),
+        sa.Column("said", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("previous_hash", sa.LargeBinary(), nullable=False),
         sa.Column("hash", sa.LargeBinary(), nullable=False),
@@ -431,11 +541,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("chain", "sequence"),
     )
-    with op.batch_alter_table("audit_log", schema=None) as batch_op:
-        batch_op.create_index("ix_audit_log_account_id_id", ["account_id", "id"], unique=False)
-        batch_op.create_index("ix_audit_log_agent_id_id", ["agent_id", "id"], unique=False)
-        batch_op.create_index("ix_audit_log_refinement_id", ["refinement_id", "id"], unique=False)
-
+    op.create_index("ix_audit_log_account_action_at", "audit_log", ["account_id", "action", "at", "id"], unique=False)
+    op.create_index("ix_audit_log_account_at", "audit_log", ["account_id", "at", "id"], unique=False)
+    op.create_index("ix_audit_log_agent_at", "audit_log", ["agent_id", "at", "id"], unique=False)
+    op.create_index("ix_audit_log_refinement_id", "audit_log", ["refinement_id", "id"], unique=False)
+    op.create_index(
+        "ix_audit_log_user_at",
+        "audit_log",
+        ["user_id", "at", "id"],
+        unique=False,
+        sqlite_where=sa.text("user_id IS NOT NULL"),
+        postgresql_where=sa.text("user_id IS NOT NULL"),
+    )
     op.create_table(
         "events",
         sa.Column("id", Identity, nullable=False),
@@ -459,10 +576,31 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
-    with op.batch_alter_table("events", schema=None) as batch_op:
-        batch_op.create_index("ix_events_account_id_id", ["account_id", "id"], unique=False)
-        batch_op.create_index("ix_events_refinement_id_id", ["refinement_id", "id"], unique=False)
-
+    op.create_index("ix_events_account_id_id", "events", ["account_id", "id"], unique=False)
+    op.create_index("ix_events_refinement_id_id", "events", ["refinement_id", "id"], unique=False)
+    op.create_table(
+        "access_views",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("grant_id", sa.String(length=36), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("reader", sa.LargeBinary(), nullable=False),
+        sa.Column("wanted", sa.JSON(), nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("seen", sa.Integer(), nullable=True),
+        sa.Column("refused", sa.String(length=300), nullable=True),
+        sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("answered_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["grant_id"],
+            ["access_grants.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["user_id"],
+            ["users.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_access_views_grant_id", "access_views", ["grant_id", "requested_at"], unique=False)
     op.create_table(
         "consents",
         sa.Column("id", Identity, nullable=False),
@@ -472,7 +610,6 @@ def upgrade() -> None:
         sa.Column("grant_id", sa.String(length=36), nullable=True),
         sa.Column("granted", sa.Boolean(), nullable=False),
         sa.Column("words", sa.LargeBinary(), nullable=True),
-        sa.Column("note_to_admins", sa.String(length=280), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("answered_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
@@ -493,16 +630,99 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
-    with op.batch_alter_table("consents", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_consents_agent_id"), ["agent_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_consents_grant_id"), ["grant_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_consents_refinement_id"), ["refinement_id"], unique=False)
-
+    op.create_index(op.f("ix_consents_agent_id"), "consents", ["agent_id"], unique=False)
+    op.create_index(op.f("ix_consents_grant_id"), "consents", ["grant_id"], unique=False)
+    op.create_index(op.f("ix_consents_refinement_id"), "consents", ["refinement_id"], unique=False)
+    op.create_table(
+        "attention_items",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("entry_id", Identity, nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("refinement_id", sa.String(length=36), nullable=True),
+        sa.Column("grant_id", sa.String(length=36), nullable=True),
+        sa.Column("text", sa.String(length=280), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("seen_by", sa.String(length=300), nullable=True),
+        sa.Column("seen_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["accounts.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["entry_id"],
+            ["audit_log.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["grant_id"],
+            ["access_grants.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["refinement_id"],
+            ["refinements.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("entry_id", "kind"),
+    )
+    op.create_index("ix_attention_items_account", "attention_items", ["account_id", "at", "id"], unique=False)
+    op.create_index("ix_attention_items_agent", "attention_items", ["agent_id", "id"], unique=False)
+    op.create_index(
+        "ix_attention_items_agent_unseen",
+        "attention_items",
+        ["agent_id", "at", "id"],
+        unique=False,
+        sqlite_where=sa.text("seen_at IS NULL"),
+        postgresql_where=sa.text("seen_at IS NULL"),
+    )
+    op.create_index("ix_attention_items_grant_id", "attention_items", ["grant_id"], unique=False)
+    op.create_index("ix_attention_items_refinement_id", "attention_items", ["refinement_id"], unique=False)
+    op.create_index(
+        "ix_attention_items_unseen",
+        "attention_items",
+        ["account_id", "at", "id"],
+        unique=False,
+        sqlite_where=sa.text("seen_at IS NULL"),
+        postgresql_where=sa.text("seen_at IS NULL"),
+    )
+    op.create_table(
+        "human_acts",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("entry_id", Identity, nullable=False),
+        sa.Column("actor", sa.String(length=300), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["entry_id"],
+            ["audit_log.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_human_acts_entry_id", "human_acts", ["entry_id"], unique=True)
+    op.create_index("ix_human_acts_told", "human_acts", ["agent_id", "actor", "told_at"], unique=False)
+    op.create_index(
+        "ix_human_acts_untold",
+        "human_acts",
+        ["agent_id", "actor", "at"],
+        unique=False,
+        sqlite_where=sa.text("told_at IS NULL"),
+        postgresql_where=sa.text("told_at IS NULL"),
+    )
     op.create_table(
         "memory_states",
         sa.Column("memory_id", Identity, autoincrement=False, nullable=False),
         sa.Column("entry_id", Identity, autoincrement=False, nullable=False),
         sa.Column("previous_entry_id", Identity, nullable=True),
+        sa.Column("restores_entry_id", Identity, nullable=True),
         sa.Column("kept", sa.Integer(), nullable=True),
         sa.Column("type", sa.String(length=8), nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
@@ -511,6 +731,8 @@ def upgrade() -> None:
         sa.Column("constitutional", sa.Boolean(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("origin_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("other_dates", sa.JSON(), nullable=False),
+        sa.Column("source", sa.String(length=100), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("discarded_at", sa.DateTime(timezone=True), nullable=True),
@@ -525,9 +747,51 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("memory_id", "entry_id"),
     )
-    with op.batch_alter_table("memory_states", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_memory_states_entry_id"), ["entry_id"], unique=False)
-
-
-def downgrade() -> None:
-    raise NotImplementedError("The first tables are not taken down: restore a backup instead.")
+    op.create_index(op.f("ix_memory_states_entry_id"), "memory_states", ["entry_id"], unique=False)
+    op.create_table(
+        "rollbacks",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("refinement_id", sa.String(length=36), nullable=True),
+        sa.Column("target_entry_id", Identity, nullable=True),
+        sa.Column("rollback_id", sa.String(length=36), nullable=True),
+        sa.Column("entry_id", Identity, nullable=False),
+        sa.Column("requested_by", sa.String(length=300), nullable=False),
+        sa.Column("reversed", sa.Integer(), nullable=False),
+        sa.Column("mass_before", sa.Integer(), nullable=False),
+        sa.Column("mass_after", sa.Integer(), nullable=False),
+        sa.Column("undid", sa.JSON(), nullable=False),
+        sa.Column("redid", sa.JSON(), nullable=False),
+        sa.Column("undone_by", sa.String(length=36), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["accounts.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["entry_id"],
+            ["audit_log.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["refinement_id"],
+            ["refinements.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["rollback_id"],
+            ["rollbacks.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["target_entry_id"],
+            ["audit_log.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_rollbacks_agent_id_at", "rollbacks", ["agent_id", "at"], unique=False)
+    op.create_index("ix_rollbacks_entry_id", "rollbacks", ["entry_id"], unique=True)
+    op.create_index("ix_rollbacks_refinement_id", "rollbacks", ["refinement_id"], unique=False)

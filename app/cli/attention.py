@@ -1,0 +1,85 @@
+"""`./whetstone attention`: what waits for an admin's eyes, and marking it as seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.cli import json_option
+from app.cli.common import account_option, day_and_time, emit, find_account, find_agent, hint, opened, say, table
+
+if TYPE_CHECKING:
+    from app.models import AttentionItem
+
+HEADINGS = ("ID", "AT (UTC)", "AGENT", "ABOUT", "WHAT", "SEEN BY")
+
+
+@click.group()
+def attention() -> None:
+    """List what needs attention, and mark it as seen: notes of agents, unfinished changes, models that can't refine."""
+
+
+@attention.command("list")
+@click.option("--agent", "name", metavar="NAME", help="Only this agent's.")
+@click.option("--all", "with_seen", is_flag=True, help="Also what was seen, or undone since.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
+@account_option
+@json_option
+def list_(name: str | None, with_seen: bool, limit: int, account: str | None, as_json: bool) -> None:
+    """List what nobody has seen yet, newest first. Notes stand there as the agents wrote them."""
+    with opened(with_key=False):
+        found = _newest(name, with_seen, limit, account)
+        if as_json:
+            emit([item.as_json() for item in found])
+        elif found:
+            table(HEADINGS, [_row(item) for item in found])
+            hint("attention seen ID", "Mark one as seen")
+        else:
+            say("Nothing needs attention.")
+
+
+@attention.command()
+@click.argument("numbers", metavar="ID...", nargs=-1, required=True, type=click.IntRange(1, 2**63 - 1))
+@click.option("--undo", is_flag=True, help="Mark them as not seen after all.")
+@json_option
+def seen(numbers: tuple[int, ...], undo: bool, as_json: bool) -> None:
+    """Mark items as seen, by their ID. Doing it twice does no harm."""
+    with opened(with_key=False):
+        changed = {number: _mark(number, seen=not undo) for number in dict.fromkeys(numbers)}
+        words = "not seen" if undo else "seen"
+        if as_json:
+            emit([{"id": number, "changed": each} for number, each in changed.items()])
+            return
+        for number, each in changed.items():
+            say(f"{number}: marked as {words}." if each else f"{number}: was {words} already.")
+
+
+def _newest(name: str | None, with_seen: bool, limit: int, account: str | None) -> list[AttentionItem]:
+    from app.extensions import db
+    from app.models import AttentionItem
+
+    conditions = [] if with_seen else [AttentionItem.is_open()]
+    if name:
+        conditions.append(AttentionItem.agent_id == find_agent(name, account).id)
+    else:
+        conditions.append(AttentionItem.account_id == find_account(account).id)
+    return list(db.session.scalars(AttentionItem.newest(*conditions).limit(limit)))
+
+
+def _mark(number: int, *, seen: bool) -> bool:
+    """Returns whether that changed anything. Raises NotFound."""
+    from app.extensions import writing
+    from app.models import COMMAND_LINE, Agent, AttentionItem
+
+    with writing():
+        agent = Agent.lock(AttentionItem.agent_of(number))
+        item = AttentionItem.lock(number)
+        return (item.mark_seen if seen else item.mark_unseen)(agent, by=COMMAND_LINE)
+
+
+def _row(item: AttentionItem) -> list[str]:
+    said = f"{item.line}: “{item.text}”" if item.text else item.line
+    about = item.subject.partition(":")
+    seen_by = "undone since" if item.is_resolved and not item.seen_by else (item.seen_by or "").partition(":")[2]
+    return [str(item.id), day_and_time(item.at), item.agent.name, f"{about[0]} {about[2][:8]}", said, seen_by]

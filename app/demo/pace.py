@@ -1,0 +1,60 @@
+"""The demo's pace: `whetstone/offline` answers at once, and a refinement would be over before its page is open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from app.demo import CHARACTERS, MODEL
+from app.extensions import db, release
+from app.llm.client import Message, ModelClient, Reply, Voices
+from app.models import Agent, Refinement
+from app.models.agent_settings import settings
+
+
+def paced(voices: Voices, agent: Agent, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Voices:
+    """These voices; for an agent as the demo made it, with so many seconds before each answer."""
+    return _Paced(voices, seconds, sleep) if seconds and _is_of_the_demo(agent) else voices
+
+
+def voices_of(refinement_id: str, voices: Voices) -> Voices:
+    """Of one refinement, as this installation's settings want it. Leaves no transaction open."""
+    query = select(Agent).join(Refinement, Refinement.agent_id == Agent.id).where(Refinement.id == refinement_id)
+    agent = db.session.scalar(query)
+    chosen = paced(voices, agent, settings().demo_pace_seconds) if agent else voices
+    release()
+    return chosen
+
+
+def _is_of_the_demo(agent: Agent) -> bool:
+    made = {(each.name, each.system_prompt) for each in CHARACTERS}
+    return agent.model_id == MODEL and (agent.name, agent.system_prompt) in made
+
+
+class _Paced:
+    def __init__(self, voices: Voices, seconds: float, sleep: Callable[[float], None]) -> None:
+        self._voices, self._seconds, self._sleep = voices, seconds, sleep
+
+    def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> ModelClient:
+        client = self._voices.for_model(model_id, api_base=api_base, api_key_env=api_key_env)
+        return _PacedClient(client, self._seconds, self._sleep)
+
+
+class _PacedClient:
+    def __init__(self, client: ModelClient, seconds: float, sleep: Callable[[float], None]) -> None:
+        self._client, self._seconds, self._sleep = client, seconds, sleep
+
+    def complete(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
+    ) -> Reply:
+        self._sleep(min(self._seconds, timeout))
+        return self._client.complete(messages, tools, timeout=timeout)
+
+    def context_window(self) -> int | None:
+        return self._client.context_window()
+
+    def close(self) -> None:
+        self._client.close()

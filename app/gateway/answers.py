@@ -1,0 +1,85 @@
+"""What the gateway answers by itself, without a thread: errors in the form that the asker reads, made once at start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from flask import Flask, Response, g
+from flask.typing import ResponseReturnValue
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from app.problems import phrase
+from app.views.errors import SENTENCES, answer
+
+TOO_BUSY = "As many large requests are under way as this server holds at once. Nothing was written; try again soon."
+FORMS: Mapping[str, tuple[str, dict[str, str]]] = {
+    "page": ("/", {"Accept": "text/html"}),
+    "part": ("/", {"HX-Request": "true"}),
+    "problem": ("/api/v1/me", {"Accept": "application/json"}),
+}
+
+
+@dataclass(frozen=True)
+class ShortAnswer:
+    """A whole response, ready to be sent to anybody."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+    @classmethod
+    def of(cls, response: Response, *more: tuple[bytes, bytes]) -> ShortAnswer:
+        kept = [(name.lower(), value) for name, value in response.headers.items() if name.lower() != "set-cookie"]
+        encoded = tuple((name.encode("latin1"), value.encode("latin1")) for name, value in kept)
+        return cls(response.status_code, (*encoded, *more), response.get_data())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": list(self.headers)})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
+
+
+class Refusals:
+    """Error pages, toasts and problem documents, each made when it is needed first."""
+
+    def __init__(self, flask: Flask) -> None:
+        self._flask = flask
+        self._made: dict[tuple[str, int], ShortAnswer] = {}
+
+    def of(self, scope: Scope, status: int) -> ShortAnswer:
+        key = form_for(scope), status
+        if key not in self._made:
+            self._made[key] = _made(self._flask, *key)
+        return self._made[key]
+
+
+def form_for(scope: Scope) -> str:
+    """As `views.answers.wants_json` decides it."""
+    path, headers = str(scope["path"]), Headers(scope=scope)
+    accepted = headers.get("accept", "")
+    if path.startswith(("/api/", "/mcp")) or path.endswith(".json"):
+        return "problem"
+    if "json" in accepted and "text/html" not in accepted:
+        return "problem"
+    return "part" if "hx-request" in headers else "page"
+
+
+def made_by(flask: Flask, endpoint: str) -> ShortAnswer:
+    """What a view of Flask's answers that reads nothing of the request."""
+    with flask.test_request_context():
+        made = cast(ResponseReturnValue, flask.view_functions[endpoint]())
+        return ShortAnswer.of(flask.process_response(flask.make_response(made)))
+
+
+def _made(flask: Flask, form: str, status: int) -> ShortAnswer:
+    path, headers = FORMS[form]
+    sentence = TOO_BUSY if status == 503 else SENTENCES[status]
+    with flask.test_request_context(path, headers=headers):
+        g.bare = True
+        response = flask.process_response(answer(status, phrase(status).lower().replace(" ", "_"), sentence))
+    more = [(b"connection", b"close")] if status == 408 else []
+    if status in (429, 503):
+        more.append((b"retry-after", b"5"))
+    return ShortAnswer.of(response, *more)

@@ -1,0 +1,166 @@
+"""HTTP/1.1 over one connection, by uvicorn, with deadlines: for a request's head, for a peer that does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.gateway.connections import Connections
+from app.gateway.deadlines import TAKEN_BYTES, Deadlines
+
+MOST_HEAD_BYTES = 64_000
+MOST_HEADERS = 100
+MOST_PIPELINED = 16
+
+
+class Arriving(Enum):
+    """What of the next request is here."""
+
+    NOTHING = auto()
+    HEAD = auto()
+    BODY = auto()
+    ALL = auto()
+
+
+class TooMuch(Exception):
+    """A request's head, or what was sent ahead, is larger than what is read."""
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """A connection that holds nobody up, and that is closed where its peer takes too long."""
+
+    def __init__(self, connections: Connections, deadlines: Deadlines, **given: Any) -> None:
+        super().__init__(**given)
+        self._connections = connections
+        self._deadlines = deadlines
+        self._arriving = Arriving.HEAD
+        self._heads = 0
+        self._head_bytes = 0
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._unread = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._connections.join(self, self.client[0] if self.client else "")
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.leave(self)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        super().connection_lost(exc)
+
+    def give_up(self) -> None:
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._arriving in (Arriving.NOTHING, Arriving.ALL):
+            self._await_head()
+        head = self._heads
+        super().data_received(data)
+        if self._arriving is Arriving.HEAD and self._heads == head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self._refuse(b"431 Request Header Fields Too Large")
+
+    def on_message_begin(self) -> None:
+        if self._arriving is not Arriving.HEAD:
+            self._await_head()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > MOST_HEADERS:
+            raise TooMuch
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise TooMuch
+        self._cancel("head")
+        self._arriving = Arriving.BODY
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._arriving = Arriving.ALL
+        self._cancel("linger")
+        self._connections.whole(self)
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._await_next()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._arriving is Arriving.BODY and self.cycle.response_complete:
+            self._later("linger", self._deadlines.lingering, self.give_up)
+        elif self._arriving is Arriving.ALL and self.cycle.response_complete:
+            self._await_next()
+        if self.transport.get_write_buffer_size():
+            self._watch_reading()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._cancel("reading")
+
+    def send_400_response(self, msg: str) -> None:
+        """Also what `TooMuch` becomes."""
+        self._refuse(b"400 Bad Request")
+
+    def _await_next(self) -> None:
+        self._arriving = Arriving.NOTHING
+        self._connections.rest(self)
+
+    def _await_head(self) -> None:
+        self._arriving, self._head_bytes = Arriving.HEAD, 0
+        self._heads += 1
+        self._connections.begin(self)
+        self._later("head", self._deadlines.head, self._head_is_overdue)
+
+    def _head_is_overdue(self) -> None:
+        """One that was sent ahead waits for the answers before it; who sent nothing is told nothing."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._later("head", self._deadlines.head, self._head_is_overdue)
+        elif self._head_bytes or self.cycle is not None:
+            self._refuse(b"408 Request Timeout")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: bytes) -> None:
+        """Without a request there is no page to answer with. In the middle of an answer, nothing can be said."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.give_up()
+            return
+        head = b"HTTP/1.1 " + status + b"\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+        said = status + b"\n"
+        self.transport.write(head + b"content-length: %d\r\n\r\n" % len(said) + said)
+        self.transport.close()
+        self._watch_reading()
+
+    def _watch_reading(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._later("reading", self._deadlines.reading, self._drop_who_does_not_read)
+
+    def _drop_who_does_not_read(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left and self._unread - left < TAKEN_BYTES:
+            self.give_up()
+        elif left:
+            self._watch_reading()
+
+    def _later(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        self._cancel(name)
+        self._timers[name] = self.loop.call_later(seconds, act)
+
+    def _cancel(self, name: str) -> None:
+        if timer := self._timers.pop(name, None):
+            timer.cancel()

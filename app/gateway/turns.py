@@ -1,0 +1,49 @@
+"""Threads for the agents' door: however much one token asks at once, the others' requests find a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.gateway.answers import Refusals
+
+AT_ONCE = 2
+MOST_WAITING = 100
+
+
+@dataclass
+class _Turns:
+    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    users: int = 0
+
+
+class FairTurns:
+    """What REST and MCP share: `AT_ONCE` requests of one token are worked on, `MOST_WAITING` wait, the rest get 429."""
+
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+        self._held: dict[int, _Turns] = {}
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._take(app, scope, receive, send)
+
+        return in_turn
+
+    async def _take(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        key = hash(Headers(scope=scope).get("authorization", ""))
+        turns = self._held.setdefault(key, _Turns())
+        if turns.users >= AT_ONCE + MOST_WAITING:
+            await self._refusals.of(scope, 429)(scope, receive, send)
+            return
+        turns.users += 1
+        try:
+            async with turns.free:
+                await app(scope, receive, send)
+        finally:
+            turns.users -= 1
+            if turns.users == 0:
+                self._held.pop(key, None)

@@ -1,0 +1,154 @@
+"""The replay of rows: what the entries say that consents, tokens, users and the like became, against the rows.
+
+One rule for all of them (`models/logged`): what an entry says counts until a later one says otherwise. Each row must be
+as was said last, no row may be there of which nothing was said, and none may be gone.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any, cast
+
+from sqlalchemy import Table, and_, exists, select
+from sqlalchemy.orm import selectinload
+
+from app.extensions import db
+from app.history.chain import DAMAGE, raise_unless_damage
+from app.history.difference import Difference, differs, number
+from app.models import Account, Agent, AuditLog, User
+from app.models.logged import Logged, Said, logged_models
+
+BATCH = 500
+
+_NAMES = {model.__tablename__: model.LOGGED_AS for model in logged_models()}
+
+Word = list[Any]
+"""A value that an entry said of a column, with the entry's number and id."""
+
+
+class Rows:
+    """What the entries of one chain say of rows."""
+
+    def __init__(self) -> None:
+        self._words = _Words()
+
+    def take(self, entry: AuditLog) -> None:
+        """The next entry of the chain."""
+        for table, rows in _dict(entry.said).items():
+            for key, said in _dict(rows).items():
+                newest = self._words.of(table, key)
+                newest.update({name: [value, entry.sequence, entry.id] for name, value in _dict(said).items()})
+
+    def compare(self, owner: Agent | Account) -> None:
+        """Raises Difference unless the rows say the same."""
+        account_id, agent_id = owner.audited_as
+        kind, owner_id = ("account", account_id) if agent_id is None else ("agent", agent_id)
+        for model in logged_models():
+            if model.owned_by() == kind:
+                with closing(_present(model, owner, owner_id)) as present:
+                    for key, said in present:
+                        self._compare(owner, model, key, said)
+        for table, key, words in self._words.left():
+            _, sequence, entry_id = next(iter(words.values()))
+            named = f"{_NAMES.get(table, table)} {key}"
+            raise differs(owner, f"{number(sequence, entry_id)} says of {named}, but its row is gone.", entry_id)
+
+    def _compare(self, owner: Agent | Account, model: type[Logged], key: str, now: Said) -> None:
+        named = f"{model.LOGGED_AS} {key}"
+        words = self._words.pop(model.__tablename__, key)
+        if not words and now:
+            raise differs(owner, f"{named} is in no entry of the log.")
+        for name, value in now.items():
+            if name not in words:
+                raise differs(owner, f"of {named} no entry says the {name}.")
+            if words[name][0] != value:
+                entry, entry_id = number(*words[name][1:]), words[name][2]
+                raise differs(owner, f"{name} of {named} is not what {entry} says.", entry_id)
+        for name, (_, sequence, entry_id) in words.items():
+            if name not in now:
+                raise differs(owner, f"{named} has no {name}, of which {number(sequence, entry_id)} says.", entry_id)
+
+
+def check_strayed_rows() -> None:
+    """Raises Difference for the first logged row that belongs to something that is not there."""
+    for model in logged_models():
+        for key in cast(Table, model.__table__).foreign_keys:
+            lost = and_(key.parent.is_not(None), ~exists().where(key.column == key.parent))
+            found = db.session.scalar(select(_key(model)).where(lost).order_by(_key(model)).limit(1))
+            if found is not None:
+                raise Difference(
+                    f"The {model.LOGGED_AS} {found} names a row of {key.column.table.name} that is not there."
+                )
+
+
+def _key(model: type[Logged]) -> Any:
+    return getattr(model, model.LOG_KEY)
+
+
+def _present(model: type[Logged], owner: Agent | Account, owner_id: int) -> Generator[tuple[str, Said], None, None]:
+    """The rows that there are, with what an entry would say of each now. To be closed."""
+    query: Any = select(model).where(model.belongs_to((model.owned_by(), owner_id))).order_by(_key(model))
+    if model is User:
+        query = query.options(selectinload(User.roles))
+    rows = db.session.scalars(query.execution_options(yield_per=BATCH, populate_existing=True))
+    try:
+        for row in rows:
+            yield row.log_key, row.said()
+    except DAMAGE as error:
+        raise_unless_damage(error)
+        raise differs(owner, f"a row of {model.__tablename__} can't be read: it was damaged.") from None
+    finally:
+        rows.close()
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class _Words:
+    """By table and key: the newest word on each column. Those of few rows are held here, all others in a file."""
+
+    HELD = 1000
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str], dict[str, Word]] = OrderedDict()
+        self._file: sqlite3.Connection | None = None
+
+    def of(self, table: str, key: str) -> dict[str, Word]:
+        """To be read and changed until the next call."""
+        found = self._held.get((table, key))
+        if found is None:
+            found = self._held[table, key] = self._fetch(table, key)
+            if len(self._held) > self.HELD:
+                self._put_away(*self._held.popitem(last=False))
+        self._held.move_to_end((table, key))
+        return found
+
+    def pop(self, table: str, key: str) -> dict[str, Word]:
+        """Empty where nothing was said, or it was popped before."""
+        found = self._held.pop((table, key), None)
+        return self._fetch(table, key) if found is None else found
+
+    def left(self) -> Iterator[tuple[str, str, dict[str, Word]]]:
+        """Those that nobody popped and of which something was said."""
+        yield from ((table, key, words) for (table, key), words in self._held.items() if words)
+        if self._file is not None:
+            for table, key, words in self._file.execute('SELECT "table", "key", words FROM words ORDER BY 1, 2'):
+                yield table, key, json.loads(words)
+
+    def _fetch(self, table: str, key: str) -> dict[str, Word]:
+        if self._file is None:
+            return {}
+        where = 'DELETE FROM words WHERE "table" = ? AND "key" = ? RETURNING words'
+        found = self._file.execute(where, (table, key)).fetchall()
+        return json.loads(found[0][0]) if found else {}
+
+    def _put_away(self, place: tuple[str, str], words: dict[str, Word]) -> None:
+        if self._file is None:
+            self._file = sqlite3.connect("", isolation_level=None)
+            self._file.execute('CREATE TABLE words ("table", "key", words, PRIMARY KEY ("table", "key")) WITHOUT ROWID')
+        self._file.execute("INSERT INTO words VALUES (?, ?, ?)", (*place, json.dumps(words)))

@@ -1,0 +1,123 @@
+"""Telling an agent, in its journal, what humans did to its memories: one note a person, at most one in an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import exists, func, select
+from sqlalchemy.orm import aliased
+
+from app.extensions import db, now, release, writing
+from app.history.words import count, memories
+from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct, RollbackKind
+from app.models.telling import tell_agent
+
+THOUGHT_OVER = timedelta(minutes=1)
+"""An act is told once it has stood for so long: what goes with it often follows at once."""
+
+HOUR = timedelta(hours=1)
+
+MOST_ACTS = 200
+"""That one note sums up; the next one goes on."""
+
+
+def find_untold() -> list[tuple[int, str]]:
+    """Agent and actor where there is something to tell, and the agent was not told of this actor within the hour."""
+    earlier = aliased(HumanAct)
+    told = exists().where(
+        earlier.agent_id == HumanAct.agent_id, earlier.actor == HumanAct.actor, earlier.told_at > now() - HOUR
+    )
+    untold = (HumanAct.told_at.is_(None), HumanAct.at <= now() - THOUGHT_OVER, Agent.forgotten_at.is_(None), ~told)
+    query = select(HumanAct.agent_id, HumanAct.actor).join(Agent, Agent.id == HumanAct.agent_id).where(*untold)
+    grouped = query.group_by(HumanAct.agent_id, HumanAct.actor).order_by(func.min(HumanAct.at)).limit(100)
+    found = [(agent_id, actor) for agent_id, actor in db.session.execute(grouped).tuples()]
+    release()
+    return found
+
+
+def tell(agent_id: int, actor: str) -> None:
+    """Write one note about all that this actor did since the last one. Does nothing when another worker was first."""
+    with writing():
+        agent = Agent.lock(agent_id)
+        acts = _untold(agent, actor)
+        if not acts or agent.forgotten_at is not None:
+            return
+        entries = [entry for _, entry in acts]
+        told = tell_agent(agent, _note(actor, entries), about={"entries": [entry.id for entry in entries]})
+        for act, _ in acts:
+            act.told_at = told.at
+
+
+def _untold(agent: Agent, actor: str) -> Sequence[tuple[HumanAct, AuditLog]]:
+    mine = (HumanAct.agent_id == agent.id, HumanAct.actor == actor)
+    recent = select(HumanAct.id).where(*mine, HumanAct.told_at > now() - HOUR).limit(1)
+    if db.session.scalar(recent) is not None:
+        return []
+    query = select(HumanAct, AuditLog).join(AuditLog, AuditLog.id == HumanAct.entry_id)
+    query = query.where(*mine, HumanAct.told_at.is_(None)).order_by(HumanAct.entry_id).limit(MOST_ACTS)
+    return db.session.execute(query.execution_options(populate_existing=True)).tuples().all()
+
+
+def _note(actor: str, entries: Sequence[AuditLog]) -> str:
+    done = [words for kind, group in groupby(entries, key=_kind) for words in _WORDS[kind[0]](list(group))]
+    said = "; ".join(done)
+    return f"{_who(actor)} changed my memories {_when(entries[0].at, entries[-1].at)}: {said}."
+
+
+def _who(actor: str) -> str:
+    if actor == str(COMMAND_LINE):
+        return "Somebody at the command line of this system"
+    return f"A human who runs this system, {actor.partition(':')[2]},"
+
+
+def _when(first: datetime, last: datetime) -> str:
+    begin, end = f"{first:%Y-%m-%d %H:%M}", f"{last:%Y-%m-%d %H:%M}"
+    if begin == end:
+        return f"on {begin} UTC"
+    return f"between {begin} and {end[11:] if begin[:10] == end[:10] else end} UTC"
+
+
+def _kind(entry: AuditLog) -> tuple[Action, object]:
+    """What is told together when it follows one upon the other."""
+    return Action(entry.action), entry.data["constitutional"] if entry.action == Action.CONSTITUTIONAL_TOGGLE else None
+
+
+def _toggled(entries: list[AuditLog]) -> list[str]:
+    named = memories([entry.data["id"] for entry in entries])
+    if entries[0].data["constitutional"]:
+        return [f"made {named} constitutional"]
+    return [f"took the constitutional flag off {named}"]
+
+
+def _imported(entries: list[AuditLog]) -> list[str]:
+    return [f"imported {count(entry.data['imported'])}" for entry in entries]
+
+
+def _rolled_back(entries: list[AuditLog]) -> list[str]:
+    return [f"{_undid(entry.data)} ({_moved(entry.data)})" for entry in entries]
+
+
+def _undid(data: dict[str, Any]) -> str:
+    match data["kind"]:
+        case RollbackKind.REFINEMENT:
+            return f"undid refinement {data['refinement']}"
+        case RollbackKind.REWIND:
+            return f"rewound me to before refinement {data['refinement']}"
+        case RollbackKind.ENTRY:
+            return f"undid entry {data['entry']} of the audit log"
+        case _:
+            return "undid an earlier rollback"
+
+
+def _moved(data: dict[str, Any]) -> str:
+    return f"{count(data['restored'])} restored, {data['removed']:,} removed"
+
+
+_WORDS: dict[Action, Callable[[list[AuditLog]], list[str]]] = {
+    Action.ROLLBACK: _rolled_back,
+    Action.CONSTITUTIONAL_TOGGLE: _toggled,
+    Action.IMPORT: _imported,
+}

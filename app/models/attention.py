@@ -1,0 +1,263 @@
+"""AttentionItem: something that an admin has to look at, until one has: a note of an agent, or an end with a question.
+
+What calls for attention stands in the audit log: the entry of a note, or of a refinement's end. The same two functions
+that make the rows of an entry tell `verify` what they must be.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Select,
+    String,
+    UniqueConstraint,
+    and_,
+    exists,
+    not_,
+    select,
+    text,
+)
+from sqlalchemy.orm import Mapped, Relationship, joinedload, mapped_column, relationship
+
+from app.errors import NotFound
+from app.extensions import db
+from app.models.actor import Actor, ActorKind
+from app.models.audit import Action, AuditLog, record
+from app.models.base import Identity, Model, UtcDateTime, iso, lock_row
+from app.models.event import announce
+
+if TYPE_CHECKING:
+    from app.models.agent import Agent
+    from app.models.grant import AccessGrant
+    from app.models.refinement import Refinement
+
+MAX_NOTE = 280
+"""Characters of a note to admins."""
+
+MAX_PROTECTIONS = 10
+"""A refinement. The tables hold it too."""
+
+FEWEST_CALLS = 5
+"""Of fewer calls nothing is said about the model."""
+
+_UNSEEN = text("seen_at IS NULL")
+
+
+def notes_of(join: str) -> Relationship[list[AttentionItem]]:
+    """The notes about a row, oldest first: written by `note_to_admins` alone. `join` says how they belong to it."""
+    return relationship(
+        primaryjoin=f"and_({join}, AttentionItem.kind == 'note')", order_by="AttentionItem.id", viewonly=True
+    )
+
+
+class AttentionKind(StrEnum):
+    NOTE = "note"
+    """An agent wrote to the admins, in its own words."""
+    UNFINISHED = "unfinished"
+    """A refinement ended without `complete`, and its changes stay."""
+    PROTECTIONS = "protections"
+    """A refinement made as many memories constitutional as it may."""
+    REFUSALS = "refusals"
+    """A refinement's model may not be able to refine: most of its calls were refused."""
+
+
+class AttentionItem(Model):
+    """`entry_id` is the audit entry that called for it. `text` is a note's, written for admins to read.
+
+    Of `refinement_id` and `grant_id` one says what it is about.
+    """
+
+    __tablename__ = "attention_items"
+    __table_args__ = (
+        UniqueConstraint("entry_id", "kind"),
+        Index("ix_attention_items_account", "account_id", "at", "id"),
+        Index("ix_attention_items_unseen", "account_id", "at", "id", sqlite_where=_UNSEEN, postgresql_where=_UNSEEN),
+        Index("ix_attention_items_agent", "agent_id", "id"),
+        Index(
+            "ix_attention_items_agent_unseen", "agent_id", "at", "id", sqlite_where=_UNSEEN, postgresql_where=_UNSEEN
+        ),
+        Index("ix_attention_items_refinement_id", "refinement_id"),
+        Index("ix_attention_items_grant_id", "grant_id"),
+    )
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"))
+    kind: Mapped[AttentionKind] = mapped_column(String(16))
+    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
+    grant_id: Mapped[str | None] = mapped_column(ForeignKey("access_grants.id"))
+    text: Mapped[str | None] = mapped_column(String(MAX_NOTE))
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    seen_by: Mapped[str | None] = mapped_column(String(300))
+    seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    agent: Mapped[Agent] = relationship(viewonly=True)
+    refinement: Mapped[Refinement | None] = relationship(viewonly=True)
+
+    @classmethod
+    def lock(cls, item_id: int) -> AttentionItem:
+        """Load it for change; its agent is locked before it. Raises NotFound."""
+        item = db.session.scalar(lock_row(select(cls).where(cls.id == item_id)))
+        if item is None:
+            raise NotFound("There is no such item.")
+        return item
+
+    @classmethod
+    def agent_of(cls, item_id: int) -> int:
+        """The id of the agent that it is about. Raises NotFound."""
+        agent_id = db.session.scalar(select(cls.agent_id).where(cls.id == item_id))
+        if agent_id is None:
+            raise NotFound("There is no such item.")
+        return agent_id
+
+    @classmethod
+    def is_open(cls) -> ColumnElement[bool]:
+        """Nobody has seen it, and there is still something to do about it: what was undone since asks for nothing."""
+        from app.models.refinement import Refinement
+
+        undone = exists().where(Refinement.id == cls.refinement_id, Refinement.undone_by.is_not(None))
+        return and_(cls.seen_at.is_(None), not_(and_(cls.kind.in_(_ABOUT_CHANGES), undone.correlate(cls))))
+
+    @classmethod
+    def newest(cls, *conditions: ColumnElement[bool]) -> Select[tuple[AttentionItem]]:
+        """With all that is told of them, the newest first."""
+        told = (joinedload(cls.agent), joinedload(cls.refinement))
+        return select(cls).where(*conditions).options(*told).order_by(cls.at.desc(), cls.id.desc())
+
+    @property
+    def line(self) -> str:
+        """What its agent, or the agent's model, did, in the machine's words: numbers, never content."""
+        if self.refinement is None or self.kind == AttentionKind.NOTE:
+            return "wrote to the admins"
+        match self.kind:
+            case AttentionKind.UNFINISHED:
+                return f"ended a refinement unfinished: {self.refinement.machine_line}"
+            case AttentionKind.PROTECTIONS:
+                return f"made {self.refinement.protected} memories constitutional, as many as one refinement may"
+            case _:
+                return self.refinement.refusal_line
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether nothing is left to look at, because what it is about was undone since."""
+        undone = self.refinement is not None and self.refinement.undone_by is not None
+        return undone and self.kind in _ABOUT_CHANGES
+
+    @property
+    def subject(self) -> str:
+        """What it is about, as the audit log names it."""
+        return f"refinement:{self.refinement_id}" if self.refinement_id else f"exception:{self.grant_id}"
+
+    def mark_seen(self, agent: Agent, *, by: Actor) -> bool:
+        """Returns whether it was unseen. The caller has locked the agent, then this row."""
+        if self.seen_at is not None:
+            return False
+        self.seen_at, self.seen_by = self._record(Action.ATTENTION_SEEN, agent, by).at, str(by)
+        return True
+
+    def mark_unseen(self, agent: Agent, *, by: Actor) -> bool:
+        """Take that back; returns whether it was seen. For a caller like `mark_seen`'s."""
+        if self.seen_at is None:
+            return False
+        self._record(Action.ATTENTION_UNSEEN, agent, by)
+        self.seen_at = self.seen_by = None
+        return True
+
+    def _record(self, action: Action, agent: Agent, by: Actor) -> AuditLog:
+        announce(f"attention.{self.kind}", account_id=self.account_id, agent_id=self.agent_id)
+        data = {"item": self.id, "kind": str(self.kind)}
+        return record(action, actor=by, of=agent, subject=self.subject, data=data)
+
+    def as_note(self) -> dict[str, Any]:
+        """Of a note, what stands with what it is about."""
+        return {"at": iso(self.at), "text": self.text}
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form that programs rely on."""
+        return {
+            "id": self.id,
+            "kind": str(self.kind),
+            "agent": self.agent.name,
+            "agent_id": self.agent_id,
+            "subject": self.subject,
+            "at": iso(self.at),
+            "line": self.line,
+            "text": self.text,
+            "resolved": self.is_resolved,
+            "seen_by": self.seen_by,
+            "seen_at": iso(self.seen_at),
+        }
+
+
+_ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS)
+"""These ask for nothing once the refinement is undone."""
+
+
+def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | AccessGrant) -> None:
+    """Keep what an agent wrote to the admins, if it did. `note` is clean; the caller holds the agent's lock."""
+    if note is None:
+        return
+    refinement_id = about.id if about.subject.startswith("refinement:") else None
+    entry = record(
+        Action.NOTE_TO_ADMINS,
+        actor=Actor(ActorKind.AGENT, agent.name),
+        of=agent,
+        subject=about.subject,
+        refinement_id=refinement_id,
+        data={"text": note},
+    )
+    call_attention(entry)
+    if refinement_id is not None:
+        announce(
+            "refinement.noted",
+            account_id=agent.account_id,
+            agent_id=agent.id,
+            refinement_id=refinement_id,
+            data={"entry": entry.id},
+        )
+
+
+def call_attention(entry: AuditLog) -> None:
+    """Put what an entry calls for before the admins, in the transaction that wrote it."""
+    for kind in kinds_called_for(entry):
+        db.session.add(AttentionItem(entry_id=entry.id, kind=kind, **facts_called_for(entry)))
+
+
+def facts_called_for(entry: AuditLog) -> dict[str, Any]:
+    """What an item says that an entry called for."""
+    about, _, number = entry.subject.partition(":")
+    return {
+        "account_id": entry.account_id,
+        "agent_id": entry.agent_id,
+        "refinement_id": number if about == "refinement" else None,
+        "grant_id": number if about == "exception" else None,
+        "text": entry.data["text"] if entry.action == Action.NOTE_TO_ADMINS else None,
+        "at": entry.at,
+    }
+
+
+def kinds_called_for(entry: AuditLog) -> list[AttentionKind]:
+    """What an entry of a refinement's end, or of a note, calls for; nothing for any other."""
+    if entry.action == Action.NOTE_TO_ADMINS:
+        return [AttentionKind.NOTE]
+    if entry.action != Action.REFINEMENT_END:
+        return []
+    status, stats = entry.data["status"], entry.data["stats"]
+    mutations = stats["consolidated"] + stats["updated"] + stats["deleted"]
+    found = {
+        AttentionKind.UNFINISHED: status == "unfinished" and mutations + stats["protected"] > 0,
+        AttentionKind.PROTECTIONS: status != "rolled_back" and stats["protected"] >= MAX_PROTECTIONS,
+        AttentionKind.REFUSALS: seems_unable(entry.data["calls"], sum(stats["refused"].values()), mutations),
+    }
+    return [kind for kind, is_so in found.items() if is_so]
+
+
+def seems_unable(calls: int, refused: int, mutations: int) -> bool:
+    """Whether most of at least five calls were refused and none changed a memory: the model may not be able to."""
+    return calls >= FEWEST_CALLS and refused * 2 > calls and mutations == 0

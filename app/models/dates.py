@@ -1,0 +1,48 @@
+"""The dates that memories speak from: the same words on two days can be two events, so none of them is lost.
+
+Moments are kept exactly. What an agent reads are days, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import Any
+
+from app.errors import Invalid
+
+MOST_DATES = 1_000
+"""That one memory carries, its own among them. What would be more stays a memory of its own."""
+
+MOST_CARRIED_TAGS = 200
+"""That one memory gets from others; one that is saved or imported has fewer."""
+
+SHOWN_DAYS = 20
+"""In one entry of a ledger; `more_dates` counts the others."""
+
+
+class TooManyDates(Invalid):
+    """One memory can't carry so many dates or tags."""
+
+    code = "too_many_dates"
+
+
+def fits(dates: Iterable[datetime], tags: Iterable[str]) -> bool:
+    """Whether one memory can carry all of these."""
+    return len({*dates}) <= MOST_DATES and len({*tags}) <= MOST_CARRIED_TAGS
+
+
+def other_days(origin_at: datetime, other_dates: Iterable[datetime]) -> list[date]:
+    """The days of the other dates, each once, without the day that the memory speaks from; the earliest first."""
+    return sorted({moment.date() for moment in other_dates} - {origin_at.date()})
+
+
+def shown_days(origin_at: datetime, other_dates: Iterable[datetime]) -> dict[str, Any]:
+    """`date` and, where there are any, `other_dates` (the latest of them) as a ledger shows them."""
+    days = other_days(origin_at, other_dates)
+    shown: dict[str, Any] = {"date": origin_at.date().isoformat()}
+    if days:
+        shown["other_dates"] = [day.isoformat() for day in days[-SHOWN_DAYS:]]
+    if len(days) > SHOWN_DAYS:
+        shown["more_dates"] = len(days) - SHOWN_DAYS
+    return shown

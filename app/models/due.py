@@ -1,0 +1,49 @@
+"""Which agents are due: the rule of `schedule` as the database reads it, along partial indexes.
+
+Each query has an index of its own, so that the first of a hundred thousand are found without a look at the others.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, or_, select, text
+
+from app.models.agent import Agent, is_changeable
+from app.models.refinement import OPEN_STATES, Refinement
+from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, interval
+
+Queries = tuple[Select[tuple[int]], ...]
+"""Ids of agents, to be asked for one after another: a part of one index each, so "never" and "long ago" are two."""
+
+
+def due_by_schedule(at: datetime) -> Queries:
+    """Those that the scheduled tick starts: never refined, then those that waited longest."""
+    last = Agent.last_refinement_at
+    return tuple(_startable(at, last, wanted) for wanted in (last.is_(None), last <= at - interval()))
+
+
+def due_hourly(at: datetime) -> Queries:
+    """Those that the hourly sweep starts for their size: not looked at yet, not for a week, grown since."""
+    last = Agent.last_look_at
+    too_large = and_(text(OVER_BUDGET), or_(Agent.retry_at.is_(None), Agent.retry_at <= at))
+    unseen = (_startable(at, last, too_large, wanted) for wanted in (last.is_(None), last <= at - LOOK_PAUSE))
+    return *unseen, _startable(at, Agent.last_attempt_at, too_large, text(GROWN))
+
+
+def due_again(at: datetime) -> Queries:
+    """Those that it starts because the schedule still wants them, some days after a failure."""
+    last = Agent.last_refinement_at
+    waited = or_(last.is_(None), last <= at - interval())
+    return (_startable(at, Agent.retry_at, Agent.retry_at.is_not(None), Agent.retry_at <= at, waited),)
+
+
+def _startable(at: datetime, order: Any, *wanted: ColumnElement[bool] | TextClause) -> Select[tuple[int]]:
+    """Active, not paused, rested, with something to change and no open refinement."""
+    rested = (
+        or_(moment.is_(None), moment <= at - ATTEMPT_PAUSE) for moment in (Agent.last_attempt_at, Agent.declined_at)
+    )
+    running = exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES))
+    found = select(Agent.id).where(text(STARTABLE), *wanted, *rested, ~running, is_changeable())
+    return found.order_by(order, Agent.id)

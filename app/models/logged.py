@@ -1,0 +1,154 @@
+"""Logged rows: of these the audit log says, besides what was done, what every column became, so that `verify` compares.
+
+Whoever changes such a row only calls `record` in the same transaction: the entry takes with it all that changed since
+and belongs to its chain. Sealed, binary and long values are said as digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from sqlalchemy import Column, ColumnElement, Table, event, inspect
+from sqlalchemy.orm import InstanceState, Session
+
+from app.extensions import db
+from app.models.base import ExactRatio, Micros, Model
+from app.silo import Sealed
+
+LONGEST = 64
+"""Characters of a text that an entry says as it is."""
+
+_TOUCHED = "logged rows that changed"
+
+Said = dict[str, Any]
+Owner = tuple[str, int]
+"""Whose chain speaks of a row: `agent` or `account`, and its id."""
+
+
+class Logged:
+    """`LOGGED_AS` is what sentences call such a row, `LOG_KEY` the column by which entries name one.
+
+    `PROVED_ELSEWHERE` are columns that another part of the proof compares; `UNPROVED` gives, by column, why no rule
+    needs it. All others are said: a new column is, without a word here.
+    """
+
+    LOGGED_AS: ClassVar[str]
+    LOG_KEY: ClassVar[str] = "id"
+    PROVED_ELSEWHERE: ClassVar[frozenset[str]] = frozenset()
+    UNPROVED: ClassVar[Mapping[str, str]] = {}
+
+    if TYPE_CHECKING:
+        __tablename__: str
+        __table__: ClassVar[Any]
+        agent_id: Any
+
+    @property
+    def log_key(self) -> str:
+        return str(getattr(self, self.LOG_KEY))
+
+    @property
+    def logged_for(self) -> Owner:
+        return "agent", self.agent_id
+
+    @classmethod
+    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
+        """The same for a query, of those that this kind of owner has."""
+        return cast("ColumnElement[bool]", cls.agent_id == owner[1])
+
+    @classmethod
+    def owned_by(cls) -> str:
+        """What kind of chain speaks of them: `agent` or `account`."""
+        return "agent"
+
+    def said(self) -> Said:
+        """What an entry says of it as it is now, by column. Empty: nothing yet."""
+        return self._said(self.logged_columns())
+
+    @classmethod
+    def logged_columns(cls) -> list[str]:
+        other = cls.PROVED_ELSEWHERE | cls.UNPROVED.keys()
+        return [column.name for column in _table(cls).columns if column.name not in other]
+
+    def _said(self, names: Iterable[str]) -> Said:
+        columns = _table(type(self)).columns
+        return {name: as_said(columns[name], getattr(self, name)) for name in names}
+
+
+def as_said(column: Column[Any], value: Any) -> Any:
+    """A value as plain JSON, the same before it is stored and after it is read."""
+    if value is None and column.default is not None and column.default.is_scalar:
+        value = cast(Any, column.default).arg
+    if value is not None and isinstance(column.type, ExactRatio | Micros):
+        return int(value * column.type.SCALE)
+    match value:
+        case Sealed():
+            return _digest(value.at_rest)
+        case bytes():
+            return _digest(value)
+        case datetime():
+            return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).isoformat()
+        case []:
+            return None  # as which some types store it
+        case str():
+            return str(value) if len(value) <= LONGEST else _digest(value.encode(errors="surrogatepass"))
+    return value
+
+
+def take_what_changed(owner: Owner, also: Iterable[Logged] = ()) -> dict[str, dict[str, Said]] | None:
+    """What a chain's next entry has to say, by table and key: of rows that changed since the last, and of `also`."""
+    session = db.session()
+    touched = _touched(session)
+    _note(session)
+    rows = [row for row in touched.values() if row.logged_for == owner]
+    for row in rows:
+        del touched[id(row)]
+    found: dict[str, dict[str, Said]] = {}
+    for row in (*rows, *also):
+        if said := row.said():
+            found.setdefault(row.__tablename__, {})[row.log_key] = said
+    return found or None
+
+
+def logged_models() -> list[type[Logged]]:
+    """All of them, in the order of their tables' names."""
+    models = [mapper.class_ for mapper in Model.registry.mappers if issubclass(mapper.class_, Logged)]
+    return sorted(models, key=lambda model: model.__tablename__)
+
+
+def _digest(value: bytes) -> str:
+    return f"sha256:{hashlib.sha256(value).hexdigest()}"
+
+
+def _table(model: type[Logged]) -> Table:
+    return cast(Table, model.__table__)
+
+
+def _touched(session: Session) -> dict[int, Logged]:
+    found: dict[int, Logged] = session.info.setdefault(_TOUCHED, {})
+    return found
+
+
+def _note(session: Session) -> None:
+    """What is new, or changed in what the log says of it, is remembered until an entry takes it along."""
+    for row in (*session.new, *session.dirty):
+        if isinstance(row, Logged) and (row in session.new or _has_changed(row)):
+            _touched(session)[id(row)] = row
+
+
+def _has_changed(row: Logged) -> bool:
+    state = cast("InstanceState[Any]", inspect(row))
+    return not (state.committed_state.keys() <= row.PROVED_ELSEWHERE | row.UNPROVED.keys())
+
+
+@event.listens_for(Session, "before_flush")
+def _before_flush(session: Session, _context: Any, _instances: Any) -> None:
+    _note(session)
+
+
+@event.listens_for(Session, "after_commit")
+@event.listens_for(Session, "after_rollback")
+def _at_the_end(session: Session) -> None:
+    session.info.pop(_TOUCHED, None)

@@ -1,0 +1,138 @@
+"""When an agent's next refinement starts by itself, and why, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cronsim import CronSim
+from sqlalchemy import select
+
+from app.config import Settings
+from app.extensions import db
+from app.models import OPEN_STATES, Agent, Refinement
+
+HOUR = timedelta(hours=1)
+
+
+NEARNESS = ("running now", "within the hour", "today", "tomorrow", "later", "paused")
+"""How soon a next start is, in the order of telling."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """`at` is None when nothing starts by itself. `short` fits a table cell, `words` is a sentence."""
+
+    at: datetime | None
+    short: str
+    words: str
+
+
+class Timetable:
+    """The scheduled ticks of this installation, as seen at one moment."""
+
+    def __init__(self, settings: Settings, at: datetime) -> None:
+        self._settings = settings
+        self._ticks: dict[datetime, datetime] = {}
+        self.at = at
+
+    @property
+    def next_tick(self) -> datetime:
+        return self.tick_from(self.at)
+
+    def tick_from(self, moment: datetime) -> datetime:
+        """The first tick at or after a moment."""
+        start = moment.astimezone(UTC).replace(second=0, microsecond=0) - timedelta(seconds=1)
+        if moment > start + timedelta(seconds=1):
+            start += timedelta(minutes=1)
+        if start not in self._ticks:
+            self._ticks[start] = next(CronSim(self._settings.schedule, start))
+        return self._ticks[start]
+
+    def due_of(self, agents: Sequence[Agent]) -> dict[int, Due]:
+        """The next automatic start of each, by id, in two queries."""
+        ids = [agent.id for agent in agents]
+        is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
+        running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
+        changeable = set(db.session.scalars(Agent.changeable_among(ids)))
+        return {
+            agent.id: self.due(agent, running=running.get(agent.id), changeable=agent.id in changeable)
+            for agent in agents
+        }
+
+    def count(self, agents: Sequence[Agent]) -> list[tuple[str, int]]:
+        """How many of them start how soon, the soonest first; last those that do not, by what keeps them."""
+        found = Counter(self._nearness(due) for due in self.due_of(agents).values())
+        order = [*NEARNESS, *sorted(set(found) - {*NEARNESS})]
+        return [(when, found[when]) for when in order if found[when]]
+
+    def due(self, agent: Agent, *, running: Refinement | None = None, changeable: bool = True) -> Due:
+        """The next automatic start of one agent, by whichever rule comes first."""
+        obstacle = _obstacle(agent, running, changeable)
+        if obstacle:
+            return obstacle
+        starts = [self._at_tick(agent), self._for_its_size(agent), self._once_more(agent)]
+        return min((due for due in starts if due is not None), key=lambda due: due.at or self.at)
+
+    def _at_tick(self, agent: Agent) -> Due:
+        tick = self.tick_from(max(self.at, agent.scheduled_from, agent.rested_from))
+        return Due(tick, self.day(tick), f"Next run {self.day(tick)} (weekly).")
+
+    def _for_its_size(self, agent: Agent) -> Due | None:
+        if agent.too_large_from is None:
+            return None
+        over = f"{agent.core_token_usage - agent.core_token_budget:,} tokens over budget"
+        wait = max(
+            (agent.too_large_from, "a week after it was last looked at"),
+            (agent.rested_from, "24 hours after its last attempt"),
+            (agent.retry_from, _after_failures(agent)),
+            key=lambda reason: reason[0],
+        )
+        return self._hourly(wait[0], over if wait[0] <= self.at else f"{over}, {wait[1]}")
+
+    def _once_more(self, agent: Agent) -> Due | None:
+        if agent.retry_at is None:
+            return None
+        return self._hourly(max(agent.retry_at, agent.scheduled_from, agent.rested_from), _after_failures(agent))
+
+    def _hourly(self, moment: datetime, why: str) -> Due:
+        """By the sweep of the hour that follows."""
+        if moment <= self.at:
+            return Due(self.at + HOUR, "Within 1 hour", f"Next run within 1 hour ({why}).")
+        return Due(moment, self.day(moment), f"Next run about {self.day(moment)} ({why}).")
+
+    def _nearness(self, due: Due) -> str:
+        if due.at is None:
+            return "running now" if due.short == "now" else due.short
+        if due.at <= self.at + HOUR:
+            return "within the hour"
+        days = (due.at.date() - self.at.date()).days
+        return "today" if days == 0 else "tomorrow" if days == 1 else "later"
+
+    def day(self, moment: datetime) -> str:
+        """`Monday 04:00 UTC` within the coming week, else with the date."""
+        near = moment - self.at < timedelta(days=6, hours=12)
+        return f"{moment:%A %H:%M} UTC" if near else f"{moment:%a} {moment.day} {moment:%b %H:%M} UTC"
+
+
+def _after_failures(agent: Agent) -> str:
+    count = agent.failed_attempts
+    return "again after a failed attempt" if count == 1 else f"again after {count:,} failed attempts"
+
+
+def _obstacle(agent: Agent, running: Refinement | None, changeable: bool) -> Due | None:
+    if running is not None:
+        return Due(None, "now", "A refinement is open now.")
+    if agent.forgotten_at is not None:
+        return Due(None, "forgotten", f"Forgotten on {agent.forgotten_at:%Y-%m-%d}: nothing starts any more.")
+    if not agent.active:
+        return Due(None, "not active", "Not active: nothing starts, by itself or by hand.")
+    if agent.paused:
+        return Due(None, "paused", "Paused: nothing starts by itself until it is resumed. You can still refine it.")
+    if agent.core_count == 0:
+        return Due(None, "no memories", "Nothing to refine yet: it has no core memories.")
+    if not changeable:
+        return Due(None, "nothing to change", "Nothing to refine: all its memories are constitutional or immutable.")
+    return None

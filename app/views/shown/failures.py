@@ -1,0 +1,52 @@
+"""What the list of failures shows: every agent whose newest refinement failed, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from app.extensions import db
+from app.models import Agent, Refinement
+from app.refinement.failures import Reason, gives, reasons_of, standing
+
+ROWS = 50
+
+
+@dataclass(frozen=True)
+class FailuresPage:
+    """Newest first. `before` and `next_before` are ids of refinements."""
+
+    rows: Sequence[tuple[Refinement, Agent]]
+    reasons: Sequence[Reason]
+    reason: str
+    before: str
+    next_before: str
+
+    @classmethod
+    def load(cls, account_id: int, *, reason: str = "", before: str = "") -> FailuresPage:
+        wanted = [*standing(account_id), *([gives(reason)] if reason else [])]
+        query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
+        mark = db.session.scalar(select(Refinement).where(*wanted, Refinement.id == before)) if before else None
+        if mark is not None:
+            query = query.where(
+                (Refinement.requested_at < mark.requested_at)
+                | ((Refinement.requested_at == mark.requested_at) & (Refinement.id < mark.id))
+            )
+        query = query.order_by(Refinement.requested_at.desc(), Refinement.id.desc()).limit(ROWS + 1)
+        found = list(db.session.execute(query).tuples())
+        following = found[ROWS - 1][0].id if len(found) > ROWS else ""
+        return cls(found[:ROWS], reasons_of(account_id), reason, mark.id if mark else "", following)
+
+    @property
+    def total(self) -> int:
+        return sum(each.count for each in self.reasons)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "failures": [refinement.as_json() | {"agent": agent.name} for refinement, agent in self.rows],
+            "reasons": [each.as_json() for each in self.reasons],
+            "next_before": self.next_before or None,
+        }

@@ -1,0 +1,163 @@
+"""Kombu's Redis transport, which delivers a message only when it has the form that `tasks.queue.send` gives it.
+
+Celery trusts what it finds on a queue: a task name that is no text ends its consumer, and the message, put back, ends
+the next worker's. Here whatever is malformed is dropped before Celery sees it, and the log says what was wrong with it,
+never what it held. What is delivered is built anew from the few fields that a task of ours has: nothing else of a
+message (retries, time limits, callbacks, compression) reaches the worker.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from datetime import datetime
+from queue import Empty
+from typing import Any
+
+import structlog
+from kombu.transport import redis
+from redis import RedisError
+
+MAX_BODY_CHARACTERS = 4_000
+MAX_TEXT_CHARACTERS = 200
+MAX_IDS = 8
+OUR_TASKS = "tasks."
+NOTHING_ELSE = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+
+log = structlog.get_logger(__name__)
+
+
+class MalformedMessage(ValueError):
+    """A message that this program did not write. Its words say which part was wrong, and quote nothing."""
+
+
+class TaskChannel(redis.Channel):  # type: ignore[misc]
+    """Drops items that are no JSON; kombu itself would give up the connection."""
+
+    def _brpop_read(self, **options: Any) -> Any:
+        self.connection.is_delivering = False
+        try:
+            return super()._brpop_read(**options)
+        except (RedisError, OSError, Empty):
+            raise
+        except Exception as error:
+            if self.connection.is_delivering:
+                raise
+            log.error("message dropped", wrong="it is not JSON", error=type(error).__name__)  # noqa: TRY400 - quotes it
+            return True
+
+
+class TaskTransport(redis.Transport):  # type: ignore[misc]
+    """What Celery connects with (`broker_transport`)."""
+
+    Channel = TaskChannel
+    is_delivering = False
+
+    def _deliver(self, message: Any, queue: str) -> None:
+        try:
+            sound = rebuilt(message, queue)
+        except MalformedMessage as malformed:
+            log.error("message dropped", queue=queue, wrong=str(malformed))  # noqa: TRY400 - its words say it all
+            return
+        self.is_delivering = True
+        super()._deliver(sound, queue)
+
+
+def rebuilt(message: Any, queue: str) -> dict[str, Any]:
+    """The message, of fields that were checked. Raises MalformedMessage."""
+    envelope, headers = _mapping(message, "the envelope"), _mapping(_field(message, "headers"), "the headers")
+    properties = _mapping(envelope.get("properties"), "the properties")
+    _expect(envelope.get("content-type") == "application/json", "the content type")
+    _expect(envelope.get("content-encoding") == "utf-8", "the content encoding")
+    _expect(properties.get("body_encoding") == "base64", "the body's encoding")
+    name, number = _text(headers.get("task"), "the task's name"), _text(headers.get("id"), "the task's id")
+    _expect(name.startswith(OUR_TASKS), "the task's name")
+    _expect(headers.get("eta") is None, "the time to begin")
+    _expect(_is_number(headers.get("retries", 0)), "the retries")
+    _expect(headers.get("timelimit") in (None, [None, None]), "the time limit")
+    _expect("compression" not in headers, "the compression")
+    expires = _moment(headers.get("expires"))
+    tag = _text(properties.get("delivery_tag"), "the delivery tag")
+    return {
+        "body": _body(envelope.get("body")),
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": _headers(name, number, expires),
+        "properties": {
+            "correlation_id": number,
+            "delivery_mode": 2,
+            "delivery_info": {"exchange": "", "routing_key": queue},
+            "priority": 0,
+            "body_encoding": "base64",
+            "delivery_tag": tag,
+        },
+    }
+
+
+def _headers(name: str, number: str, expires: str | None) -> dict[str, Any]:
+    return {
+        "lang": "py",
+        "task": name,
+        "id": number,
+        "root_id": number,
+        "expires": expires,
+        "eta": None,
+        "retries": 0,
+        "timelimit": [None, None],
+        "argsrepr": "",
+        "kwargsrepr": "",
+        "ignore_result": True,
+    }
+
+
+def _body(body: Any) -> str:
+    """Ids, and nothing that Celery would do besides."""
+    _expect(isinstance(body, str) and len(body) <= MAX_BODY_CHARACTERS, "the body's size or type")
+    try:
+        decoded = json.loads(base64.b64decode(body, validate=True))
+    except (binascii.Error, ValueError, RecursionError):
+        raise MalformedMessage("the body is not JSON") from None
+    _expect(isinstance(decoded, list) and len(decoded) == 3, "the body's form")
+    ids, named, more = decoded
+    _expect(isinstance(ids, list) and len(ids) <= MAX_IDS and all(map(_is_id, ids)), "the ids")
+    _expect(named == {} and more == NOTHING_ELSE, "what the body holds besides ids")
+    return str(body)
+
+
+def _is_id(value: Any) -> bool:
+    return _is_number(value) or (isinstance(value, str) and len(value) <= MAX_TEXT_CHARACTERS)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _moment(value: Any) -> str | None:
+    """A time with its zone, as our beat writes it."""
+    if value is None:
+        return None
+    try:
+        _expect(datetime.fromisoformat(_text(value, "the time of expiry")).tzinfo is not None, "the time of expiry")
+    except ValueError:
+        raise MalformedMessage("the time of expiry") from None
+    return str(value)
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, dict) else None
+
+
+def _mapping(value: Any, what: str) -> dict[str, Any]:
+    _expect(isinstance(value, dict), what)
+    return dict(value)
+
+
+def _text(value: Any, what: str) -> str:
+    _expect(isinstance(value, str) and 0 < len(value) <= MAX_TEXT_CHARACTERS and value.isprintable(), what)
+    return str(value)
+
+
+def _expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise MalformedMessage(what)

@@ -1,0 +1,82 @@
+"""The keyboard: Enter on a box or in a field never starts what costs something or can't be undone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import House
+
+
+@pytest.fixture
+def requests(page: Page) -> list[str]:
+    """The paths of all POSTs of this browser."""
+    sent: list[str] = []
+    page.context.on("request", lambda each: sent.append(each.url) if each.method == "POST" else None)
+    return sent
+
+
+def test_enter_on_a_box_does_nothing_and_space_selects(agent_page: Page, requests: list[str]) -> None:
+    page = agent_page
+    name = page.locator("h1").inner_text()
+    page.goto(f"/agents?query={name}")
+    bar, box = page.locator(".bulk"), page.get_by_role("checkbox", name=f"Select {name}")
+    expect(bar).to_contain_text("Select agents to act on them")
+    expect(bar.get_by_role("button")).to_have_count(0)
+
+    box.focus()
+    page.keyboard.press("Enter")
+    expect(box).not_to_be_checked()
+    page.keyboard.press("Space")
+    expect(bar).to_contain_text("1 selected")
+    expect(bar.get_by_role("button", name="Refine")).to_be_visible()
+    page.keyboard.press("Enter")
+    page.get_by_role("checkbox", name="Select all on this page").press("Enter")
+    expect(bar).to_contain_text("1 selected")
+    page.get_by_role("checkbox", name="Select all on this page").press("Space")
+    expect(bar.get_by_role("button")).to_have_count(0)
+    page.reload()
+    assert requests == []
+
+
+def test_without_scripts_enter_on_a_box_shows_the_selection_and_starts_nothing(agent_page: Page, house: House) -> None:
+    name = agent_page.locator("h1").inner_text()
+    browser = agent_page.context.browser
+    assert browser is not None
+    state = agent_page.context.storage_state()
+    plain = browser.new_context(base_url=house.address, storage_state=state, java_script_enabled=False)
+    page = plain.new_page()
+    page.goto(f"/agents?query={name}")
+    box = page.get_by_role("checkbox", name=f"Select {name}")
+    box.press("Space")
+    box.press("Enter")
+    page.wait_for_url(re.compile("/agents/selection"))
+
+    expect(page.locator(".bulk")).to_contain_text("1 selected")
+    expect(box).to_be_checked()
+    box.uncheck()
+    page.get_by_role("button", name="Refine").click()
+    expect(page.get_by_role("alert")).to_have_text("No agents selected. Select at least one.")
+    box.check()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#toasts")).to_contain_text("1 agent paused.")
+    page.goto(f"/agents?query={name}")
+    expect(page.locator("tbody tr")).to_contain_text("never")
+    plain.close()
+
+
+def test_enter_in_a_field_makes_no_token_and_forgets_no_agent(agent_page: Page, requests: list[str]) -> None:
+    page, agent = agent_page, re.sub(r"[?#].*", "", agent_page.url)
+    page.goto(f"{agent}/tokens")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_label("Name").press("Enter")
+    page.get_by_label("author").press("Enter")
+    page.goto(f"{agent}/forget")
+    page.get_by_label("Type its name").fill(page.locator("h1").inner_text())
+    page.get_by_label("Type its name").press("Enter")
+    page.goto(f"{agent}/exceptions/new")
+    page.locator("input:not([type=hidden])").first.press("Enter")
+    page.reload()
+    assert requests == []

@@ -1,0 +1,80 @@
+"""Text of which nothing can be seen is blank at every door; an emoji with its variation selector is not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from flask import Flask
+
+from app.authoring.fields import author
+from app.errors import Invalid
+from app.exchange.formats import parse
+from app.exchange.parsed import Format
+from app.extensions import writing
+from app.grants.request import Wish
+from app.llm.scripted import say
+from app.models import Agent, Memory, open_keys
+from app.refinement.guard import as_actor
+from app.reflection.conversation import hand_in
+from app.reflection.replies import Malformed, read_findings
+from tests.exchange.files import agent_file, block, mem0, remembered, written
+from tests.support.factories import begin, make_agent, remember
+
+UNSEEN = ["\u3164", "\u2800\ufe0f", "\u034f \U000e0101", "\u115f\u1160\uffa0\u180e", "\U000e0041\U000e007f"]
+pytestmark = pytest.mark.parametrize("unseen", UNSEEN)
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return make_agent()
+
+
+def test_no_file_brings_it_in(app: Flask, unseen: str) -> None:
+    line = json.dumps({"content": unseen}).encode()
+    bundle = json.dumps({"format": "whetstone-bundle/1", "memories": [{"content": unseen}]}).encode()
+    for kind, data in (
+        (Format.JSON_LINES, line),
+        (Format.BUNDLE, bundle),
+        (Format.MEM0, written(mem0(remembered(unseen)))),
+        (Format.TEXT, unseen.encode()),
+    ):
+        with pytest.raises(Invalid, match="blank"):
+            parse(data, kind)
+    found = parse(written(agent_file(block("human", unseen, 1), block("bob", "Bob.", 2))), Format.AGENT_FILE)
+    assert ([each.content for each in found.drafts], found.left_out["empty"]) == (["Bob."], 1)
+
+
+def test_no_agent_saves_or_writes_it(agent: Agent, unseen: str) -> None:
+    with pytest.raises(Invalid, match="blank"), writing():
+        locked = Agent.lock(agent.id)
+        Memory.save(locked, unseen, keys=open_keys(locked), by=as_actor(locked))
+    with pytest.raises(Invalid, match="blank"):
+        author(agent.id, "system_prompt", unseen, by=as_actor(agent))
+    with pytest.raises(Invalid, match="blank"):
+        hand_in(agent.id, [{"role": "user", "content": unseen}], as_actor(agent))
+    with pytest.raises((Invalid, Malformed)):
+        read_findings(say(json.dumps({"journal": [unseen], "core": []})))
+
+
+def test_no_refinement_makes_it(agent: Agent, unseen: str) -> None:
+    first, second = remember(agent, "Ann likes tea.", "Ann likes green tea.")
+    tool = begin(agent).tool
+    for action, arguments in (
+        ("update", {"id": first, "content": unseen}),
+        ("consolidate", {"ids": [first, second], "content": unseen}),
+        ("search", {"query": unseen}),
+        ("complete", {"summary": unseen}),
+    ):
+        assert tool.execute(action, **arguments)["type"] == "error", action
+
+
+def test_it_is_no_purpose_of_a_look(unseen: str) -> None:
+    with pytest.raises(Invalid, match="purpose"):
+        Wish.read({"category": "debugging", "purpose": unseen, "minutes": 15})
+
+
+def test_beside_anything_that_is_seen_it_stays_as_it_is(agent: Agent, unseen: str) -> None:
+    for content in (f"❤\ufe0f{unseen.strip()}", f"tea{unseen.strip()}tea", "🏴\U000e0067\U000e0062\U000e007f"):
+        (draft,) = parse(json.dumps({"content": content}).encode(), Format.JSON_LINES).drafts
+        assert draft.content == content

@@ -1,0 +1,321 @@
+"""Every column of every audited table: whoever edits one in the database is found out, or a reason stands here why not.
+
+A column that somebody adds is swept too, without a word here: so it has to be said in the log, or named with a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import JSON, Boolean, Column, Connection, DateTime, Integer, LargeBinary, Table, TypeDecorator, text
+
+from app.extensions import db, writing
+from app.grants import opening
+from app.grants.request import Decision, decide, request_access
+from app.history.rows import _Words
+from app.history.verify import verify
+from app.models import (
+    COMMAND_LINE,
+    Actor,
+    ActorKind,
+    Agent,
+    AgentToken,
+    AuditLog,
+    Trigger,
+    User,
+    open_keys,
+)
+from app.models.logged import Logged, logged_models
+from app.models.user import ADMIN
+from app.refinement.start import request_stop, start
+from tests.grants.conftest import WISH
+from tests.refinement.driving import call, carry, say
+from tests.support import life
+from tests.support.clock import FakeClock
+from tests.support.databases import SERVER
+from tests.support.factories import begin, make_agent, make_user, remember, toggle
+from tests.support.tampering import as_owner, entries, found, hash_anew, tamper
+
+LOGGED = {model.__tablename__: model for model in logged_models()}
+
+UNPROVED = {
+    **{table: dict(model.UNPROVED) for table, model in LOGGED.items()},
+    "memories": {},
+    "memory_states": {},
+    "rollbacks": {},
+    "attention_items": {"id": "nothing but the entries that mark it seen names it"},
+    "human_acts": {"id": "nothing names it; the act is found by its entry"},
+    "roles_users": {},
+    "roles": {
+        "id": "users are compared by the names of their roles",
+        "description": "no rule reads it",
+        "permissions": "no rule reads it: what a role may is in the code",
+        "update_datetime": "no rule reads it",
+    },
+}
+"""By audited table: columns that no rule needs, with the reason."""
+
+UNAUDITED = {
+    "alembic_version": "the version of the tables",
+    "agent_keys": "each opens by its own seal or not at all; who may read is for the log of statements, planned",
+    "audit_log": "the log itself, proved by its hashes (test_tampering.py)",
+    "events": "announcements, removed after 90 days",
+    "idempotency_keys": "answers of a day, sealed",
+    "intakes": "what waits for a worker, sealed; what is taken in is logged",
+    "marks": "what this installation remembers about its own work",
+    "master_keys": "the files of the keys are the truth; who may read is for the log of statements, planned",
+    "passkeys": "nobody can sign in by one yet",
+    "setting_proposals": "texts that wait; what becomes of them is a change of settings, which is logged",
+}
+"""Tables of which the log does not speak, with the reason."""
+
+
+@pytest.fixture
+def agent(app: Flask, clock: FakeClock) -> Agent:
+    """With all that rows can say: consents and notes, looks, tokens, people, undone, reversed and open refinements."""
+    lived = life.live()
+    made, ann = lived.agent, make_user("ann@example.org", ADMIN)
+    clock.advance(days=2)
+    with writing():
+        Agent.lock(made.id).change(by=COMMAND_LINE, refinement_threshold="0.75")
+    noted = call("complete_refinement", summary="All is well.", note_to_admins="Nothing to do.")
+    assert carry(made, say("YES. Fine.\nTo admins: mind the stone."), noted).status == "completed"
+    _look(made, ann)
+    with writing():
+        locked = Agent.lock(made.id)
+        AgentToken.issue(locked, by=COMMAND_LINE, name="second", scopes=["read"])
+        db.session.flush()
+        public_id = db.session.scalars(db.select(AgentToken.public_id).order_by(AgentToken.id)).first()
+        assert public_id is not None
+        AgentToken.lock(locked, public_id).revoke(locked, by=COMMAND_LINE)
+    with writing():
+        AgentToken.issue(Agent.lock(made.id), by=COMMAND_LINE, name="third")
+    flagged, changed = remember(made, "One that is toggled.", "One that is changed.")
+    toggle(made, flagged)
+    request_stop(start(made.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, by=ann.actor)
+    run = begin(made)
+    run.tool.execute("update", id=changed, content="One.")
+    db.session.rollback()
+    verdict = verify()
+    assert verdict.ok, verdict.first_problem
+    db.session.expunge_all()
+    return made
+
+
+def _look(agent: Agent, user: User) -> None:
+    """An exception that was asked for, granted, used, and run out of words to say."""
+    grant = request_access(agent.id, WISH, for_user=user, by=user.actor)
+    decision = Decision(True, "Yes, do look.", "Look well.")
+    decide(grant.id, decision, agent_id=agent.id, by=Actor(ActorKind.AGENT, agent.name), keys=open_keys(agent))
+    look = opening.look(grant, user)
+    opening.answer(look.view_id)
+    opening.fetch(look)
+
+
+def table_of(name: str) -> Table:
+    return db.metadata.tables[name]
+
+
+def test_every_table_is_swept_or_has_a_reason() -> None:
+    assert set(UNPROVED) | (set(UNAUDITED) - {"alembic_version"}) == set(db.metadata.tables)
+    assert not set(UNPROVED) & set(UNAUDITED)
+    for table, columns in UNPROVED.items():
+        assert set(columns) <= set(table_of(table).columns.keys()), table
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", sorted(UNPROVED))
+def test_an_edit_of_any_column_is_found_and_named(agent: Agent, name: str) -> None:
+    table, missed, unnamed = table_of(name), [], []
+    for column in table.columns:
+        if column.name in UNPROVED[name]:
+            continue
+        for count, edited in enumerate(_each_edited(table, column)):
+            if verify().ok:
+                missed.append(f"{column.name} of row {count}")
+            elif name in LOGGED and not _is_named(LOGGED[name], column.name, str(verify().first_problem), edited):
+                unnamed.append(f"{column.name}: {verify().first_problem}")
+    assert missed == []
+    assert unnamed == []
+    verdict = verify()
+    assert verdict.ok, verdict.first_problem
+
+
+def _is_named(model: type[Logged], column: str, sentence: str, key: str) -> bool:
+    """Where the row keeps its key and its owner, the sentence names the row and the column."""
+    names_other = column in {model.LOG_KEY, "id", "agent_id", "account_id", "grant_id", "refinement_id", "status"}
+    return names_other or column in model.PROVED_ELSEWHERE or column in sentence or key in sentence
+
+
+def _each_edited(table: Table, column: Column[Any]) -> Iterator[str]:
+    """The first and the last row with another value in that column, then as they were; refinements that have ended."""
+    keys = [each.name for each in table.primary_key.columns] or [each.name for each in table.columns]
+    ended = " WHERE ended_at IS NOT NULL" if table.name == "refinements" else ""
+    with _quietly() as connection:
+        connection.execute(text(f"CREATE TABLE kept AS SELECT * FROM {table.name}"))
+        rows = [dict(row) for row in connection.execute(text(f"SELECT * FROM {table.name}{ended}")).mappings()]
+    for row in (rows[0], rows[-1])[: len(rows)]:
+        place = {f"key_{name}": row[name] for name in keys}
+        where = " AND ".join(f"{name} = :key_{name}" for name in keys)
+        with _quietly() as connection:
+            change = f"UPDATE {table.name} SET {column.name} = {_other(column)} WHERE {where}"
+            assert connection.execute(text(change), place | _values(connection, column)).rowcount == 1
+        yield str(row.get("id", ""))
+        with _quietly() as connection:
+            connection.execute(text(f"DELETE FROM {table.name}"))
+            connection.execute(text(f"INSERT INTO {table.name} SELECT * FROM kept"))
+    with _quietly() as connection:
+        connection.execute(text("DROP TABLE kept"))
+
+
+@contextmanager
+def _quietly() -> Iterator[Connection]:
+    with as_owner() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA ignore_check_constraints=ON")
+        yield connection
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA ignore_check_constraints=OFF")
+
+
+def _other(column: Column[Any]) -> str:
+    """An SQL value that is another one than the column has, of its type and size."""
+    name = column.name
+    type_ = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
+    if isinstance(type_, Boolean):
+        return f"NOT {name}"
+    if isinstance(type_, Integer):
+        away = "1000" if column.primary_key or column.foreign_keys else "0"
+        less = f"CASE WHEN coalesce({name}, 0) > 0 THEN {name} - 1 ELSE 1 END"
+        return f"coalesce({name}, 0) + {away}" if away != "0" else less
+    if isinstance(type_, JSON):
+        listed, named = ("CAST(:list AS json)", "CAST(:dict AS json)") if SERVER else (":list", ":dict")
+        return f"CASE WHEN CAST({name} AS TEXT) LIKE '[%' THEN {listed} ELSE {named} END"
+    if isinstance(type_, LargeBinary):
+        return ":bytes"
+    if isinstance(type_, DateTime):
+        return ":moment"
+    return f"CASE WHEN {name} IS NULL THEN 'y' WHEN {name} LIKE 'y%' THEN 'z' ELSE 'y' || substr({name}, 2) END"
+
+
+def _values(connection: Connection, column: Column[Any]) -> dict[str, Any]:
+    wanted = _other(column)
+    sqlite = connection.dialect.name == "sqlite"
+    values = {
+        "bytes": b"\x07" * 32,
+        "moment": "2026-01-01 00:00:00.000000" + ("" if sqlite else "+00"),
+        "list": '["other"]',
+        "dict": '{"other": 1}',
+    }
+    return {name: value for name, value in values.items() if f":{name}" in wanted}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", sorted(LOGGED))
+def test_a_row_that_no_entry_explains_and_an_entry_whose_row_is_gone_are_found(agent: Agent, name: str) -> None:
+    model, table = LOGGED[name], table_of(name)
+    own = {"id", model.LOG_KEY, *(column.name for column in table.columns if column.unique)}
+    unlike = {"name", "email", "fs_uniquifier", "fs_webauthn_user_handle", "us_phone_number"} | own
+    put = ", ".join(
+        _other(column) if column.name in unlike else column.name
+        for column in table.columns
+        if not column.nullable or column.name not in unlike
+    )
+    columns = ", ".join(c.name for c in table.columns if not c.nullable or c.name not in unlike)
+    with _quietly() as connection:
+        last = f"(SELECT max(id) FROM {name})"
+        connection.execute(text(f"CREATE TABLE kept AS SELECT * FROM {name}"))
+        connection.execute(text(f"INSERT INTO {name} ({columns}) SELECT {put} FROM {name} WHERE id = {last}"))
+    inserted = verify()
+    with _quietly() as connection:
+        connection.execute(text(f"DELETE FROM {name}"))
+        connection.execute(text(f"INSERT INTO {name} SELECT * FROM kept WHERE id <> (SELECT min(id) FROM kept)"))
+    removed = verify()
+    with _quietly() as connection:
+        connection.execute(text(f"DELETE FROM {name}"))
+        connection.execute(text(f"INSERT INTO {name} SELECT * FROM kept"))
+        connection.execute(text("DROP TABLE kept"))
+
+    assert (inserted.ok, removed.ok, verify().ok) == (False, False, True)
+    if name not in ("agents", "accounts"):
+        assert f"{model.LOGGED_AS} " in str(inserted.first_problem)
+        assert re.search(rf"({model.LOGGED_AS}|view) .*its row is gone", str(removed.first_problem))
+
+
+def test_what_was_edited_in_an_attack_is_named_with_its_field_and_its_entry(agent: Agent) -> None:
+    for change, sentence in {
+        "UPDATE consents SET granted = NOT granted WHERE id = 1": "granted of consent",
+        "UPDATE agent_tokens SET scopes = '[\"decide\"]' WHERE id = 2": "scopes of token",
+        "UPDATE agent_tokens SET revoked_at = NULL WHERE id = 1": "revoked_at of token",
+        "UPDATE refinements SET mass_before = mass_before + 1 WHERE status = 'unfinished'": "mass_before of refinement",
+        "UPDATE refinements SET started_at = requested_at, kept_mass = 9 WHERE status = 'completed'": "of refinement",
+        "UPDATE agents SET last_attempt_at = NULL": "last_attempt_at of agent",
+        "UPDATE users SET active = NOT active WHERE id = 1": "active of user 1",
+        "UPDATE users SET password = 'known' WHERE id = 1": "password of user 1",
+        "UPDATE roles SET name = 'owners' WHERE name = 'admin'": "roles of user 2",
+        "UPDATE access_grants SET minutes = 480": "minutes of exception",
+        "UPDATE access_views SET seen = NULL": "of which entry",
+    }.items():
+        tables = change.split()[1]
+        with _quietly() as connection:
+            connection.execute(text(f"CREATE TABLE kept AS SELECT * FROM {tables}"))
+            assert connection.execute(text(change)).rowcount
+        verdict = verify()
+        with _quietly() as connection:
+            connection.execute(text(f"DELETE FROM {tables}"))
+            connection.execute(text(f"INSERT INTO {tables} SELECT * FROM kept"))
+            connection.execute(text("DROP TABLE kept"))
+        assert sentence in str(verdict.first_problem), change
+        assert verdict.entry_id is not None
+        assert f"(id {verdict.entry_id})" in str(verdict.first_problem)
+
+
+def test_an_open_refinement_is_compared_as_far_as_it_can_be(agent: Agent) -> None:
+    for change in ("kept_mass = 10 * kept_mass", "cap = 9", "threshold = 1", "mutations = 0", "mode = 'dedup_only'"):
+        column = change.split()[0]
+        with _quietly() as connection:
+            connection.execute(text("CREATE TABLE kept AS SELECT * FROM refinements WHERE status = 'running'"))
+            connection.execute(text(f"UPDATE refinements SET {change} WHERE status = 'running'"))
+        verdict = verify()
+        with _quietly() as connection:
+            connection.execute(text("DELETE FROM refinements WHERE status = 'running'"))
+            connection.execute(text("INSERT INTO refinements SELECT * FROM kept"))
+            connection.execute(text("DROP TABLE kept"))
+        assert f"{column} of refinement" in str(verdict.first_problem)
+
+
+def test_more_rows_than_are_held_are_compared_all_the_same(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Words, "HELD", 1)
+    assert verify().ok
+    tamper("UPDATE agent_tokens SET name = 'other' WHERE id = 1")
+    assert "name of token" in str(verify().first_problem)
+
+
+def test_a_setting_changed_from_what_it_never_was_is_found(app: Flask) -> None:
+    """Every hash fits: only the replay can tell."""
+    agent, number = changed_twice()
+    change = "UPDATE audit_log SET data = replace(CAST(data AS TEXT), '0.7000', '0.9000'){} WHERE id = :number"
+    cast = "" if db.engine.dialect.name == "sqlite" else "::json"
+    assert tamper(change.format(cast), number=number) == 1
+    hash_anew(agent)
+
+    said = found("changes refinement_threshold from what entry ", at=len(entries()))
+    assert str(said.first_problem).endswith("did not say.")
+
+
+def changed_twice() -> tuple[Agent, int]:
+    """An agent whose threshold changed twice, and the entry of the second change, from 0.7."""
+    made = make_agent()
+    for threshold in ("0.7", "0.8"):
+        with writing():
+            Agent.lock(made.id).change(by=COMMAND_LINE, refinement_threshold=threshold)
+    number = db.session.scalars(db.select(db.func.max(AuditLog.id))).one()
+    db.session.rollback()
+    db.session.refresh(made)
+    db.session.expunge_all()
+    return made, number

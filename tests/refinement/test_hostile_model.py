@@ -1,0 +1,78 @@
+"""A model server that never ends its reply: the refinement ends, at its deadline, and leaves agent and thread free."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from flask import Flask
+
+from app.extensions import db
+from app.llm.client import ModelError, ModelErrorKind
+from app.llm.litellm import LiteLLMVoices, warm
+from app.models import COMMAND_LINE, Agent, Refinement, Trigger
+from app.refinement.asking import ask_once
+from app.refinement.process import Means, refine
+from app.refinement.start import start
+from app.refinement.voice import Voice
+from tests.support.factories import remember
+from tests.support.hostile_server import HostileServer
+
+SECONDS = 1
+PROVIDERS = ("openai/m", "lm_studio/m", "anthropic/m")
+
+
+@pytest.fixture(scope="module")
+def loaded() -> None:
+    """The first call of each provider loads modules of its own: not in the time that is measured."""
+    warm()
+    with HostileServer("redirect") as server:
+        for model in PROVIDERS:
+            with pytest.raises(ModelError), closing(LiteLLMVoices().for_model(model, api_base=server.base_url)) as one:
+                one.complete([{"role": "user", "content": "?"}], timeout=60)
+
+
+@pytest.fixture
+def server(loaded: None) -> Iterator[HostileServer]:
+    with HostileServer("drip") as running:
+        yield running
+
+
+@pytest.fixture
+def short(app: Flask) -> None:
+    app.extensions["settings"] = app.extensions["settings"].model_copy(update={"deadline_seconds": SECONDS})
+
+
+@pytest.mark.parametrize("model", PROVIDERS)
+@pytest.mark.parametrize(
+    ("trigger", "status"), [(Trigger.ADMIN, "failed"), (Trigger.AGENT, "unfinished")], ids=["consent", "loop"]
+)
+def test_a_refinement_ends_at_its_deadline_however_slowly_its_model_sends(
+    agent: Agent, short: None, server: HostileServer, model: str, trigger: Trigger, status: str
+) -> None:
+    remember(agent, "We spoke of ships.", "We spoke of captains.")
+    agent.model_id, agent.api_base = model, server.base_url
+    db.session.commit()
+    refinement = start(agent.id, trigger=trigger, by=COMMAND_LINE)
+    began = time.monotonic()
+    refine(refinement.id, Means(LiteLLMVoices()))
+    assert time.monotonic() - began < SECONDS + 2
+    ended = db.session.get_one(Refinement, refinement.id, populate_existing=True)
+    assert (ended.status, ended.is_open) == (status, False)
+    assert len(server.paths) == 1
+
+
+@pytest.mark.parametrize("model", PROVIDERS)
+def test_every_other_question_ends_at_its_own_deadline(
+    agent: Agent, short: None, server: HostileServer, model: str
+) -> None:
+    """Exceptions, safety readings, conversations and promotions ask by this."""
+    began = time.monotonic()
+    with pytest.raises(ModelError) as caught:
+        ask_once(
+            Voice(model, server.base_url, None), lambda _: [{"role": "user", "content": "?"}], Means(LiteLLMVoices())
+        )
+    assert caught.value.kind is ModelErrorKind.TIMEOUT
+    assert time.monotonic() - began < SECONDS + 2

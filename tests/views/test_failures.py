@@ -1,0 +1,116 @@
+"""Failures: grouped by their own reason on the overview, and every one of them behind its link."""
+
+from __future__ import annotations
+
+from html import unescape
+from urllib.parse import urlencode
+
+import pytest
+from flask import Flask
+
+from app.extensions import writing
+from app.llm.client import ModelErrorKind
+from app.llm.failures import sentence_for
+from app.models import Agent, Refinement, Status
+from app.refinement.failures import short
+from tests.support.clock import FakeClock
+from tests.support.factories import begin, make_agent, remember
+from tests.views.conftest import Browser
+
+BROKEN = sentence_for("openai/big", ModelErrorKind.SERVER_ERROR, 500).sentence
+NO_KEY = "The environment variable MY_KEY, which should hold the model's key, is not set."
+
+
+def fail(name: str, reason: str | None, status: Status = Status.FAILED) -> Refinement:
+    agent = make_agent(name)
+    remember(agent, "Ann likes tea.", "Bob likes rum.")
+    run = begin(agent)
+    with writing():
+        row = Refinement.lock(run.refinement.id)
+        row.end(Agent.lock(agent.id), status, reason=reason)
+    return row
+
+
+def failed_on_the_overview(person: Browser) -> dict[str, object]:
+    shown = person.get("/overview.json").json
+    assert shown is not None
+    return next(each for each in shown["attention"] if each["title"].startswith("Failed"))
+
+
+def test_the_overview_says_each_reason_once_with_count_and_newest_time(auditor: Browser, clock: FakeClock) -> None:
+    for number in range(3):
+        fail(f"big {number}", BROKEN)
+        clock.advance(minutes=1)
+    fail("no key", NO_KEY)
+    said = failed_on_the_overview(auditor)
+    page = unescape(auditor.get("/").text)
+
+    assert said["title"] == "Failed: 4 agents"
+    assert [(each["reason"], each["agents"]) for each in said["reasons"]] == [  # type: ignore[attr-defined]
+        ("The model openai/big failed (HTTP 500)", 3),
+        (NO_KEY.removesuffix("."), 1),
+    ]
+    assert "Changes made before it failed were kept." in page
+    assert "3 agents, newest " in page
+    assert "The model could not be reached" not in page
+    assert 'href="/failures"' in page
+
+
+@pytest.mark.parametrize("wait", [1.5, 12, 1e9])
+def test_a_pause_that_a_server_asked_for_makes_no_reason_of_its_own(wait: float) -> None:
+    said = sentence_for("openai/big", ModelErrorKind.RATE_LIMITED, 429, wait).sentence
+
+    assert short(said) == "The model openai/big limits how often it may be asked (HTTP 429)"
+
+
+def test_the_link_of_a_reason_leads_to_exactly_the_agents_that_it_counts(auditor: Browser, clock: FakeClock) -> None:
+    rate = [sentence_for("openai/100%_x", ModelErrorKind.RATE_LIMITED, 429, wait).sentence for wait in (1, 2)]
+    fail("slow 1", rate[0]), fail("slow 2", rate[1]), fail("other", BROKEN), fail("dead", None, Status.INTERRUPTED)
+    recovered = fail("fine again", BROKEN)
+    clock.advance(hours=1)
+    with writing():
+        agent = Agent.lock(recovered.agent_id)
+    begin(agent)
+
+    def names(**asked: str) -> set[str]:
+        shown = auditor.get(f"/failures.json?{urlencode(asked)}").json
+        assert shown is not None
+        return {each["agent"] for each in shown["failures"]}
+
+    assert names() == {"slow 1", "slow 2", "other", "dead"}
+    assert names(reason=short(rate[0])) == {"slow 1", "slow 2"}
+    assert names(reason="No reason was recorded") == {"dead"}
+    for other in ("The model openai/1", "%", "_", "The model openai/big failed"):
+        assert names(reason=other) == set()
+    page = unescape(auditor.get("/failures").text)
+    assert rate[0] in page and BROKEN in page
+
+
+def test_they_come_in_pages_and_none_twice(auditor: Browser, app: Flask) -> None:
+    made = {fail(f"agent {number:03}", BROKEN).id for number in range(53)}
+    first = auditor.get("/failures.json").json
+    assert first is not None
+    second = auditor.get(f"/failures.json?before={first['next_before']}").json
+    assert second is not None
+
+    assert (len(first["failures"]), len(second["failures"]), second["next_before"]) == (50, 3, None)
+    assert {each["id"] for each in first["failures"] + second["failures"]} == made
+    assert "Older ones" in auditor.get("/failures").text
+
+
+def test_those_of_another_account_and_of_another_week_are_not_told(
+    neighbour: Browser, auditor: Browser, clock: FakeClock
+) -> None:
+    mine = fail("ezra", BROKEN)
+
+    assert neighbour.get("/failures.json").json == {"failures": [], "reasons": [], "next_before": None}
+    assert neighbour.get(f"/failures.json?before={mine.id}").json["failures"] == []  # type: ignore[index]
+    clock.advance(days=8)
+    assert "No failures" in auditor.get("/failures").text
+    assert not [each for each in auditor.get("/overview.json").json["attention"] if "Failed" in each["title"]]  # type: ignore[index]
+
+
+def test_a_reason_is_told_as_text_whatever_it_holds(auditor: Browser, app: Flask) -> None:
+    fail("ezra", "<script>alert(1)</script> broke.")
+
+    assert "<script>alert(1)" not in auditor.get("/").text + auditor.get("/failures").text
