@@ -20,7 +20,8 @@ from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken, MasterKeyRow, make_keys, master_key, master_public_key, open_keys
 from app.models.memory import Memory
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
-from app.models.refinement import OPEN_STATES, Consent, Mode, Refinement, Status, Trigger
+from app.models.refinement import Consent, Refinement
+from app.models.refinement_states import OPEN_STATES, Mode, Status, Trigger
 from app.models.rollback import Rollback, RollbackKind
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
 from app.models.user import Role, User, WebAuthn

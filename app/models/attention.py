@@ -31,6 +31,7 @@ from app.models.actor import Actor, ActorKind
 from app.models.audit import Action, AuditLog, record
 from app.models.base import Identity, Model, UtcDateTime, iso, lock_row
 from app.models.event import announce
+from app.models.tally import MAX_PROTECTIONS, seems_unable
 
 if TYPE_CHECKING:
     from app.models.agent import Agent
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
 
 MAX_NOTE = 280
 """Characters of a note to admins."""
-
-MAX_PROTECTIONS = 10
-"""A refinement. The tables hold it too."""
-
-FEWEST_CALLS = 5
-"""Of fewer calls nothing is said about the model."""
 
 _UNSEEN = text("seen_at IS NULL")
 
@@ -256,8 +251,3 @@ def kinds_called_for(entry: AuditLog) -> list[AttentionKind]:
         AttentionKind.REFUSALS: seems_unable(entry.data["calls"], sum(stats["refused"].values()), mutations),
     }
     return [kind for kind, is_so in found.items() if is_so]
-
-
-def seems_unable(calls: int, refused: int, mutations: int) -> bool:
-    """Whether most of at least five calls were refused and none changed a memory: the model may not be able to."""
-    return calls >= FEWEST_CALLS and refused * 2 > calls and mutations == 0

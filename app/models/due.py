@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, or_, select, text
 
 from app.models.agent import Agent, is_changeable
-from app.models.refinement import OPEN_STATES, Refinement
+from app.models.refinement import Refinement
+from app.models.refinement_states import OPEN_STATES
 from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, interval
 
 Queries = tuple[Select[tuple[int]], ...]

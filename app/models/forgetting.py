@@ -20,7 +20,8 @@ from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, live_tokens
 from app.models.memory import Memory
 from app.models.proposal import SettingProposal
-from app.models.refinement import Refinement, Status
+from app.models.refinement import Refinement
+from app.models.refinement_states import Status
 from app.models.shredding import note_what_to_shred
 
 ATTEMPTS = 5

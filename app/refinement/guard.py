@@ -31,8 +31,8 @@ from app.models import (
     Source,
     Status,
 )
-from app.models.attention import MAX_PROTECTIONS
 from app.models.mass import exact_percent, percent
+from app.models.tally import MAX_PROTECTIONS
 from app.refinement.erosion import WINDOW, Erosion, eroded
 from app.silo import AgentKeys
 

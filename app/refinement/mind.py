@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.models import Agent, Refinement, Trigger, open_keys
-from app.models.attention import MAX_PROTECTIONS
+from app.models.tally import MAX_PROTECTIONS
 from app.refinement.prompts import Entry, Figures
 from app.silo import AgentKeys
 
