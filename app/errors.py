@@ -1,5 +1,9 @@
 """Errors are sentences: what happened, and what one may do next. Every floor may raise them."""
 
+from __future__ import annotations
+
+import errno
+
 
 class WhetstoneError(Exception):
     """Something was refused or could not be done."""
@@ -58,3 +62,12 @@ class DiskFull(Unavailable):
 
     code = "disk_full"
     http_status = 507
+
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""No space left on the device, or in the user's share of it."""
+
+
+def has_no_room(error: BaseException) -> bool:
+    """Whether a file could not be written because its disk is full."""
+    return isinstance(error, OSError) and error.errno in NO_ROOM

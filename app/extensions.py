@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from flask import Flask, current_app
@@ -124,13 +126,31 @@ def init_app(app: Flask) -> None:
 
 
 _DISK_FULL = "53100"
-"""PostgreSQL's state for it; SQLite has a sentence."""
+"""PostgreSQL's state for it."""
+
+_NEEDS_ROOM = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+"""What SQLite also says where a file beside the database can't grow."""
+
+_TOO_LITTLE_BYTES = 64_000
 
 
 def _name_a_full_disk(context: ExceptionContext) -> None:
     error = context.original_exception
-    if getattr(error, "sqlstate", None) == _DISK_FULL or "database or disk is full" in str(error):
+    if getattr(error, "sqlstate", None) == _DISK_FULL or _is_full(error, context.engine):
         raise DiskFull from error
+
+
+def _is_full(error: BaseException, engine: Engine | None) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_FULL or (code in _NEEDS_ROOM and engine is not None and has_no_disk_left(engine))
+
+
+def has_no_disk_left(engine: Engine) -> bool:
+    """Whether the disk of an SQLite database is full. What a server's disk has left, only the server knows."""
+    if engine.dialect.name != "sqlite" or not engine.url.database:
+        return False
+    folder = Path(engine.url.database).parent
+    return folder.is_dir() and shutil.disk_usage(folder).free < _TOO_LITTLE_BYTES
 
 
 def _prepare_sqlite(engine: Engine) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
 
 import structlog
 
 from app.config import ROOT
+from app.errors import has_no_room
 
 
 def init(level: str) -> None:
@@ -21,8 +24,38 @@ def init(level: str) -> None:
             structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], repr_native_str=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, Unfailing(sys.stderr))),
     )
+
+
+class Unfailing:
+    """A stream for lines that may get lost: a full disk must not stop the work that they speak of."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lost = 0
+
+    def write(self, text: str) -> int:
+        with self._counting_losses():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._counting_losses():
+            self._stream.flush()
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                self._stream.write(f"{lost} writes to this log failed: its disk was full\n")
+                self._stream.flush()
+
+    @contextmanager
+    def _counting_losses(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not has_no_room(error):
+                raise
+            self._lost += 1
 
 
 class _Hushed(logging.Handler):

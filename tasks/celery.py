@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from celery import Celery, signals
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import WhetstoneError
 from app.logs import place
@@ -126,10 +127,14 @@ def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOS
     from app.refinement.sweep import interrupt
 
     threading.Event().wait(seconds)
-    with flask_app().app_context():
-        ended = [interrupt(refinement_id, worker) for refinement_id, worker in heart().held().items()]
-        log.info("closing time", interrupted=sum(ended))
-    leave(0)
+    try:
+        with flask_app().app_context():
+            ended = [interrupt(refinement_id, worker) for refinement_id, worker in heart().held().items()]
+            log.info("closing time", interrupted=sum(ended))
+    except (SQLAlchemyError, WhetstoneError) as error:
+        log.error("refinements left to the sweeper", error=type(error).__name__)  # noqa: TRY400
+    finally:
+        leave(0)
 
 
 signals.celeryd_init.connect(_prepare_worker)

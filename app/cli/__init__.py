@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from app.errors import WhetstoneError
+from app.errors import WhetstoneError, has_no_room
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,7 +110,10 @@ def _run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        return _reader_left()
+        _drop_output()
+        return 1
+    except OSError as error:
+        return complain.no_room(error) if has_no_room(error) else complain.unexpected(error)
     except Exception as error:  # noqa: BLE001 - the last one to see it: a sentence now, the details in a file
         return complain.unexpected(error)
     return status if isinstance(status, int) else 0
@@ -133,6 +136,11 @@ class _Complaint:
         error.show()
         return error.exit_code
 
+    def no_room(self, error: OSError) -> int:
+        _drop_output()
+        what = f"{error.filename} could not be written" if error.filename else "not everything could be written"
+        return self.sentence("disk_full", f"The disk is full: {what}. Free some space, then try again.", 1)
+
     def unexpected(self, error: Exception) -> int:
         from app.cli.crash import record
 
@@ -141,9 +149,8 @@ class _Complaint:
         )
 
 
-def _reader_left() -> int:
+def _drop_output() -> None:
     """`./whetstone audit | head`: nothing more to say, and nothing to complain about at exit."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1

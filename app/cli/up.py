@@ -17,7 +17,7 @@ from app.cli import json_option
 from app.cli.recovery_words import tell_of_new_key
 from app.config import Settings, load_settings
 from app.datadir import DataDirLock, check_data_dir
-from app.errors import WhetstoneError
+from app.errors import WhetstoneError, has_no_room
 from app.parts import PartsFile
 from app.startup import Outcome, address, start_beat, start_parts, wait_until_ready
 from app.supervisor import StopRequested, Supervisor
@@ -73,7 +73,12 @@ class Voice:
         return sys.stdout.isatty() and not self._as_json
 
     def aside(self, sentence: str) -> None:
-        click.echo(sentence, err=True)
+        """Where the terminal is a file on a full disk, what is said is lost, and everything goes on."""
+        try:
+            click.echo(sentence, err=True)
+        except OSError as error:
+            if not has_no_room(error):
+                raise
 
     def prepared(self, outcome: Outcome) -> None:
         if outcome.made_master_key:

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import Connection, and_, bindparam, or_, select, text, update
 from sqlalchemy.exc import OperationalError
 
+from app.errors import DiskFull
 from app.extensions import BUSY_TIMEOUT_MS, db, now, release
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken, open_keys
@@ -21,7 +22,8 @@ USED_EVERY = timedelta(minutes=1)
 """`last_used_at` is true to this; a write for each request would be one too many."""
 
 PATIENCE_MS = 100
-"""How long a request waits to note that its token was used. Where the database is busy, the next one notes it."""
+"""How long a request waits to note that its token was used. Where the database is busy or has no room,
+the next one notes it."""
 
 log = structlog.get_logger(__name__)
 
@@ -106,8 +108,8 @@ def _note_use(token_id: int, public_id: str, moment: datetime) -> None:
     try:
         with db.engine.begin() as connection, _impatient(connection):
             connection.execute(update(AgentToken).where(AgentToken.id == token_id, is_old).values(last_used_at=moment))
-    except OperationalError as error:
-        log.info("use of a token not noted", token=public_id, error=type(error.orig).__name__)
+    except (OperationalError, DiskFull) as error:
+        log.info("use of a token not noted", token=public_id, error=type(error).__name__)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from flask import current_app
 from sqlalchemy import bindparam, select, update
 
 from app.config import Settings
+from app.errors import DiskFull
 from app.extensions import db, now, release, writing
 from app.llm.client import ModelClient, ModelError, Reply, Usage, Voices
 from app.llm.retry import complete_with_retries
@@ -46,6 +47,7 @@ from app.refinement.ledger import read_entries, read_journal
 from app.refinement.loop import Limits, Outcome, converse
 from app.refinement.mind import Mind, figures_of, with_counts
 from app.refinement.prompts import Figures, consent_messages, refinement_messages
+from app.refinement.sweep import DISK_FULL
 from app.refinement.tool import RefinementTool
 from app.refinement.voice import Voice
 from app.silo import SealBroken
@@ -111,6 +113,9 @@ class _Process:
             self._end(
                 Status.INTERRUPTED, f"{error.sentence} Valid changes stay; `./whetstone verify` finds what it was."
             )
+        except DiskFull:
+            release()
+            self._end(Status.INTERRUPTED, DISK_FULL)
         except Exception as error:
             release()
             reason = f"Something unexpected happened in the worker ({type(error).__name__}); valid changes stay."
@@ -280,10 +285,21 @@ class _Process:
             refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
 
     def _end(self, status: Status, reason: str) -> None:
-        with writing():
-            refinement = Refinement.lock(self._claim.refinement_id)
-            if refinement.is_held_by(self._claim.worker):
-                refinement.end(Agent.lock(refinement.agent_id), status, reason=reason)
+        """Where the disk is full, wait for room: else nobody would know why it ended."""
+        while not self._is_ended(status, reason):
+            self._means.pause(ROOM_SECONDS)
+
+    def _is_ended(self, status: Status, reason: str) -> bool:
+        """End it, unless somebody did. False where the disk has no room for that."""
+        try:
+            with writing():
+                refinement = Refinement.lock(self._claim.refinement_id)
+                if refinement.is_held_by(self._claim.worker):
+                    refinement.end(Agent.lock(refinement.agent_id), status, reason=reason)
+        except DiskFull:
+            log.error("no room on the disk to end a refinement", refinement=self._claim.refinement_id)  # noqa: TRY400
+            return False
+        return True
 
     def _locked(self) -> tuple[Refinement, Agent]:
         """Both rows, locked in order. Raises _Stopped when this worker may not go on."""
@@ -298,6 +314,9 @@ class _Process:
     def _time_left(self) -> float:
         return float(self._deadline - self._means.monotonic())
 
+
+ROOM_SECONDS = 5.0
+"""Between two looks whether a full disk has room again."""
 
 UNFINISHED_REASONS = {
     Outcome.TURNS: "The model used all its turns without calling complete_refinement; valid changes stay.",

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.config import Settings
-from app.errors import NotFound, Refused, WhetstoneError
+from app.errors import DiskFull, NotFound, Refused, WhetstoneError
 from app.extensions import db, now, release, writing
 from app.models import BEAT, Agent, Mark, Refinement, Status, Trigger
 from app.models.due import Queries, due_again, due_by_schedule, due_hourly
@@ -32,6 +32,10 @@ LAST_TICK = "last_tick"
 """The mark that remembers the last occurrence of the schedule that was handled."""
 
 STALLED = "Its worker stopped answering. The changes made until then stay; they can be undone."
+DISK_FULL = (
+    "The disk of the database was full, so this refinement could not go on. The changes made until then stay; they can "
+    "be undone."
+)
 CLOSED = "The worker was shut down before it was done. The changes made until then stay; they can be undone."
 
 Started = Callable[[str], object]
@@ -69,7 +73,20 @@ def close_stalled() -> list[str]:
     """End, as interrupted, the refinements whose heart has stopped by the database's clock. Returns their ids."""
     stalled = db.session.scalars(select(Refinement.id).where(_is_stalled())).all()
     release()
-    return [refinement_id for refinement_id in stalled if _close(refinement_id, _is_stalled(), STALLED)]
+    return [refinement_id for refinement_id in stalled if _close_stalled(refinement_id)]
+
+
+def _close_stalled(refinement_id: str) -> bool:
+    """One that could not be ended before, because the disk was full, has lost its worker to that."""
+    without_room: set[str] = current_app.extensions.setdefault("ends_without_room", set())
+    try:
+        closed = _close(refinement_id, _is_stalled(), DISK_FULL if refinement_id in without_room else STALLED)
+    except DiskFull:
+        without_room.add(refinement_id)
+        log.error("no room on the disk to end a refinement", refinement=refinement_id)  # noqa: TRY400
+        return False
+    without_room.discard(refinement_id)
+    return closed
 
 
 def keep_closing(app: Flask, *, interval: float = CLOSE_SECONDS) -> threading.Event:

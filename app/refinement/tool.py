@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 
-from app.errors import Invalid, NotFound, Refused, WhetstoneError
+from app.errors import DiskFull, Invalid, NotFound, Refused, WhetstoneError
 from app.extensions import db, release, writing
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
 from app.models.text import clean_content, clean_text, is_blank
@@ -73,7 +73,10 @@ class RefinementTool:
         self.was_rolled_back = False
 
     def call(self, name: str, raw_arguments: str) -> Result:
-        """A model's call: a function's name and its arguments as raw JSON text. Never raises for what a model sent."""
+        """A model's call: a function's name and its arguments as raw JSON text. Never raises for what a model sent.
+
+        Raises DiskFull.
+        """
         self._calls += 1
         action = ACTIONS.get(name)
         if action is None:
@@ -102,6 +105,8 @@ class RefinementTool:
         }
         try:
             return steps[action](found)
+        except DiskFull:
+            raise  # nothing that a model could do about it
         except WhetstoneError as error:
             return self._refuse(action, error)
 

@@ -11,7 +11,7 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from app.errors import WhetstoneError
+from app.errors import DiskFull, WhetstoneError, has_no_room
 from app.extensions import db
 from app.logs import place
 from app.problems import phrase, problem
@@ -30,6 +30,7 @@ SENTENCES = {
     429: "Too many requests in a short time. Wait a minute, then try again; nothing was written.",
     500: "Something broke on our side. The request was given up, and its changes were rolled back.",
     503: "The database does not answer. Nothing was written; try again in a few seconds.",
+    507: "The disk of this server is full. Nothing was written; free some space, then try again.",
 }
 
 NO_ADDRESS = "There is no such address; /api/v1/openapi.json names them all. Nothing was written."
@@ -82,6 +83,9 @@ def _of_the_database(error: OperationalError) -> Response:
 
 def _unexpected(error: Exception) -> Response:
     """Log where it happened, never what the exception says: it may quote what was sent."""
+    if has_no_room(error):
+        log.error("no room on the disk", place=place(error), endpoint=request.endpoint)
+        return _of_ours(DiskFull(SENTENCES[507]))
     reference = secrets.token_hex(6)
     name, endpoint = type(error).__name__, request.endpoint
     log.error("request failed", error=name, place=place(error), reference=reference, endpoint=endpoint)
