@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import secrets
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from app.child import Child, Running
 from app.config import Settings
 from app.datadir import check_data_dir, replace_private
-from app.errors import Unavailable
+from app.errors import DiskFull, Unavailable
 
 CONFIGURATION = """
 bind 127.0.0.1
@@ -33,6 +34,8 @@ INHERITED = {"PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"}
 
 UNREADABLE = ("append only file", "loading the DB", "RDB")
 """What a server's last words hold when it can't read its files."""
+
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 START_SECONDS = 30.0
 """A first answer can take this long, with a large file on a slow disk."""
@@ -67,7 +70,7 @@ class EmbeddedBroker:
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
     def start(self) -> Running:
-        """Return when it answers. Raises BrokerFailed with the end of its log.
+        """Return when it answers. Raises BrokerFailed with the end of its log, or DiskFull.
 
         Its files only spare a restart some waiting messages (the database knows what is due), so unreadable ones are
         put aside; a port that somebody took meanwhile is changed.
@@ -76,6 +79,10 @@ class EmbeddedBroker:
         try:
             self._running = self._start()
         except BrokerFailed as failure:
+            if NO_SPACE in failure.sentence:
+                raise DiskFull(
+                    "The embedded broker did not start: its disk is full. Free some space, then try again."
+                ) from failure
             if any(word in failure.sentence for word in UNREADABLE) and self._folder.exists():
                 self._folder.rename(self._folder.with_name(f"broker.unreadable.{time.time_ns()}"))
             self._port = _free_port()
@@ -144,6 +151,15 @@ def find_server() -> Path:
     raise BrokerMissing
 
 
+def trouble_of(error: Exception) -> str:
+    """What keeps a broker from its work, in words. One that can't write its own file answers, but takes nothing."""
+    said = str(error)
+    if not said.startswith("MISCONF"):
+        return f"does not answer ({type(error).__name__})"
+    reason = said.rpartition(": ")[2].rstrip(".")
+    return "takes nothing: its disk is full" if reason == NO_SPACE else f"takes nothing: it can't write ({reason})"
+
+
 def require_broker(settings: Settings) -> str:
     """The address of the broker in use, once it has answered. Raises Unavailable with what to do."""
     import redis
@@ -164,11 +180,14 @@ def require_broker(settings: Settings) -> str:
 
 
 def _no_answer(settings: Settings, error: Exception) -> str:
+    trouble = trouble_of(error)
+    if not settings.redis_url and trouble.startswith("takes nothing"):
+        return f"The embedded broker of {settings.data} {trouble}. Free some space: it goes on by itself then."
     if not settings.redis_url:
         return f"The embedded broker of {settings.data} does not answer. Start `./whetstone up` on this data dir."
     url = urlsplit(settings.redis_url)
     place = f"{url.hostname or 'localhost'}:{url.port or 6379}" if url.scheme != "unix" else url.path
-    return f"REDIS_URL is set, but the server at {place} does not answer ({type(error).__name__}). Nothing was started."
+    return f"REDIS_URL is set, but the server at {place} {trouble}. Nothing was started."
 
 
 def _free_port() -> int:

@@ -15,9 +15,10 @@ from redis import RedisError
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.broker import trouble_of
 from app.errors import WhetstoneError
 from app.events.broker import client
-from app.extensions import db
+from app.extensions import db, has_no_disk_left
 from app.models import Agent, Refinement, Status
 from app.parts import PartsFile, StoppedPart
 
@@ -100,7 +101,7 @@ def count() -> Counted:
     counted: Counted = {"queue_length": {name: n for name, n in waiting.items() if n is not None}}
     try:
         return counted | _count_rows() | {"database_up": {"": 1}}
-    except SQLAlchemyError:
+    except (SQLAlchemyError, WhetstoneError):
         db.session.rollback()
         return counted | {"database_up": {"": 0}}
 
@@ -123,7 +124,7 @@ def _database() -> str:
     except (SQLAlchemyError, WhetstoneError) as error:
         db.session.rollback()
         return f"does not answer ({type(error).__name__})"
-    return "ok"
+    return "its disk is full: nothing can be written" if has_no_disk_left(db.engine) else "ok"
 
 
 def _broker() -> str:
@@ -133,7 +134,7 @@ def _broker() -> str:
     try:
         broker.ping()
     except (RedisError, OSError) as error:
-        return f"does not answer ({type(error).__name__})"
+        return trouble_of(error)
     return "ok"
 
 

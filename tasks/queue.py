@@ -10,6 +10,7 @@ from kombu.exceptions import KombuError
 from kombu.pools import producers
 from redis import RedisError
 
+from app.broker import trouble_of
 from app.errors import Unavailable
 from app.events.broker import TIMEOUT, broker_url, client, namespace
 
@@ -29,7 +30,7 @@ def send(task: Task, *ids: int | str) -> bool:
         with producers[connection].acquire(block=True, timeout=TIMEOUT) as producer:
             task.apply_async(ids, producer=producer, retry=True, retry_policy=RETRIES)
     except (KombuError, RedisError, OSError, Unavailable) as error:
-        log.warning("broker away: left to the sweeper", task=task.name, ids=ids, error=type(error).__name__)
+        log.warning("broker away: left to the sweeper", task=task.name, ids=ids, broker=trouble_of(error))
         return False
     return True
 

@@ -17,7 +17,10 @@ from typing import Any
 
 import structlog
 from kombu.transport import redis
-from redis import RedisError
+from redis import Connection, RedisError, ResponseError, SSLConnection
+from redis import ConnectionError as ConnectionLost
+
+from app.broker import trouble_of
 
 MAX_BODY_CHARACTERS = 4_000
 MAX_TEXT_CHARACTERS = 200
@@ -32,8 +35,35 @@ class MalformedMessage(ValueError):
     """A message that this program did not write. Its words say which part was wrong, and quote nothing."""
 
 
+class BrokerTakesNothing(ConnectionLost):
+    """The broker answers, but refuses every change, because it can't write its own file."""
+
+
+class _Patient:
+    """A connection that takes such a refusal for a lost connection: Celery's consumer would end; so it tries again."""
+
+    def read_response(self, *given: Any, **named: Any) -> Any:
+        try:
+            return super().read_response(*given, **named)  # type: ignore[misc]
+        except ResponseError as error:
+            if str(error).startswith("MISCONF"):
+                raise BrokerTakesNothing(trouble_of(error)) from None
+            raise
+
+
+class PatientConnection(_Patient, Connection):
+    """Over TCP."""
+
+
+class PatientSSLConnection(_Patient, SSLConnection):
+    """Over TLS."""
+
+
 class TaskChannel(redis.Channel):  # type: ignore[misc]
     """Drops items that are no JSON; kombu itself would give up the connection."""
+
+    connection_class = PatientConnection
+    connection_class_ssl = PatientSSLConnection
 
     def _brpop_read(self, **options: Any) -> Any:
         self.connection.is_delivering = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import stat
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from app import broker as module
-from app.broker import BrokerFailed, BrokerMissing, EmbeddedBroker, find_server, require_broker
+from app.broker import BrokerFailed, BrokerMissing, EmbeddedBroker, find_server, require_broker, trouble_of
 from app.config import Settings, load_settings
-from app.errors import Unavailable
+from app.errors import DiskFull, Unavailable
 from tests.support.processes import is_alive, read, wait_for
 
 
@@ -172,3 +173,55 @@ def test_an_address_left_by_a_killed_up_is_recognised(own: Settings) -> None:
     (own.run_dir / "broker.url").write_text("redis://:x@127.0.0.1:9/0\n")
     with pytest.raises(Unavailable, match="does not answer"):
         require_broker(own)
+
+
+def test_a_broker_whose_file_has_no_room_says_so_and_goes_on_by_itself(own: Settings, broker: EmbeddedBroker) -> None:
+    """Its file may not grow: a write in part is to it what a full disk is."""
+    pid = pid_of(broker)
+    let_files_grow(pid, 4_000)
+    with redis.Redis.from_url(broker.url, retry=Retry(NoBackoff(), 0)) as client:
+        client.set("filler", "x" * 10_000)
+        wait_for(lambda: trouble_of_ping(client).startswith("takes nothing: "))
+        with pytest.raises(Unavailable, match=r"takes nothing: .* it goes on by itself then"):
+            require_broker(own)
+        let_files_grow(pid, resource.RLIM_INFINITY)
+        wait_for(lambda: not trouble_of_ping(client))
+    assert require_broker(own) == broker.url
+
+
+def pid_of(broker: EmbeddedBroker) -> int:
+    with redis.Redis.from_url(broker.url) as client:
+        return int(client.info("server")["process_id"])
+
+
+def let_files_grow(pid: int, size: int) -> None:
+    """As large as that, and no larger."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def trouble_of_ping(client: redis.Redis) -> str:
+    try:
+        client.ping()
+    except redis.RedisError as error:
+        return trouble_of(error)
+    return ""
+
+
+def test_a_full_disk_of_the_broker_is_named() -> None:
+    full = redis.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
+    assert trouble_of(full) == "takes nothing: its disk is full"
+    broken = redis.ResponseError("MISCONF Errors writing to the AOF file: Input/output error")
+    assert trouble_of(broken) == "takes nothing: it can't write (Input/output error)"
+    assert trouble_of(redis.TimeoutError("Timeout reading from socket")) == "does not answer (TimeoutError)"
+
+
+def test_one_that_finds_no_room_to_start_says_so_and_keeps_its_files(
+    own: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "server"
+    program.write_text('#!/bin/sh\necho "Can\'t open the append only file: No space left on device"\nexit 1\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(module, "find_server", lambda: program)
+    with pytest.raises(DiskFull, match="did not start: its disk is full"):
+        EmbeddedBroker(own).start()
+    assert list(own.data.glob("broker.unreadable.*")) == []
