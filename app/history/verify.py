@@ -138,10 +138,10 @@ def _agent(agent_id: int) -> Steps:
         check_refinements(agent)
         check_snapshots(agent)
         check_rollbacks(agent)
-        undone.compare(agent)
         calls.compare(agent)
         acts.compare(agent)
         rows.compare(agent)
+        undone.compare(agent)  # after the rows, which say it plainly when the one undone is gone
 
 
 def _strays() -> Steps:
