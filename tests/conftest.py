@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from flask import Flask
+from sqlalchemy import Engine
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.util import LRUCache
 from werkzeug.routing import Rule
 
 from app import Part, create_app
@@ -27,6 +31,14 @@ def thread_loop() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def imported_modules_are_not_searched_for_garbage() -> None:
+    """They are most of the objects of a run, and none of them ever goes."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def routes_compiled_once() -> Iterator[None]:
     """Most of what a web app costs is compiling its routes, and those of all apps of a run are the same."""
     compiled: dict[object, object] = {}
@@ -40,6 +52,18 @@ def routes_compiled_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Rule, "_compile_builder", look_up)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_compiled_once() -> Iterator[None]:
+    """Each test has an engine of its own, of one kind; what one of them compiled holds for all."""
+    compiled: LRUCache[object, object] = LRUCache(2000)
+    shared = property(lambda self: compiled, lambda self, own: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "_compiled_cache", shared, raising=False)
+        patch.setattr(DefaultDialect, "__hash__", lambda self: hash(type(self)))
+        patch.setattr(DefaultDialect, "__eq__", lambda self, other: type(self) is type(other))
         yield
 
 

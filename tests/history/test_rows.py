@@ -136,10 +136,11 @@ def test_an_edit_of_any_column_is_found_and_named(agent: Agent, name: str) -> No
         if column.name in UNPROVED[name]:
             continue
         for count, edited in enumerate(_each_edited(table, column)):
-            if verify().ok:
+            verdict = verify()
+            if verdict.ok:
                 missed.append(f"{column.name} of row {count}")
-            elif name in LOGGED and not _is_named(LOGGED[name], column.name, str(verify().first_problem), edited):
-                unnamed.append(f"{column.name}: {verify().first_problem}")
+            elif name in LOGGED and not _is_named(LOGGED[name], column.name, str(verdict.first_problem), edited):
+                unnamed.append(f"{column.name}: {verdict.first_problem}")
     assert missed == []
     assert unnamed == []
     verdict = verify()
