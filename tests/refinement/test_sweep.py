@@ -218,11 +218,11 @@ def over_budget(agent: Agent, budget: int = 1) -> None:
         Agent.lock(agent.id).change(by=COMMAND_LINE, core_token_budget=budget)
 
 
-def hourly(clock: FakeClock, hours: int, status: Status | None = None) -> list[datetime]:
-    """When the hourly sweep starts something; what it starts ends so at once."""
+def hourly(clock: FakeClock, hours: int, status: Status | None = None, step: int = 1) -> list[datetime]:
+    """When the sweep of each `step`th hour starts something; what it starts ends so at once."""
     starts = []
-    for _ in range(hours):
-        for started in sweep_over_budget(clock.advance(hours=1)):
+    for _ in range(hours // step):
+        for started in sweep_over_budget(clock.advance(hours=step)):
             starts.append(clock.at)
             end(started, status or Status.COMPLETED)
     return starts
@@ -237,7 +237,7 @@ def test_an_agent_over_its_budget_is_left_alone_for_a_week_after_a_look(
 ) -> None:
     over_budget(agent)
 
-    starts = hourly(clock, 24 * 15, status)
+    starts = hourly(clock, 24 * 15, status, step=6)
 
     assert [at - starts[0] for at in starts] == [timedelta(), timedelta(days=7), timedelta(days=14)]
 
@@ -277,7 +277,7 @@ def test_a_failure_is_tried_again_after_1_2_4_and_then_every_7_days(
     began = clock.at
     end(first, status)
 
-    starts = hourly(clock, 24 * 30, status)
+    starts = hourly(clock, 24 * 30, status, step=6)
 
     assert [(at - began).days for at in starts] == [1, 3, 7, 14, 21, 28]
     triggers = set(db.session.scalars(select(Refinement.trigger).where(Refinement.id != first)))
