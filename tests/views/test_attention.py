@@ -88,9 +88,10 @@ def test_it_comes_before_everything_else_that_needs_attention(auditor: Browser, 
     )
 
 
-def test_where_nothing_waits_the_pages_say_so(auditor: Browser, agent: Agent) -> None:
-    for path in ("/agents/1", "/attention"):
-        assert "Nothing needs attention." in auditor.get(path).text
+def test_where_nothing_waits_the_list_says_so_and_an_agent_s_page_is_silent(auditor: Browser, agent: Agent) -> None:
+    assert "Nothing needs attention." in auditor.get("/attention").text
+    assert "Nothing needs attention." not in auditor.get("/agents/1").text
+    assert '<section id="attention" class="notices" aria-label="To be seen" hidden>' in auditor.get("/agents/1").text
 
 
 def test_changes_of_an_unfinished_refinement_wait_with_roll_back_beside_them(admin: Browser, agent: Agent) -> None:
