@@ -46,7 +46,7 @@ def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: P
     panel.get_by_role("button", name="Roll back").click()
     toast = toasts.filter(has_text="Rolled back: 1 memory went back")
     expect(toast).to_be_visible()
-    expect(panel).to_contain_text("Its work does not stand any more.")
+    expect(panel).to_contain_text("by admin@whetstone.local on ")
     expect(page.locator("#refinement-status")).to_contain_text("undone")
     expect(page.locator("#refinement-timeline li.is-reversed")).to_contain_text("Deleted")
     toast.get_by_role("button", name="Undo").click()
@@ -152,7 +152,7 @@ def roll_back(page: Page) -> str:
     """Press the button on a refinement's page; the address of what it made."""
     panel = page.locator("#refinement-rollback")
     panel.get_by_role("button", name="Roll back").click()
-    expect(panel).to_contain_text("Its work does not stand any more.")
+    expect(panel).to_contain_text("by admin@whetstone.local on ")
     panel.get_by_role("link", name="Details").click()
     page.wait_for_url(re.compile("/rollbacks/"))
     return page.url

@@ -111,6 +111,88 @@ def test_the_agents_page_says_that_its_model_may_not_be_able(auditor: Browser, a
     assert warning() is None
 
 
+def test_after_its_end_it_advises_another_model_only_where_the_model_seems_unable(
+    admin: Browser, agent: Agent, clock: FakeClock
+) -> None:
+    run = begin(agent)
+    run.tool.execute("delete", id=1)
+    end(run, Status.UNFINISHED)
+    assert "Refine again if more is to be done." in page(admin, run)
+    assert "Its settings</a>" not in page(admin, run)
+    clock.advance(minutes=1)
+    unable = begin(agent)
+    for number in range(5):
+        unable.tool.execute("delete", id=900 + number)
+    unable.tool.settle()
+    end(unable, Status.UNFINISHED)
+
+    text = page(admin, unable)
+
+    assert "this model may not be able to refine. Choose another one in its settings, then refine again." in text
+    assert "Refine again if more is to be done." not in text
+    assert f'href="/agents/{agent.id}/settings"><svg' in text
+
+
+def test_after_a_failure_its_settings_are_one_step_away_and_its_reason_gives_the_advice(
+    auditor: Browser, agent: Agent
+) -> None:
+    run = begin(agent)
+    end(run, Status.FAILED, "The model openai/x could not be reached. Check its address (api base).")
+    text = page(auditor, run)
+
+    assert "Check its address (api base). Once that is mended, refine again." in text
+    assert "Its settings</a>" in text
+
+
+def test_what_was_undone_gets_no_advice(admin: Browser, agent: Agent) -> None:
+    run = begin(agent)
+    run.tool.execute("delete", id=1)
+    end(run, Status.UNFINISHED)
+    admin.post(f"/refinements/{run.refinement.id}/rollback")
+
+    assert "all that it did was taken back since. Next run " in page(admin, run)
+
+
+def test_the_gauge_of_what_ended_without_a_snapshot_waits_for_nothing(auditor: Browser, agent: Agent) -> None:
+    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    address = f"/refinements/{refinement.id}"
+    assert "<figcaption>not measured yet · limit 75%</figcaption>" in auditor.get(address).text
+    with writing():
+        Refinement.lock(refinement.id).end(Agent.lock(agent.id), Status.FAILED, reason="No answer.")
+
+    assert "<figcaption>not measured · limit 75%</figcaption>" in auditor.get(address).text
+
+
+def test_a_rollback_of_a_latched_one_says_that_only_duplicates_come_back(admin: Browser, app: Flask) -> None:
+    agent = make_agent("mina")
+    remember(agent, *(f"Memory number {number % 4}, of which there are some." for number in range(5)))
+    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    with writing():
+        row, locked = Refinement.lock(refinement.id), Agent.lock(agent.id)
+        remove_exact_duplicates(row, locked)
+        row.end(locked, Status.ROLLED_BACK, reason="A guard tripped.")
+
+    text = unescape(admin.get(f"/refinements/{refinement.id}").text)
+
+    assert "Only the removal of exact duplicates stands. " in text
+
+
+def test_a_refusal_that_came_again_keeps_its_place_and_the_time_of_the_first(
+    auditor: Browser, agent: Agent, clock: FakeClock
+) -> None:
+    run = begin(agent)
+    for number in (901, 1, 901):
+        run.tool.execute("delete", id=number)
+        run.tool.settle()
+        clock.advance(seconds=30)
+
+    rows = twin(auditor, run)["timeline"]
+    times = [row["at"] for row in rows]
+
+    assert [row["count"] for row in rows if row["kind"].startswith("refused")] == [2]
+    assert times == sorted(times)
+
+
 def test_a_rollback_strikes_its_operations_through_and_says_what_it_means(auditor: Browser, agent: Agent) -> None:
     run = begin(agent)
     for number in (1, 2, 3, 4):

@@ -233,7 +233,7 @@ def twin_of_log(person: Browser, url: str) -> list[dict[str, Any]]:
 
 def test_a_refinement_s_page_leads_to_its_entries(auditor: Browser, agent: Agent) -> None:
     refinement_id = refine(agent, update(1))
-    found = re.search(r'href="([^"]+)">its audit entries', auditor.get(f"/refinements/{refinement_id}").text)
+    found = re.search(r'href="([^"]+)">View audit entries', auditor.get(f"/refinements/{refinement_id}").text)
     assert found is not None
     assert [row["action"] for row in twin_of_log(auditor, found[1])][-3:] == [
         "memory_refinement_update",

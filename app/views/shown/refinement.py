@@ -104,7 +104,26 @@ class RefinementPage:
             if until > now():
                 rest = f"{self.agent.name} is not asked again before {until:%A %H:%M} UTC; it may start one itself."
                 return f"{rest} {self.due.words}"
-        return _ADVICE.get(Status(self.refinement.status), "") + self.due.words
+        return self._advice + self.due.words
+
+    @property
+    def _advice(self) -> str:
+        if self.refinement.undone_by is not None:
+            return ""
+        if self.refinement.model_seems_unable:
+            return f"{self.refinement.refusal_line}. Choose another one in its settings, then refine again. "
+        return _ADVICE.get(Status(self.refinement.status), "")
+
+    @property
+    def is_of_the_model(self) -> bool:
+        """Whether the agent's settings are where to mend what went wrong: its model, the address or the key."""
+        is_unable = self.refinement.model_seems_unable and self.refinement.undone_by is None
+        return is_unable or self.refinement.status == Status.FAILED
+
+    @property
+    def keeps_only_duplicates_out(self) -> bool:
+        """Whether nothing of it stands but the removal of exact duplicates, so that a rollback restores just those."""
+        return self.refinement.status in (Status.ROLLED_BACK, Status.DECLINED)
 
     @property
     def nothing_to_undo(self) -> str:
@@ -146,9 +165,9 @@ _WAITING = {
 }
 
 _ADVICE = {
-    Status.FAILED: "Check the agent's model and endpoint in its settings, then refine again. ",
+    Status.FAILED: "Once that is mended, refine again. ",
     Status.INTERRUPTED: "Look at the worker's log, or run the doctor, then refine again. ",
-    Status.UNFINISHED: "Nothing needs mending; refine again if more is to be done. ",
+    Status.UNFINISHED: "Refine again if more is to be done. ",
 }
 
 

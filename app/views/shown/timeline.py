@@ -11,6 +11,7 @@ from typing import Any
 from flask import url_for
 
 from app.models import Action, Event, Refinement, Rollback, RollbackKind, Status
+from app.models.mass import exact_percent
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,9 @@ _TAKEN_BACK = {
 
 
 _TRIGGERS = {
-    "weekly": "by the timetable",
+    "weekly": "by schedule",
     "over_budget": "because the agent was over its budget",
-    "admin": "by hand",
+    "admin": "manually",
     "agent": "by the agent itself",
 }
 
@@ -116,17 +117,17 @@ _TRIGGERS = {
 def _queued(rows: list[Row], event: Event, refinement: Refinement) -> None:
     who = refinement.started_by.partition(":")[2] or refinement.started_by
     detail = f"{_TRIGGERS.get(refinement.trigger, '')}, {who}".strip(", ")
-    rows.append(Row("queued", "clock", "Put on the queue", event.at, detail=detail))
+    rows.append(Row("queued", "clock", "Queued", event.at, detail=detail))
 
 
 def _begun(rows: list[Row], event: Event, refinement: Refinement) -> None:
-    rows.append(Row("begun", "play", "A worker began", event.at))
+    rows.append(Row("begun", "play", "Started", event.at))
 
 
 def _deduplicated(rows: list[Row], event: Event, refinement: Refinement) -> None:
     removed, tokens = int(event.data["removed"]), int(event.data["tokens"])
     title = f"{_many(removed, 'exact duplicate')} removed"
-    detail = "found by hash; nobody read them" + ("; kept all the same" if _keeps_only_dedup(refinement) else "")
+    detail = "matched by hash, content not read" + ("; kept all the same" if _keeps_only_dedup(refinement) else "")
     rows.append(Row("deduplicated", "copy", title, event.at, "info", detail, tokens=(tokens, 0)))
 
 
@@ -156,7 +157,15 @@ def _noted(rows: list[Row], event: Event, refinement: Refinement) -> None:
 
 def _running(rows: list[Row], event: Event, refinement: Refinement) -> None:
     title = f"Snapshot: {int(event.data['mass']):,} tokens"
-    rows.append(Row("snapshot", "flag", title, event.at, detail="from here on the latch watches every change"))
+    rows.append(
+        Row(
+            "snapshot",
+            "flag",
+            title,
+            event.at,
+            detail=f"baseline for the limit of {exact_percent(refinement.threshold)}",
+        )
+    )
 
 
 def _turn(rows: list[Row], event: Event, refinement: Refinement) -> None:
@@ -231,7 +240,7 @@ def _refused(rows: list[Row], event: Event, refinement: Refinement) -> None:
     kind, count = f"refused:{action}:{code}", int(event.data.get("count", 1))
     for place, row in enumerate(rows):
         if row.kind == kind:
-            rows[place] = replace(row, count=row.count + count, at=event.at)
+            rows[place] = replace(row, count=row.count + count)
             return
     reason = _CODES.get(code, code.replace("_", " "))
     title = "Refused: unknown function" if action == "unknown" else f"Refused: {action}"
