@@ -74,7 +74,7 @@ def test_an_error_comes_in_the_form_that_was_asked_for(admin: Browser) -> None:
     )
 
     assert (page.status_code, toast.status_code, problem.status_code) == (404, 404, 404)
-    assert "Nothing here" in page.text
+    assert "Page not found" in page.text
     assert toast.text.startswith('<hx-partial hx-target="#toasts"')
     assert problem.content_type == "application/problem+json"
     assert problem.json == {

@@ -138,6 +138,7 @@ def test_it_says_in_how_many_seconds_there_is_room(web: Flask, email: str) -> No
     assert 0 < seconds <= 60
     assert re.search(rf"Too many failed attempts\. Try again in {seconds} seconds?\.", refused.text)
     assert "minute" not in refused.text
+    assert '<a class="button primary" href="/sign-in">Back to sign-in</a>' in refused.text
 
 
 def test_a_long_wait_is_told_in_minutes() -> None:
