@@ -30,9 +30,8 @@ class Reason:
     newest: datetime | None
 
     @property
-    def remark(self) -> str:
-        agents = "1 agent" if self.count == 1 else f"{self.count:,} agents"
-        return f"{agents}, newest {self.newest:%a %H:%M} UTC" if self.newest else agents
+    def agents(self) -> str:
+        return "1 agent" if self.count == 1 else f"{self.count:,} agents"
 
     def as_json(self) -> dict[str, Any]:
         return {"reason": self.words, "agents": self.count, "newest": iso(self.newest)}

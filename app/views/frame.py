@@ -164,7 +164,7 @@ def _nav() -> list[dict[str, Any]]:
 
 def _stands_under(endpoint: str) -> bool:
     under = {
-        "overview": {"overview", "attention"},
+        "overview": {"overview", "attention", "failures"},
         "agents": {"agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"},
     }
     noun = endpoint.partition(".")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 from urllib.parse import urlencode
 
@@ -51,9 +52,19 @@ def test_the_overview_says_each_reason_once_with_count_and_newest_time(auditor: 
         (NO_KEY.removesuffix("."), 1),
     ]
     assert "Changes made before it failed were kept." in page
-    assert "3 agents, newest " in page
+    assert re.search(r">3 agents</span> <a [^>]*>The model openai/big failed \(HTTP 500\)</a>", page)
     assert "The model could not be reached" not in page
     assert 'href="/failures"' in page
+
+
+def test_of_many_reasons_the_overview_says_the_first_and_how_many_there_are(auditor: Browser, app: Flask) -> None:
+    for number in range(5):
+        fail(f"agent {number}", f"The model openai/{number} failed (HTTP 500).")
+    page = auditor.get("/").text
+
+    assert page.count(" failed (HTTP 500)</a>") == 3
+    assert '<a href="/failures">All failures, 5 reasons</a>' in page
+    assert len(failed_on_the_overview(auditor)["reasons"]) == 5  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wait", [1.5, 12, 1e9])
@@ -84,6 +95,8 @@ def test_the_link_of_a_reason_leads_to_exactly_the_agents_that_it_counts(auditor
         assert names(reason=other) == set()
     page = unescape(auditor.get("/failures").text)
     assert rate[0] in page and BROKEN in page
+    assert f'<span class="count">2</span> {short(rate[0])}</a>' in page
+    assert re.search(r'href="/" aria-current="page">.*Overview', page)
 
 
 def test_they_come_in_pages_and_none_twice(auditor: Browser, app: Flask) -> None:

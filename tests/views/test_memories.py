@@ -38,6 +38,15 @@ def test_an_admin_makes_a_memory_constitutional_and_takes_it_back(admin: Browser
     assert verify().ok
 
 
+def test_on_phones_no_line_stands_for_flags_that_a_memory_does_not_have(admin: Browser, agent: Agent) -> None:
+    empty = '<td data-label="Flags and tags"></td>'
+    assert admin.get(f"/agents/{agent.id}").text.count(empty) == 2
+
+    admin.press(f"/agents/{agent.id}/memories/1/constitutional")
+
+    assert admin.get(f"/agents/{agent.id}").text.count(empty) == 1
+
+
 def test_twice_is_once(admin: Browser, agent: Agent) -> None:
     admin.press(f"/agents/{agent.id}/memories/1/constitutional")
     before = db.session.get_one(Memory, 1, populate_existing=True).version

@@ -117,7 +117,7 @@ def test_it_says_when_the_next_tick_is_and_how_many_would_be_due(admin: Browser,
     assert page is not None
     assert page["next_tick"] == "2026-11-23T04:00:00Z"
     assert page["due_at_next_tick"] == 2
-    assert "Monday 04:00 UTC: 2 agents would be due" in admin.get("/").text
+    assert "Monday 04:00 UTC, 2 agents due" in admin.get("/").text
 
 
 def test_open_refinements_and_recent_outcomes_stand_apart(admin: Browser) -> None:
@@ -130,6 +130,20 @@ def test_open_refinements_and_recent_outcomes_stand_apart(admin: Browser) -> Non
     assert shown is not None
     assert [each["id"] for each in shown["running"]] == [running.id]
     assert [each["id"] for each in shown["recent"]] == [done.id]
+
+
+def test_what_ended_last_comes_first_however_early_it_was_asked_for(admin: Browser, clock: FakeClock) -> None:
+    slow = begin(ready("slow"))
+    clock.advance(minutes=1)
+    quick = end(ready("quick"), Status.COMPLETED)
+    clock.advance(minutes=1)
+    with writing():
+        Refinement.lock(slow.refinement.id).end(Agent.lock(slow.agent.id), Status.COMPLETED)
+
+    shown = admin.get("/overview.json").json
+
+    assert shown is not None
+    assert [each["id"] for each in shown["recent"]] == [slow.refinement.id, quick.id]
 
 
 def test_the_demo_makes_two_agents_that_are_refined_at_once(admin: Browser) -> None:

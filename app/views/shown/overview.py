@@ -27,6 +27,8 @@ from app.views.shown.proof import Alarm, alarms
 Pair = tuple[Refinement, Agent]
 
 SHOWN = 8
+REASONS_SHOWN = 3
+"""As many as the box of failures has lines: it is as high for fifty as for one, so nothing jumps when they come in."""
 LOOKED_AT = 100
 """Bad ends that are counted; a day on which everything fails needs no exact number."""
 DUE_LIMIT = 1000
@@ -52,10 +54,10 @@ class Figures:
     @property
     def due_words(self) -> str:
         if self.due > DUE_LIMIT:
-            return f"more than {DUE_LIMIT:,} agents would be due"
+            return f"more than {DUE_LIMIT:,} agents due"
         if self.due == 1:
-            return "1 agent would be due"
-        return f"{self.due:,} agents would be due" if self.due else "no agent would be due"
+            return "1 agent due"
+        return f"{self.due:,} agents due" if self.due else "no agents due"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Attention:
     items: Sequence[tuple[str, str, str]] = ()
     more: tuple[str, str] | None = None
     reasons: Sequence[Reason] = ()
+
+    @property
+    def first_reasons(self) -> Sequence[Reason]:
+        return self.reasons[:REASONS_SHOWN]
 
     def as_json(self) -> dict[str, Any]:
         said = {"title": self.title, "text": self.text, "items": [name for name, _, _ in self.items]}
@@ -94,7 +100,7 @@ class Overview:
         attention += _held(account_id)
         attention += _over_budget(account_id, figures)
         attention += _without_keys(account_id)
-        recent = _pairs(account_id, Refinement.ended_at.is_not(None))
+        recent = sorted(_pairs(account_id, Refinement.ended_at.is_not(None)), key=_ended, reverse=True)
         unseen = Unseen.load(account_id)
         return cls(figures, unseen, attention, _running(account_id), recent, proof.at if proof else None, seen)
 
@@ -149,6 +155,10 @@ def _pairs(account_id: int, *conditions: Any, order: Any = None, limit: int = SH
     ]
 
 
+def _ended(pair: Pair) -> datetime:
+    return pair[0].ended_at or pair[0].requested_at
+
+
 def _running(account_id: int) -> list[Pair]:
     """Those that began last come first, those that wait come last."""
     order = (Refinement.started_at.is_(None), Refinement.started_at.desc(), Refinement.id)
@@ -187,7 +197,8 @@ def _outcomes(account_id: int) -> list[Attention]:
             continue
         words = f"{title}: {_many(len(items), 'agent', LOOKED_AT)}"
         reasons = reasons_of(account_id, status) if status in FAILED else ()
-        more = ("All failures", url_for("failures.index")) if reasons else None
+        all_of_them = f"All failures, {len(reasons)} reasons" if len(reasons) > REASONS_SHOWN else "All failures"
+        more = (all_of_them, url_for("failures.index")) if reasons else None
         found.append(Attention(tone, icon, words, text, items[:SHOWN], more, reasons))
     return found
 
