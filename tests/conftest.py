@@ -103,6 +103,18 @@ def app(settings: Settings, template: Template, clock: FakeClock) -> Iterator[Fl
         db.engine.dispose()
 
 
+@pytest.fixture
+def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
+    """The web process's app beside the command line's, by the same clock. It holds no master key."""
+    from app.extensions import db
+
+    made = create_app(settings, part=Part.WEB)
+    made.extensions["clock"] = clock
+    yield made
+    with made.app_context():
+        db.engine.dispose()
+
+
 @pytest.fixture(autouse=True)
 def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever leaves this machine is a mistake."""

@@ -11,13 +11,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app import Part, create_app
-from app.config import Settings
-from app.extensions import db, writing
+from app.extensions import writing
 from app.models import COMMAND_LINE, Agent, AgentToken, open_keys
 from app.models.key import SCOPES, share_with_tokens
 from tests.refinement.soundness import assert_sound
-from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
 
 
@@ -44,15 +41,6 @@ class Door:
         answer = self("POST", "/memories", {"content": content, "type": type_, **more})
         assert answer.status_code in (200, 201), answer.text
         return answer.json
-
-
-@pytest.fixture
-def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
-    made = create_app(settings, part=Part.WEB)
-    made.extensions["clock"] = clock
-    yield made
-    with made.app_context():
-        db.engine.dispose()
 
 
 @pytest.fixture(autouse=True)

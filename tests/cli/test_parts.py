@@ -6,32 +6,19 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from flask import Flask
 
-from app import Part, create_app
 from app.config import Settings
-from app.extensions import db
 from app.parts import PartsFile, StoppedPart
 from tests.cli.conftest import Whetstone
-from tests.support.clock import FakeClock
 
 
 @pytest.fixture
 def file(settings: Settings) -> PartsFile:
     return PartsFile(settings)
-
-
-@pytest.fixture
-def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
-    made = create_app(settings, part=Part.WEB)
-    made.extensions["clock"] = clock
-    yield made
-    with made.app_context():
-        db.engine.dispose()
 
 
 def worker(next_start: datetime | None = None) -> StoppedPart:

@@ -10,12 +10,8 @@ from dataclasses import dataclass
 import pytest
 from flask import Flask
 
-from app import Part, create_app
-from app.config import Settings
-from app.extensions import db
 from app.gateway.deadlines import Deadlines
 from tests.api.conftest import Door, open_door
-from tests.support.clock import FakeClock
 from tests.support.pages import Site, serving
 from tests.views.conftest import Browser, browser
 
@@ -72,15 +68,6 @@ class Crowd:
     def close(self) -> None:
         for peer in self._peers:
             peer.socket.close()
-
-
-@pytest.fixture
-def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
-    made = create_app(settings, part=Part.WEB)
-    made.extensions["clock"] = clock
-    yield made
-    with made.app_context():
-        db.engine.dispose()
 
 
 @pytest.fixture

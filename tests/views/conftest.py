@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -14,12 +13,9 @@ from flask_security import hash_password
 from itsdangerous import URLSafeTimedSerializer
 from werkzeug.test import TestResponse
 
-from app import Part, create_app
-from app.config import Settings
-from app.extensions import db, writing
+from app.extensions import writing
 from app.models import Account, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
-from tests.support.clock import FakeClock
 from tests.support.factories import HOME, make_user
 
 PASSWORD = "correct horse battery"
@@ -54,16 +50,6 @@ class Browser:
     def press(self, path: str, data: dict[str, Any] | None = None) -> TestResponse:
         """The same as htmx sends it."""
         return self.post(path, data, headers={"HX-Request": "true"})
-
-
-@pytest.fixture
-def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
-    """The pages. It holds no master key."""
-    made = create_app(settings, part=Part.WEB)
-    made.extensions["clock"] = clock
-    yield made
-    with made.app_context():
-        db.engine.dispose()
 
 
 @pytest.fixture
