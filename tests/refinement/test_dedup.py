@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.extensions import db
 from app.models import Action, Agent, AuditLog, Memory, MemoryType, Mode
 from tests.refinement.driving import carry
-from tests.support.factories import ledger, make_agent, remember
+from tests.support.factories import begin, ledger, make_agent, remember
 
 
 def removed(agent: Agent) -> list[AuditLog]:
@@ -48,10 +48,23 @@ def test_near_duplicates_journals_discarded_ones_and_other_agents_are_left_alone
     eve = make_agent("eve")
     mine = remember(agent, "Ann likes tea.", "Ann  likes tea.", "Ann likes tea", "Ann likes tea!", "ann LIKES tea.")
     remember(agent, "Ann likes tea.", "Ann likes tea.", type_=MemoryType.JOURNAL)
-    hers = remember(eve, "Ann likes tea.")
+    hers = remember(eve, "Ann likes tea.", "Ann likes tea.")
     assert removed(agent) == []
     assert (list(left(agent)), list(left(eve))) == (mine, hers)
     assert db.session.get_one(Agent, agent.id, populate_existing=True).journal_count == 2
+
+
+def test_a_rewritten_memory_is_a_duplicate_of_its_new_words_and_no_more_of_its_old_ones(agent: Agent) -> None:
+    rewritten, other = remember(agent, "Ann likes tea, and she always has.", "Ann likes tea.")
+    again = remember(agent, "Ann likes tea, and she always has.")
+    run = begin(agent)
+    run.tool.execute("update", id=rewritten, content="Ann likes tea.")
+    run.tool.execute("complete", summary="I am done.")
+
+    (entry,) = removed(agent)
+
+    assert entry.data["removed"] == [other]
+    assert list(left(agent)) == [rewritten, *again]
 
 
 def test_two_hundred_copies_in_one_go_leave_one_each(agent: Agent) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -29,7 +29,7 @@ from app.models import (
     record,
 )
 from app.refinement.process import Means, refine
-from app.refinement.start import AlreadyRunning, LedgerEmpty, RestingAfterNo, request_stop, start
+from app.refinement.start import AgentInactive, AlreadyRunning, LedgerEmpty, RestingAfterNo, request_stop, start
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.support.clock import FakeClock
 from tests.support.factories import ledger, make_agent, remember
@@ -130,11 +130,12 @@ def test_stop_in_the_middle_keeps_what_was_done(agent: Agent, ids: list[int]) ->
     def stop(_: Sequence[Message]) -> Reply:
         open_one = Refinement.open_of(agent.id)
         assert open_one is not None
-        request_stop(open_one.id, by=COMMAND_LINE)
+        assert request_stop(open_one.id, by=COMMAND_LINE).is_open, "its own worker ends it"
         return calls(("delete_memory", {"id": ids[1]}), ("complete_refinement", {"summary": "Done."}))
 
     done = carry(agent, say("YES"), call("delete_memory", id=ids[0]), stop)
     assert (done.status, done.refinement.mutations) == ("stopped", 1)
+    assert done.refinement.reason == "An admin pressed Stop; the changes made before it stay."
     assert carry(agent, stop).status == "stopped"
     waiting = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     assert request_stop(waiting.id, by=COMMAND_LINE).status == "stopped"
@@ -254,6 +255,37 @@ def test_only_one_may_be_open_and_only_one_worker_carries_it(agent: Agent, ids: 
     assert voices.made == ["whetstone/offline"]
     with pytest.raises(LedgerEmpty):
         start(make_agent("eve").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+
+
+def test_a_worker_that_is_given_a_running_one_leaves_it_to_the_first(agent: Agent, ids: list[int]) -> None:
+    late = ScriptedVoices(ScriptedClient())
+
+    def give_to_another(reply: Reply) -> Callable[[Sequence[Message]], Reply]:
+        def answer(_: Sequence[Message]) -> Reply:
+            open_one = Refinement.open_of(agent.id)
+            assert open_one is not None
+            db.session.rollback()
+            refine(open_one.id, Means(late))
+            return reply
+
+        return answer
+
+    done = carry(agent, give_to_another(say("YES")), give_to_another(call("delete_memory", id=ids[0])), DONE)
+
+    assert (done.status, done.refinement.mutations, late.made) == ("completed", 1, [])
+    assert actions(done.refinement).count("snapshot") == 1
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("trigger", Trigger)
+def test_an_inactive_agent_is_refined_for_nobody(agent: Agent, ids: list[int], trigger: Trigger, mode: Mode) -> None:
+    with writing():
+        Agent.lock(agent.id).change(by=COMMAND_LINE, active=False)
+
+    with pytest.raises(AgentInactive):
+        start(agent.id, trigger=trigger, by=COMMAND_LINE, mode=mode)
+
+    assert db.session.scalar(db.select(db.func.count(Refinement.id))) == 0
 
 
 def test_a_second_start_that_sees_no_open_one_is_refused_by_the_database(

@@ -247,15 +247,18 @@ def test_a_model_that_can_not_be_reached_is_tried_again_then_nothing_is_created(
     assert again.status == IntakeStatus.TAKEN
 
 
-def test_it_is_heard_once(agent: Agent) -> None:
+def test_it_is_heard_once_however_late_it_comes_again(agent: Agent, clock: FakeClock) -> None:
     intake, client = talk(agent, say(FOUND))
     means, second = means_of()
 
+    hear(intake.id, means)
+    clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
     hear(intake.id, means)
     hear("00000000-0000-0000-0000-000000000000", means)
 
     assert (len(client.asked), len(second.asked)) == (1, 0)
     assert len(all_texts(agent)) == 3
+    assert reload(intake).status == IntakeStatus.TAKEN
 
 
 def thinking(meanwhile: Callable[[], Any], then: str = FOUND) -> Callable[[Sequence[Message]], Reply]:
