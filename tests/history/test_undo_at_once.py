@@ -12,9 +12,10 @@ import pytest
 from flask import Flask
 
 from app.config import ROOT, Settings
+from app.errors import Refused
 from app.extensions import db
 from app.history.plan import Target
-from app.history.undo import Done, roll_back
+from app.history.undo import ATTEMPTS, Done, roll_back
 from app.models import COMMAND_LINE, Action, Agent, Refinement, Rollback, Status, open_keys
 from app.refinement.tool import RefinementTool
 from tests.history.going_back import (
@@ -132,6 +133,50 @@ def test_an_undo_a_refinement_that_starts_and_an_admin_at_once_break_nothing(
         assert found[1] in (Status.STOPPED, Status.COMPLETED)
         assert just(agent, *ids[:2]) == before
         assert everything(agent)[ids[5 + round_]]["constitutional"] is True
+
+
+@pytest.fixture
+def unseen(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
+    """The next `times` undos begin before the open refinement is there to be seen; returns what is locked, in order."""
+
+    def start_late(times: int) -> list[str]:
+        hidden, locked = [True, False] * times, []
+        see, lock, lock_agent = Refinement.open_of, Refinement.lock, Agent.lock
+        monkeypatch.setattr(Refinement, "open_of", lambda agent: None if hidden and hidden.pop(0) else see(agent))
+        monkeypatch.setattr(Refinement, "lock", lambda number: locked.append("refinement") or lock(number))
+        monkeypatch.setattr(Agent, "lock", lambda number: locked.append("agent") or lock_agent(number))
+        return locked
+
+    return start_late
+
+
+def test_a_refinement_that_starts_before_the_agent_is_locked_is_locked_first_all_the_same(
+    agent: Agent, ids: list[int], unseen: Callable[[int], list[str]]
+) -> None:
+    """Locks go refinement, agent: the other way round, two who lock could wait for each other for ever."""
+    earlier = refined(agent, delete(ids[0]))
+    run = begin(agent)
+    locked = unseen(1)
+
+    undo(earlier)
+
+    assert locked == ["agent", "refinement", "agent"]
+    assert status_of(run.refinement.id) is Status.STOPPED
+
+
+def test_where_refinements_keep_starting_nothing_is_undone_and_that_is_said(
+    agent: Agent, ids: list[int], unseen: Callable[[int], list[str]]
+) -> None:
+    earlier = refined(agent, delete(ids[0]))
+    run = begin(agent)
+    before = everything(agent)
+    unseen(ATTEMPTS)
+
+    with pytest.raises(Refused, match="Refinements kept starting"):
+        undo(earlier)
+
+    assert everything(agent) == before
+    assert status_of(run.refinement.id) is Status.RUNNING
 
 
 def undo_of(number: str) -> Done:
