@@ -181,6 +181,15 @@ def test_a_place_outside_of_the_days_shows_nothing_from_outside(house: House) ->
     assert list(walk(days, after, want=500, newest_first=False).places) == []
 
 
+def test_an_entry_of_the_moment_between_two_days_belongs_to_the_later_one_only(house: House) -> None:
+    everything = pages(Filters(HOME), 200, newest_first=True)
+    for moment in {place.at for place in everything}:
+        before = pages(Filters(HOME, until=moment), 200, newest_first=True)
+        after = pages(Filters(HOME, since=moment), 200, newest_first=True)
+        assert [*after, *before] == everything
+        assert after[-1].at == moment
+
+
 def test_a_deep_place_within_days_is_where_the_walk_begins(house: House) -> None:
     days = Filters(HOME, since=MONDAY, until=MONDAY + DAY)
     for newest_first in (True, False):

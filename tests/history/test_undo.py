@@ -21,6 +21,7 @@ from app.models import (
     MemoryType,
     Refinement,
     Rollback,
+    RollbackKind,
     Status,
     Trigger,
     open_keys,
@@ -88,6 +89,18 @@ def test_the_undo_can_be_undone_and_that_again(agent: Agent, ids: list[int], clo
     assert (undoer_of(Rollback, first), undoer_of(Refinement, refinement)) == (None, third)
 
 
+def test_the_entry_of_an_undo_stands_for_the_undo(agent: Agent, ids: list[int]) -> None:
+    refinement = refined(agent, update(ids[0]), delete(ids[1]))
+    refined_to = everything(agent)
+    first = rollback_of(undo(refinement))
+
+    second = undo(Target.entry(entries_of(agent, Action.ROLLBACK)[0]))
+
+    assert second.plan.kind == RollbackKind.ROLLBACK
+    assert (undoer_of(Rollback, first), undoer_of(Refinement, refinement)) == (rollback_of(second), None)
+    assert everything(agent) == refined_to
+
+
 def test_the_same_undo_twice_has_one_effect(agent: Agent, ids: list[int]) -> None:
     refinement = refined(agent, update(ids[0]), delete(ids[1]))
     first = undo(refinement)
@@ -124,6 +137,28 @@ def test_two_refinements_of_one_memory_go_back_in_the_right_order_only(agent: Ag
     undo(first)
 
     assert just(agent, *ids) == before
+
+
+def test_a_later_refinement_that_the_latch_reversed_is_not_named_as_a_conflict(agent: Agent, ids: list[int]) -> None:
+    first = refined(agent, update(ids[0]))
+    reversed_ = refined(agent, update(ids[0], "Short."), consolidate(*ids[1:9]))
+    assert status_of(reversed_) is Status.ROLLED_BACK
+    later = refined(agent, update(ids[0], "Shortest."))
+
+    refused = conflict_of(first)
+
+    assert (refused.plan.conflicts, refused.plan.later) == ((ids[0],), (later,))
+
+
+def test_a_protection_by_a_later_refinement_is_not_undone_with_what_was_done_before_it(
+    agent: Agent, ids: list[int]
+) -> None:
+    first = refined(agent, update(ids[0]))
+    later = refined(agent, protect(ids[0]))
+
+    assert conflict_of(first).plan.later == (later,)
+
+    assert just(agent, ids[0])[ids[0]]["constitutional"]
 
 
 def test_what_an_admin_made_constitutional_since_stays_so(agent: Agent, ids: list[int]) -> None:
@@ -233,6 +268,15 @@ def test_a_refinement_that_only_waits_is_ended_too(agent: Agent, ids: list[int])
     assert status_of(waiting) is Status.STOPPED
 
 
+def test_one_that_has_changed_nothing_yet_is_ended_by_its_own_undo(agent: Agent, ids: list[int]) -> None:
+    run = begin(agent)
+
+    done = roll_back(Target.refinement(run.refinement.id), by=COMMAND_LINE)
+
+    assert (done.applied, done.plan.stops) == (False, run.refinement.id)
+    assert status_of(run.refinement.id) is Status.STOPPED
+
+
 def test_a_conflict_lets_a_running_refinement_go_on(agent: Agent, ids: list[int]) -> None:
     earlier = refined(agent, update(ids[0]))
     run = begin(agent)
@@ -282,8 +326,9 @@ def test_a_saved_memory_and_a_promotion_and_a_toggle_go_back(agent: Agent, ids: 
     (note,) = remember(agent, "A note.", type_=MemoryType.JOURNAL)
     before = everything(agent)
     promote(agent, note)
-    undo(Target.entry(entries_of(agent, Action.PROMOTE)[0]))
+    done = undo(Target.entry(entries_of(agent, Action.PROMOTE)[0]))
     assert everything(agent) == before
+    assert done.plan.mass_after == before[0]["mass"]
 
     toggle(agent, ids[0])
     undo(Target.entry(entries_of(agent, Action.CONSTITUTIONAL_TOGGLE)[0]))
