@@ -45,7 +45,7 @@ PAGE_THREADS = 24
 """Some pages wait for a worker."""
 
 API_THREADS = 8
-"""Four tokens at once, each at most twice (`gateway/turns`). More threads would only wait for one another."""
+"""Four agents at once, each at most twice (`gateway/turns`). More threads would only wait for one another."""
 
 CLOSING_SECONDS = 5
 DEADLINES = Deadlines()
@@ -81,7 +81,8 @@ def assemble(
     agents = mcp.Door(flask)
     user_logged_out.connect(_on_sign_out, flask)
     refusals, budget, known = Refusals(flask), Budget(), Known(flask)
-    bodies, turns = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines), FairTurns(refusals)
+    bodies = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines)
+    turns = FairTurns(refusals, known.agent_of)
     pages = bodies(WSGIMiddleware(flask, PAGE_THREADS), most_bytes=most_bytes_of_page, is_known=known.may_act)
     rest = turns.around(WSGIMiddleware(flask, API_THREADS))
     tools = bodies(turns.around(agents), most_bytes=most_bytes_of_tool, is_known=known.has_token, reads_chunks=True)

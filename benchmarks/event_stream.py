@@ -20,18 +20,21 @@ from pathlib import Path
 
 from app import Part, create_app
 from app.config import Settings
+from app.events.stream import MOST_STREAMS_OF_USER
 from app.events.topics import newest_event
 from app.extensions import after_commit, db, writing
-from app.models import User, announce
+from app.models import announce
 from app.models.user import OWNER
 from tests.support.databases import Template
-from tests.support.factories import HOME, make_agent, remember
+from tests.support.factories import HOME, make_agent, make_user, remember
 from tests.support.pages import serving
 from tests.support.workers import broker_of
 
 _ID = re.compile(rb"^id: ([0-9]+)$", re.MULTILINE)
 EVENTS = 10
 PAGES = 60
+OPENING = 32
+"""At the same time: the server closes the oldest of more than 64 requests of one address that are unfinished."""
 
 
 def main(count: int) -> None:
@@ -51,12 +54,12 @@ def main(count: int) -> None:
 
 def _measure(settings: Settings, count: int) -> None:
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    site = multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, theirs))
+    site = multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, theirs, count))
     site.start()
     try:
-        url, cookie = ours.recv()
+        url, cookies = ours.recv()
         idle = _page_seconds(url)
-        delays, busy, cpu = asyncio.run(_listen(url, cookie, count, site.pid or 0))
+        delays, busy, cpu = asyncio.run(_listen(url, cookies, count, site.pid or 0))
         pss = _pss(site.pid or 0)
     finally:
         ours.send("stop")
@@ -68,20 +71,24 @@ def _measure(settings: Settings, count: int) -> None:
     print(f"memory of the web process     {pss:.0f} MB PSS")
 
 
-def _serve(settings: Settings, told: Connection) -> None:
+def _serve(settings: Settings, told: Connection, count: int) -> None:
     web = create_app(settings, part=Part.WEB)
     with serving(web, keep_alive=15, patience=30) as site:
         with web.app_context():
-            user = db.session.query(User).filter(User.account_id == HOME, User.roles.any(name=OWNER)).one()
-            told.send((site.url, site.cookie_of(user)))
+            users = [make_user(f"{number}@example.org", OWNER) for number in range(-(-count // MOST_STREAMS_OF_USER))]
+            told.send((site.url, [site.cookie_of(user) for user in users]))
             db.session.remove()
         told.recv()
 
 
-async def _listen(url: str, cookie: str, count: int, pid: int) -> tuple[list[float], float, float]:
+async def _listen(url: str, cookies: list[str], count: int, pid: int) -> tuple[list[float], float, float]:
     arrivals: asyncio.Queue[tuple[int, float]] = asyncio.Queue()
-    pages = [asyncio.create_task(_page(url, cookie, arrivals)) for _ in range(count)]
-    for _ in pages:
+    pages: list[asyncio.Task[None]] = []
+    for number in range(count):
+        pages.append(asyncio.create_task(_page(url, cookies[number % len(cookies)], arrivals)))
+        if number >= OPENING:
+            await arrivals.get()
+    for _ in pages[:OPENING]:
         await arrivals.get()
     delays: list[float] = []
     before = _cpu_seconds(pid)

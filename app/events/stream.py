@@ -3,13 +3,14 @@
 Each message is the topic's live parts as they are now, as `<hx-partial>` blocks that htmx morphs into the page, with
 the id of the newest event that they show. The views render them: `app.extensions["stream_partials"](topic, viewer)`.
 Who is signed out, or asks for what is another's, gets `event: bye` with status 200: htmx would repeat a refused
-request for ever.
+request for ever. Who holds too many already is refused; that page asks for its news itself meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,6 +28,13 @@ from app.models.user import AUDITOR
 KEEP_ALIVE_SECONDS = 15.0
 SEND_SECONDS = 30.0
 """A client that takes nothing for so long is dropped; it comes back and resumes."""
+
+MOST_STREAMS = 2_000
+"""In one process, with those that have asked and wait for an answer."""
+
+MOST_STREAMS_OF_USER = 50
+AGAIN_SECONDS = 30
+"""A page that got no stream asks for its news itself, and for a stream again."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +55,9 @@ CLOSED = [
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"), *CLOSED]
 
 
+AGAIN = (b"retry-after", b"%d" % AGAIN_SECONDS)
+
+
 @dataclass(frozen=True)
 class Admitted:
     """A visitor who may listen to a topic, and the last event that the page shows."""
@@ -63,22 +74,35 @@ class EventStream:
         self._hub = hub
         self._keep_alive = keep_alive
         self._patience = patience
+        self._held = 0
+        self._held_by: Counter[int] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
             await _answer(send, 405, (b"allow", b"GET"))
-            return
+        elif self._held >= MOST_STREAMS:
+            await _answer(send, 503, AGAIN)
+        else:
+            self._held += 1
+            try:
+                await self._answer(scope, receive, send)
+            finally:
+                self._held -= 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             admitted = await self._hub.in_thread(lambda: self._admit(scope))
         except Exception as error:  # noqa: BLE001 - such as a database that is away
             _log("stream refused", error)
             await _answer(send, 503, (b"retry-after", b"5"))
             return
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         if admitted is None:
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await send({"type": "http.response.body", "body": BYE})
-            return
-        await self._serve_to_the_end(admitted, receive, send)
+        elif self._held_by[admitted.visitor.user_id] >= MOST_STREAMS_OF_USER:
+            await _answer(send, 429, AGAIN)
+        else:
+            await self._serve_to_the_end(admitted, receive, send)
 
     def _admit(self, scope: Scope) -> Admitted | None:
         """Ask Flask, by a request context of its own, who this is; nothing of it lives on."""
@@ -94,7 +118,10 @@ class EventStream:
             return Admitted(visitor, topic, last_seen(said, visitor.viewer.account_id))
 
     async def _serve_to_the_end(self, admitted: Admitted, receive: Receive, send: Send) -> None:
+        user_id = admitted.visitor.user_id
+        self._held_by[user_id] += 1
         try:
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await self._serve(admitted, receive, send)
         except TimeoutError:
             return  # without a last part: the server closes the connection
@@ -102,6 +129,9 @@ class EventStream:
             _log("stream broke", error)
             with suppress(TimeoutError):
                 await self._send(send, b"", last=True)
+        finally:
+            self._held_by[user_id] -= 1
+            self._held_by += Counter()  # forget who holds none
 
     async def _serve(self, admitted: Admitted, receive: Receive, send: Send) -> None:
         listener = Listener(admitted.topic, admitted.visitor, admitted.seen)

@@ -1,4 +1,4 @@
-"""Who may send a large body, and how large: asked of Flask by the request's head, before any of the body is read."""
+"""Who sends a request, asked of Flask by its head: may they send a large body, and which agent's turn is it?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import io
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from a2wsgi.wsgi import build_environ
@@ -23,10 +25,15 @@ from app.views.access import may_act
 from app.views.frame import MAX_FILE_BYTES, MAX_FORM_BYTES
 
 THREADS = 2
+MOST_LOOKS = 100
+"""Of tokens that this process has not seen yet, at the same time. More are strangers for now."""
+
+MOST_REMEMBERED = 10_000
 
 FILE_PAGES = re.compile(r"/agents/[0-9]+/imports")
 LARGE_OPERATIONS = {f"{PREFIX}{each.path}": each.most_bytes for each in OPERATIONS if each.most_bytes}
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -48,6 +55,8 @@ class Known:
     def __init__(self, flask: Flask) -> None:
         self._flask = flask
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="known")
+        self._agents: dict[int, int] = {}
+        self._looks = 0
 
     async def may_act(self, scope: Scope) -> bool:
         """Whether the cookie is that of somebody who may change something."""
@@ -56,22 +65,46 @@ class Known:
             with self._flask.request_context(build_environ(scope, io.BytesIO())):
                 return may_act()
 
-        return await self._in_thread(ask)
+        return bool(await self._in_thread(ask))
 
     async def has_token(self, scope: Scope) -> bool:
         """Whether the token is a live one."""
-        scheme, _, secret = Headers(scope=scope).get("authorization", "").partition(" ")
+        return await self._in_thread(partial(self._owner_of, _authorization(scope))) is not None
 
-        def ask() -> bool:
-            with self._flask.app_context():
-                return scheme.lower() == "bearer" and authenticate(secret.strip()) is not None
+    async def agent_of(self, scope: Scope) -> int | None:
+        """Whose token it is, looked up once and then remembered: for turns, not for rights. It may be revoked since.
 
-        return await self._in_thread(ask)
+        By the whole token: who knows only its public part must not take its owner's turns.
+        """
+        said = _authorization(scope)
+        key = hash(said)
+        if key in self._agents or self._looks >= MOST_LOOKS:
+            return self._agents.get(key)
+        self._looks += 1
+        try:
+            found = await self._in_thread(partial(self._owner_of, said))
+        finally:
+            self._looks -= 1
+        if found is not None:
+            if len(self._agents) >= MOST_REMEMBERED:
+                del self._agents[next(iter(self._agents))]
+            self._agents[key] = found
+        return found
 
-    async def _in_thread(self, ask: Callable[[], bool]) -> bool:
-        """False where it can't be found out: the request itself then says why."""
+    def _owner_of(self, authorization: str) -> int | None:
+        scheme, _, secret = authorization.partition(" ")
+        with self._flask.app_context():
+            bearer = authenticate(secret.strip()) if scheme.lower() == "bearer" else None
+            return bearer.agent_id if bearer else None
+
+    async def _in_thread(self, ask: Callable[[], T]) -> T | None:
+        """None where it can't be found out: the request itself then says why."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         except Exception as error:  # noqa: BLE001 - such as a database that is away
             log.error("sender not recognised", error=type(error).__name__, at=place(error))  # noqa: TRY400
-            return False
+            return None
+
+
+def _authorization(scope: Scope) -> str:
+    return Headers(scope=scope).get("authorization", "")

@@ -1,17 +1,21 @@
-"""Threads for the agents' door: however much one token asks at once, the others' requests find a thread."""
+"""Threads for the agents' door: however much one agent asks at once, by however many tokens, others find a thread."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.gateway.answers import Refusals
 
 AT_ONCE = 2
 MOST_WAITING = 100
+STRANGERS = 0
+"""The turns of all who carry no live token together: they are only told so, which is soon done."""
+
+AgentOf = Callable[[Scope], Awaitable[int | None]]
 
 
 @dataclass
@@ -21,10 +25,11 @@ class _Turns:
 
 
 class FairTurns:
-    """What REST and MCP share: `AT_ONCE` requests of one token are worked on, `MOST_WAITING` wait, the rest get 429."""
+    """What REST and MCP share: `AT_ONCE` requests of one agent are worked on, `MOST_WAITING` wait, the rest get 429."""
 
-    def __init__(self, refusals: Refusals) -> None:
+    def __init__(self, refusals: Refusals, agent_of: AgentOf) -> None:
         self._refusals = refusals
+        self._agent_of = agent_of
         self._held: dict[int, _Turns] = {}
 
     def around(self, app: ASGIApp) -> ASGIApp:
@@ -34,7 +39,7 @@ class FairTurns:
         return in_turn
 
     async def _take(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        key = hash(Headers(scope=scope).get("authorization", ""))
+        key = await self._agent_of(scope) or STRANGERS
         turns = self._held.setdefault(key, _Turns())
         if turns.users >= AT_ONCE + MOST_WAITING:
             await self._refusals.of(scope, 429)(scope, receive, send)

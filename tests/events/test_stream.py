@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.asgi import Tidy
 from app.broker import EmbeddedBroker
+from app.events import stream
 from app.events.topics import Topic
 from app.extensions import db, writing
 from app.history.plan import Target
@@ -375,3 +376,37 @@ def test_polling_answers_with_the_same_parts_or_with_nothing(app: Flask, web: Fl
     assert client.get(f"/events/poll?topic=agent:{theirs.id}").status_code == 404
     assert client.get("/events/poll?topic=nonsense").status_code == 404
     assert web.test_client().get("/events/poll?topic=overview").status_code == 401
+
+
+def test_one_user_holds_so_many_streams_and_others_still_get_theirs(
+    web: Flask, admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MOST_STREAMS_OF_USER", 2)
+    other = make_user("auditor@example.org", AUDITOR)
+    with serving(web) as site:
+        cookie = site.cookie_of(admin)
+        with Page(site, "overview", cookie), Page(site, "agents", cookie) as second:
+            refused = httpx.get(f"{site.url}/events?topic=overview", headers={"Cookie": cookie})
+            assert (refused.status_code, refused.headers["Retry-After"]) == (429, "30")
+            assert refused.headers["Content-Security-Policy"].startswith("default-src 'none'")
+            with Page(site, "overview", site.cookie_of(other)) as page:
+                assert page.status == 200
+            assert not second.is_closed
+        wait_for(lambda: site.hub.open_streams == 0)
+        with Page(site, "overview", cookie) as page:
+            assert page.status == 200
+
+
+def test_a_process_holds_so_many_streams_and_is_asked_for_pages_beside_them(
+    web: Flask, admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MOST_STREAMS", 2)
+    with serving(web) as site:
+        cookie = site.cookie_of(admin)
+        with Page(site, "overview", cookie), Page(site, "agents", cookie):
+            refused = httpx.get(f"{site.url}/events?topic=overview", headers={"Cookie": cookie})
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "30")
+            assert httpx.get(f"{site.url}/sign-in").status_code == 200
+        wait_for(lambda: site.hub.open_streams == 0)
+        stranger = httpx.get(f"{site.url}/events?topic=overview")
+        assert (stranger.status_code, "event: bye" in stranger.text) == (200, True)

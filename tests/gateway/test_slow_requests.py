@@ -18,9 +18,10 @@ from flask import Flask, request
 
 from app.asgi import PAGE_THREADS
 from app.gateway.answers import Refusals
+from app.gateway.known import MOST_LOOKS, Known
 from app.gateway.turns import AT_ONCE, MOST_WAITING, FairTurns
 from app.health import READY_KEPT_SECONDS, Kept
-from tests.api.conftest import Door
+from tests.api.conftest import Door, issue
 from tests.gateway.conftest import Crowd, Peer
 from tests.support.pages import Page, Site
 from tests.support.processes import wait_for
@@ -301,8 +302,76 @@ def test_one_token_leaves_threads_for_the_others(site: Site, web: Flask, door: D
         assert {each.result().json()["name"] for each in held} == {"ezra"}
 
 
-def test_more_than_may_wait_of_one_token_are_refused(web: Flask) -> None:
-    asyncio.run(_refuses_the_rest(FairTurns(Refusals(web))))
+def test_an_agent_s_many_tokens_have_its_turns_and_no_more(site: Site, web: Flask, door: Door, other: Door) -> None:
+    tokens = [door.token, *(issue(door.agent) for _ in range(7))]
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    answer = web.view_functions["api.whoami"]
+
+    def wait(**at: object) -> object:
+        if not request.headers.get("Authorization", "").endswith(other.token):
+            begun.release()
+            go_on.wait(30)
+        return answer(**at)
+
+    web.view_functions["api.whoami"] = wait
+    asked = partial(httpx.get, f"{site.url}/api/v1/me", timeout=30)
+    with ThreadPoolExecutor(24) as pool:
+        held = [pool.submit(asked, headers={"Authorization": f"Bearer {token}"}) for token in tokens * 3]
+        for _ in range(AT_ONCE):
+            assert begun.acquire(timeout=20)
+        try:
+            assert asked(headers={"Authorization": f"Bearer {other.token}"}).json()["name"] == "mina"
+            assert not begun.acquire(blocking=False)
+        finally:
+            go_on.set()
+        assert {each.result().json()["name"] for each in held} == {"ezra"}
+
+
+def test_all_who_carry_no_live_token_have_the_same_turns(site: Site, web: Flask, door: Door) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    answer = web.view_functions["api.whoami"]
+
+    def wait(**at: object) -> object:
+        if not request.headers.get("Authorization", "").endswith(door.token):
+            begun.release()
+            go_on.wait(30)
+        return answer(**at)
+
+    web.view_functions["api.whoami"] = wait
+    asked = partial(httpx.get, f"{site.url}/api/v1/me", timeout=30)
+    public = door.token.rpartition("_")[0]
+    with ThreadPoolExecutor(24) as pool:
+        held = [pool.submit(asked, headers={"Authorization": f"Bearer {public}_{n}"}) for n in range(24)]
+        for _ in range(AT_ONCE):
+            assert begun.acquire(timeout=20)
+        try:
+            assert asked(headers={"Authorization": f"Bearer {door.token}"}).json()["name"] == "ezra"
+            assert not begun.acquire(blocking=False)
+        finally:
+            go_on.set()
+        assert {each.result().status_code for each in held} == {401}
+
+
+def test_a_token_is_looked_up_once_and_by_no_more_than_may_wait(web: Flask, door: Door) -> None:
+    known, looks = Known(web), []
+    look = known._owner_of
+    known._owner_of = lambda said: looks.append(said) or look(said)  # type: ignore[method-assign, func-returns-value]
+
+    async def ask() -> None:
+        good = {"headers": [(b"authorization", f"Bearer {door.token}".encode())]}
+        assert await known.agent_of(good) == await known.agent_of(good) == door.agent.id
+        strangers = [{"headers": [(b"authorization", b"Bearer %d" % n)]} for n in range(MOST_LOOKS * 2)]
+        assert set(await asyncio.gather(*map(known.agent_of, strangers))) == {None}
+
+    asyncio.run(ask())
+    assert len(looks) == 1 + MOST_LOOKS
+
+
+def test_more_than_may_wait_of_one_agent_are_refused(web: Flask) -> None:
+    async def agent_of(_scope: object) -> int:
+        return 7
+
+    asyncio.run(_refuses_the_rest(FairTurns(Refusals(web), agent_of)))
 
 
 async def _refuses_the_rest(turns: FairTurns) -> None:
