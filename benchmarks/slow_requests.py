@@ -1,7 +1,8 @@
 """Slow and half-sent requests against a running `./whetstone up` of its own: pages, health and REST beside them.
 
 A third are anonymous POSTs of one byte a second, a third the same with an agent's token, a third heads that never end;
-what the server closes is opened again. Prints the median of each address idle and meanwhile, and the ratio.
+what the server closes is opened again. Prints the median of each address idle and meanwhile, and the ratio; REST by
+another agent's token, and for information by the attacker's own.
 Usage: python -m benchmarks.slow_requests [COUNT]
 """
 
@@ -29,6 +30,7 @@ import httpx
 from app.config import ROOT
 
 ASKED = 100
+REST = "/api/v1/context"
 BYTE_EVERY_SECONDS = 1.0
 OPEN_AGAIN_SECONDS = 5.0
 SETTLE_SECONDS = 15.0
@@ -36,33 +38,38 @@ SETTLE_SECONDS = 15.0
 
 
 def main(count: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, installation(Path(folder)) as (url, token, cookie, web):
+    with tempfile.TemporaryDirectory() as folder, installation(Path(folder)) as (url, tokens, cookie, web):
+        own, other = tokens
         asked = {
-            "/healthz": {},
-            "/sign-in": {},
-            "/": {"Cookie": cookie},
-            "/api/v1/context": {"Authorization": f"Bearer {token}"},
+            "/healthz": ("/healthz", {}),
+            "/sign-in": ("/sign-in", {}),
+            "/": ("/", {"Cookie": cookie}),
+            REST: (REST, {"Authorization": f"Bearer {other}"}),
+            f"{REST} (attacker)": (REST, {"Authorization": f"Bearer {own}"}),
         }
-        idle = {path: _median(url, path, headers) for path, headers in asked.items()}
+        idle = {name: _times(url, path, headers) for name, (path, headers) in asked.items()}
         before = _pss(web)
         attack, stop = multiprocessing.get_context("spawn").Process, multiprocessing.get_context("spawn").Event()
-        peers = attack(target=_attack, args=(url, token, count, stop))
+        peers = attack(target=_attack, args=(url, own, count, stop))
         peers.start()
         time.sleep(SETTLE_SECONDS)
-        busy = {path: _median(url, path, headers) for path, headers in asked.items()}
+        busy = {name: statistics.median(_times(url, path, headers)) for name, (path, headers) in asked.items()}
         print(f"slow requests kept up        {count}; memory of the web process {before:.0f} → {_pss(web):.0f} MB PSS")
         stop.set()
         peers.join()
-    for path in asked:
+        for name, (path, headers) in asked.items():  # before and after: the machine may have other things to do
+            idle[name] += _times(url, path, headers)
+    for name, times in idle.items():
+        alone = statistics.median(times)
         print(
-            f"{path:<28} {idle[path] * 1000:.1f} ms idle, {busy[path] * 1000:.1f} ms beside them: "
-            f"ratio {busy[path] / idle[path]:.2f} (2)"
+            f"{name:<28} {alone * 1000:.1f} ms idle, {busy[name] * 1000:.1f} ms beside them: "
+            f"ratio {busy[name] / alone:.2f} (2)"
         )
 
 
 @contextmanager
-def installation(folder: Path) -> Iterator[tuple[str, str, str, int]]:
-    """A running `up`: its address, an agent's token, its owner's cookie, and the web process."""
+def installation(folder: Path) -> Iterator[tuple[str, tuple[str, str], str, int]]:
+    """A running `up`: its address, the tokens of two agents, their owner's cookie, and the web process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -73,17 +80,17 @@ def installation(folder: Path) -> Iterator[tuple[str, str, str, int]]:
         assert up.stdout is not None
         first = json.loads(up.stdout.readline())
         url = json.loads(up.stdout.readline())["ready"]
-        made = subprocess.run(
-            [str(ROOT / "whetstone"), "agents", "create", "bench", "--model", "whetstone/offline", "--json"],
-            env=environment,
-            check=True,
-            capture_output=True,
-        )
-        token = json.loads(made.stdout)["token"]
-        yield url, token, _sign_in(url, first["first_admin"], first["password"]), _web_of(up.pid)
+        tokens = _token_of("attacker", environment), _token_of("other", environment)
+        yield url, tokens, _sign_in(url, first["first_admin"], first["password"]), _web_of(up.pid)
     finally:
         up.terminate()
         up.wait()
+
+
+def _token_of(agent: str, environment: dict[str, str]) -> str:
+    command = [str(ROOT / "whetstone"), "agents", "create", agent, "--model", "whetstone/offline", "--json"]
+    made = subprocess.run(command, env=environment, check=True, capture_output=True)
+    return str(json.loads(made.stdout)["token"])
 
 
 def _sign_in(url: str, email: str, password: str) -> str:
@@ -95,8 +102,8 @@ def _sign_in(url: str, email: str, password: str) -> str:
         return f"whetstone={client.cookies['whetstone']}"
 
 
-def _median(url: str, path: str, headers: dict[str, str]) -> float:
-    """Each time over a connection of its own."""
+def _times(url: str, path: str, headers: dict[str, str]) -> list[float]:
+    """In seconds, each time over a connection of its own."""
     took = []
     for _ in range(ASKED):
         began = time.monotonic()
@@ -107,7 +114,7 @@ def _median(url: str, path: str, headers: dict[str, str]) -> float:
         connection.close()
         assert answer.status == 200
         took.append(time.monotonic() - began)
-    return statistics.median(took)
+    return took
 
 
 def _attack(url: str, token: str, count: int, stop: Event) -> None:
