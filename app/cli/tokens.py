@@ -93,7 +93,7 @@ def revoke(agent_name: str, which: str, account: str | None, as_json: bool) -> N
         from app.models.shredding import shred
 
         found = find_agent(agent_name, account)
-        public_id = _find(found, which).public_id
+        public_id = _find(found, which, account).public_id
         with writing():
             agent = Agent.lock(found.id)
             row = AgentToken.lock(agent, public_id)
@@ -121,7 +121,7 @@ def rotate(agent_name: str, which: str, account: str | None, as_json: bool) -> N
         from app.models.shredding import shred
 
         found = find_agent(agent_name, account)
-        public_id = _find(found, which).public_id
+        public_id = _find(found, which, account).public_id
         with writing():
             agent = Agent.lock(found.id)
             secret = AgentToken.lock(agent, public_id).rotate(agent, by=COMMAND_LINE)
@@ -170,7 +170,7 @@ def _tokens(agent: Agent) -> list[AgentToken]:
     return list(db.session.scalars(query))
 
 
-def _find(agent: Agent, which: str) -> AgentToken:
+def _find(agent: Agent, which: str, account: str | None) -> AgentToken:
     """By its id or the beginning of it, else by the name of a live one. Raises NotFound or UsageError."""
     from app.errors import NotFound
 
@@ -183,7 +183,7 @@ def _find(agent: Agent, which: str) -> AgentToken:
     if not found:
         raise NotFound(
             f"{agent.name} has no live token {which!r}. "
-            f"`./whetstone agents token list {quoted(agent.name)}` names them."
+            f"`./whetstone agents token list {quoted(agent.name)}{account_argument(account)}` names them."
         )
     return found[0]
 

@@ -89,3 +89,11 @@ def test_every_printed_hint_runs_as_it_stands_also_in_another_account(
         assert said.status in (0, 3), (printed_by, words, said.err)
         waiting += [(hint, " ".join(words)) for hint in hints_of(said.out, said.err)]
     assert len(ran) > len(begun) + 3
+
+
+def test_what_an_unknown_token_is_told_runs_in_its_account_too(elsewhere: Agent, whetstone: Whetstone) -> None:
+    account = ("--account", "Second house")
+    said = whetstone("agents", "token", "revoke", elsewhere.name, "nobody", *account)
+    assert said.status == 1
+    (command,) = re.findall(r"`\./whetstone (.*)` names them", said.err)
+    assert whetstone(*shlex.split(command)).status == 0
