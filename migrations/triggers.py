@@ -20,6 +20,8 @@ _SAME_ROW = {
     "memories": "id = NEW.id",
     "refinements": f"id = NEW.id OR (agent_id = NEW.agent_id AND status IN {OPEN} AND NEW.status IN {OPEN})",
     "rollbacks": "id = NEW.id OR entry_id = NEW.entry_id",
+    "attention_items": "id = NEW.id OR (entry_id = NEW.entry_id AND kind = NEW.kind)",
+    "human_acts": "id = NEW.id OR entry_id = NEW.entry_id",
 }
 
 
@@ -100,13 +102,17 @@ _OUT_OF_ORDER = {
 
 _CONSTITUTION = "a constitutional memory can not be changed or discarded"
 _IDENTITY = {
-    "memories": "a memory keeps its number and its agent",
-    "refinements": "a refinement keeps its number and its agent",
+    "memories": (("id", "agent_id"), "a memory keeps its number and its agent"),
+    "refinements": (("id", "agent_id"), "a refinement keeps its number and its agent"),
+    "attention_items": (("id", "agent_id", "entry_id", "kind"), "what calls for attention keeps its entry and kind"),
+    "human_acts": (("id", "agent_id", "entry_id"), "the act of a human keeps its entry"),
 }
 _NEVER = {
     "memories": "memories are never removed",
     "refinements": "refinements are never removed",
     "rollbacks": "rollbacks are never removed",
+    "attention_items": "what calls for attention is never removed",
+    "human_acts": "the acts of humans are never removed",
 }
 _END = "an end state is never left, and of an ended refinement only who undid it may change"
 _FIXED = "of a rollback only who undid it may change"
@@ -166,14 +172,18 @@ def _sqlite() -> list[str]:
     for table in APPEND_ONLY:
         made += [_sqlite_trigger(table, f"no_{verb.lower()}", verb, "", _WHAT[table]) for verb in ("UPDATE", "DELETE")]
         made.append(_sqlite_trigger(table, "in_order", "INSERT", f"WHEN {_OUT_OF_ORDER[table]}", _WHAT[table]))
-    for table, sentence in _IDENTITY.items():
-        moved = "WHEN NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id"
-        made.append(_sqlite_trigger(table, "identity", "UPDATE", moved, sentence))
+    for table, (columns, sentence) in _IDENTITY.items():
+        made.append(_sqlite_trigger(table, "identity", "UPDATE", f"WHEN {_moved(columns)}", sentence))
     made += [_sqlite_trigger(table, "no_delete", "DELETE", "", sentence) for table, sentence in _NEVER.items()]
     for table, same in _SAME_ROW.items():
         when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})"
         made.append(_sqlite_trigger(table, "no_replace", "INSERT", when, "the row exists and can not be replaced"))
     return made
+
+
+def _moved(columns: tuple[str, ...]) -> str:
+    """None of these is ever null."""
+    return " OR ".join(f"NEW.{column} <> OLD.{column}" for column in columns)
 
 
 def _sqlite_trigger(table: str, name: str, verb: str, when: str, sentence: str) -> str:
@@ -200,9 +210,8 @@ def _postgresql() -> list[str]:
     for table in APPEND_ONLY:
         made += [_pg_trigger(table, f"no_{verb.lower()}", verb, "", _WHAT[table]) for verb in ("UPDATE", "DELETE")]
         made += [_in_order(table, _OUT_OF_ORDER[table]), _pg_trigger(table, "in_order", "INSERT", "", _WHAT[table])]
-    for table, sentence in _IDENTITY.items():
-        moved = "WHEN (NEW.id <> OLD.id OR NEW.agent_id <> OLD.agent_id)"
-        made.append(_pg_trigger(table, "identity", "UPDATE", moved, sentence))
+    for table, (columns, sentence) in _IDENTITY.items():
+        made.append(_pg_trigger(table, "identity", "UPDATE", f"WHEN ({_moved(columns)})", sentence))
     made += [_pg_trigger(table, "no_delete", "DELETE", "", sentence) for table, sentence in _NEVER.items()]
     for table, sentence in (_WHAT | _NEVER).items():
         made.append(

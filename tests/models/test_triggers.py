@@ -33,6 +33,16 @@ def rollback(run: Running) -> Rollback:
 
 
 @pytest.fixture
+def called(run: Running) -> Rollback:
+    """A refinement that left a note to the admins, and that a human took back."""
+    run.tool.execute("complete", summary="Done.", note_to_admins="Mind the stone.")
+    done = roll_back(Target.refinement(run.refinement.id), by=COMMAND_LINE).rollback
+    db.session.rollback()
+    assert done is not None
+    return done
+
+
+@pytest.fixture
 def run(app: Flask) -> Running:
     agent = make_agent()
     remember(agent, "We never lie.", constitutional=True)
@@ -133,6 +143,18 @@ def test_of_a_rollback_only_who_undid_it_changes_and_none_is_removed(rollback: R
     with by_hand() as connection:
         assert connection.execute(text("UPDATE rollbacks SET undone_by = 'other', reversed = reversed")).rowcount == 1
         assert connection.execute(text("UPDATE rollbacks SET undone_by = NULL")).rowcount == 1
+
+
+def test_what_calls_for_attention_and_what_humans_did_is_never_removed_nor_moved(called: Rollback) -> None:
+    for table in ("attention_items", "human_acts"):
+        assert count(table) == 1
+        refuses(f"DELETE FROM {table}", "never removed")
+        for name in ("id", "agent_id", "entry_id"):
+            refuses(f"UPDATE {table} SET {name} = 99", "keeps its entry")
+    refuses("UPDATE attention_items SET kind = 'unfinished'", "keeps its entry and kind")
+    with by_hand() as connection:
+        connection.execute(text("UPDATE attention_items SET seen_at = at, seen_by = 'user:1'"))
+        connection.execute(text("UPDATE human_acts SET told_at = at"))
 
 
 def test_a_constitutional_memory_keeps_content_life_and_type(run: Running) -> None:
@@ -266,9 +288,7 @@ def test_another_trigger_of_the_same_name_counts_as_missing(run: Running, harmle
 
 @sqlite_only
 @pytest.mark.parametrize("recursive", ["ON", "OFF"])
-def test_replace_slips_past_nothing_not_even_from_another_program(
-    app: Flask, rollback: Rollback, recursive: str
-) -> None:
+def test_replace_slips_past_nothing_not_even_from_another_program(app: Flask, called: Rollback, recursive: str) -> None:
     path = app.extensions["settings"].data / "whetstone.db"
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute(f"PRAGMA recursive_triggers={recursive}")
@@ -281,6 +301,10 @@ def test_replace_slips_past_nothing_not_even_from_another_program(
         "REPLACE INTO memories SELECT * FROM memories",
         "REPLACE INTO refinements SELECT * FROM refinements",
         "REPLACE INTO rollbacks SELECT * FROM rollbacks",
+        "REPLACE INTO attention_items SELECT * FROM attention_items",
+        "REPLACE INTO human_acts SELECT * FROM human_acts",
+        "UPDATE OR REPLACE attention_items SET entry_id = 1",
+        "UPDATE OR REPLACE human_acts SET entry_id = 1",
         "UPDATE OR REPLACE rollbacks SET entry_id = 1",
         "UPDATE OR REPLACE memory_states SET entry_id = 3",
         "INSERT OR REPLACE INTO memory_states SELECT * FROM memory_states LIMIT 1",
@@ -324,6 +348,8 @@ def test_truncate_and_upsert_slip_past_nothing(run: Running) -> None:
         "agents CASCADE",
         "refinements CASCADE",
         "rollbacks CASCADE",
+        "attention_items",
+        "human_acts",
     ):
         refuses(f"TRUNCATE {table}", "whetstone: ", "foreign key")
     refuses("TRUNCATE audit_log, memory_states, memories, refinements CASCADE", "whetstone: ")
