@@ -46,7 +46,7 @@ def main(seconds: float) -> None:
         memory.write_text('{"content": "Ann likes tea.", "type": "core"}\n')
         tokens = [_agent(environment, f"agent{n}", model.base_url, memory) for n in range(AGENTS)]
         database = Path(folder) / "data" / "whetstone.db"
-        storm = _Storm(_parent_of(running[3]), environment, lambda: _ask(running[0], tokens))
+        storm = _Storm(parent_of(running[3]), environment, lambda: _ask(running[0], tokens))
         storm.rage(seconds)
         _wait_until(lambda: _rows(database, HELD)[0][0] == 0)
         open_for = _open_for(database)
@@ -104,7 +104,7 @@ def _run(environment: dict[str, str], *words: str) -> bytes:
     return subprocess.run([str(ROOT / "whetstone"), *words], env=environment, check=True, capture_output=True).stdout
 
 
-def _parent_of(process: int) -> int:
+def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 

@@ -47,18 +47,20 @@ def main(count: int) -> None:
             REST: (REST, {"Authorization": f"Bearer {other}"}),
             f"{REST} (attacker)": (REST, {"Authorization": f"Bearer {own}"}),
         }
-        idle = {name: _times(url, path, headers) for name, (path, headers) in asked.items()}
-        before = _pss(web)
+        idle = {name: times_of(url, path, headers) for name, (path, headers) in asked.items()}
+        before = pss_of(web)
         attack, stop = multiprocessing.get_context("spawn").Process, multiprocessing.get_context("spawn").Event()
         peers = attack(target=_attack, args=(url, own, count, stop))
         peers.start()
         time.sleep(SETTLE_SECONDS)
-        busy = {name: statistics.median(_times(url, path, headers)) for name, (path, headers) in asked.items()}
-        print(f"slow requests kept up        {count}; memory of the web process {before:.0f} → {_pss(web):.0f} MB PSS")
+        busy = {name: statistics.median(times_of(url, path, headers)) for name, (path, headers) in asked.items()}
+        print(
+            f"slow requests kept up        {count}; memory of the web process {before:.0f} → {pss_of(web):.0f} MB PSS"
+        )
         stop.set()
         peers.join()
         for name, (path, headers) in asked.items():  # before and after: the machine may have other things to do
-            idle[name] += _times(url, path, headers)
+            idle[name] += times_of(url, path, headers)
     for name, times in idle.items():
         alone = statistics.median(times)
         print(
@@ -81,7 +83,7 @@ def installation(folder: Path) -> Iterator[tuple[str, tuple[str, str], str, int]
         first = json.loads(up.stdout.readline())
         url = json.loads(up.stdout.readline())["ready"]
         tokens = _token_of("attacker", environment), _token_of("other", environment)
-        yield url, tokens, _sign_in(url, first["first_admin"], first["password"]), _web_of(up.pid)
+        yield url, tokens, _sign_in(url, first["first_admin"], first["password"]), child_of(up.pid, "web")
     finally:
         up.terminate()
         up.wait()
@@ -102,7 +104,7 @@ def _sign_in(url: str, email: str, password: str) -> str:
         return f"whetstone={client.cookies['whetstone']}"
 
 
-def _times(url: str, path: str, headers: dict[str, str]) -> list[float]:
+def times_of(url: str, path: str, headers: dict[str, str]) -> list[float]:
     """In seconds, each time over a connection of its own."""
     took = []
     for _ in range(ASKED):
@@ -145,15 +147,16 @@ async def _drip(host: str, port: int, head: bytes, stop: Event) -> None:
         await asyncio.sleep(OPEN_AGAIN_SECONDS)
 
 
-def _web_of(up: int) -> int:
-    """The web process among the children of `up`."""
+def child_of(up: int, part: str) -> int:
+    """The process that is this part of `up`."""
     for child in Path(f"/proc/{up}/task/{up}/children").read_text().split():
-        if b"web" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+        if part.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
             return int(child)
-    raise RuntimeError("there is no web process")
+    raise RuntimeError(f"there is no {part} process")
 
 
-def _pss(pid: int) -> float:
+def pss_of(pid: int) -> float:
+    """In MB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
