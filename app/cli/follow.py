@@ -41,7 +41,8 @@ class Follower:
     def look(self) -> None:
         """Tell what is new."""
         query = (
-            select(Event.id, Event.kind, Event.data, Event.at)
+            select(Event.id, Event.kind, Event.data, Event.at, Refinement.threshold)
+            .join(Refinement, Refinement.id == Event.refinement_id)
             .where(Event.refinement_id == self._refinement_id, Event.id > self._last)
             .order_by(Event.id)
         )
@@ -49,7 +50,7 @@ class Follower:
             found = connection.execute(query).all()
         for event in found:
             self._last = event.id
-            self._tell(line(event.kind, event.data, event.at))
+            self._tell(line(event.kind, event.data, event.at, event.threshold))
 
     def is_open(self) -> bool:
         query = select(Refinement.status).where(Refinement.id == self._refinement_id)

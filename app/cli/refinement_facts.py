@@ -80,7 +80,7 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
     )
     say()
     for event in _steps(refinement):
-        say(line(event.kind, event.data, event.at))
+        say(line(event.kind, event.data, event.at, refinement.threshold))
     short = refinement.id[:SHORT]
     if refinement.is_open:
         hint(f"refinements stop {short}", "Stop it")

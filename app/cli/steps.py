@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -15,16 +16,16 @@ Data = Mapping[str, Any]
 VERBS = {
     "memory_refinement_consolidate": "consolidated",
     "memory_refinement_update": "tightened",
-    "memory_refinement_delete": "removed",
+    "memory_refinement_delete": "deleted",
     "memory_refinement_protect": "protected",
 }
 
 
-def line(kind: str, data: Data, at: datetime) -> str:
-    """What happened, after the time of day (UTC)."""
+def line(kind: str, data: Data, at: datetime, limit: Decimal) -> str:
+    """What happened, after the time of day (UTC). `limit` is the threshold: what is kept never rounds across it."""
     step = kind.removeprefix("refinement.")
     words = _WORDS.get(step)
-    text = words(data) if words else step.replace("_", " ")
+    text = words({"limit": limit, **data}) if words else step.replace("_", " ")
     return f"  {at:%H:%M:%S}  {click.style(text, dim=True) if step in _QUIET else text}"
 
 
@@ -38,7 +39,7 @@ def _begun(data: Data) -> str:
 
 def _deduplicated(data: Data) -> str:
     copies = "1 exact duplicate" if data["removed"] == 1 else f"{data['removed']:,} exact duplicates"
-    return f"removed {copies}, {data['tokens']:,} tokens, by hash: nobody read them"
+    return f"removed {copies}, {data['tokens']:,} tokens: matched by hash, content not read"
 
 
 def _asked(data: Data) -> str:
@@ -69,7 +70,7 @@ def _operation(data: Data) -> str:
     ids = f"{sources} → {data['id']}" if sources else str(data["id"])
     before, after = data["tokens"]
     change = f"{before:,} tokens" if before == after else f"{before:,} → {after:,} tokens"
-    return f"{verb:<12}  {ids:<16}  {change:<18}  {percent(data['retention'])} kept"
+    return f"{verb:<12}  {ids:<16}  {change:<18}  {percent(data['retention'], data['limit'])} kept"
 
 
 def _refused(data: Data) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from flask import Flask
 
+from app.cli.steps import line
 from app.extensions import db, writing
 from app.llm import litellm
 from app.llm.client import ModelError, ModelErrorKind, Reply
@@ -21,6 +23,7 @@ from tests.support.workers import Worker, broker_of
 
 CANARY = "The canary sang at dawn, and the whole street woke up and listened to it."
 DONE = call("complete_refinement", summary=CANARY)
+JUST_UNDER = {"action": "memory_refinement_delete", "id": 3, "tokens": [9, 0], "retention": "0.7499"}
 
 
 @pytest.fixture
@@ -114,11 +117,17 @@ def test_people_see_every_step_as_it_happens(
 
     before_the_end = [line.split("  ", 2)[-1].strip() for line in seen[0].splitlines()]
     told = [text.split("  ")[0] for text in before_the_end]
-    assert "removed 1 exact duplicate, 19 tokens, by hash: nobody read them" in before_the_end
-    assert told.index("the agent says YES") < told.index("removed") < told.index("refused: unknown function")
+    assert "removed 1 exact duplicate, 19 tokens: matched by hash, content not read" in before_the_end
+    assert told.index("the agent says YES") < told.index("deleted") < told.index("refused: unknown function")
     assert any(f"{first} " in text and "19 → 0 tokens" in text and "87.5% kept" in text for text in before_the_end)
     assert "Completed: 1 deleted, 1 deduplicated" in said.out
     assert CANARY not in seen[0] + said.out + said.err
+
+
+def test_what_was_kept_after_a_step_never_rounds_up_to_the_limit() -> None:
+    told = line("refinement.operation", JUST_UNDER, datetime.now(UTC), Decimal("0.75"))
+
+    assert told.endswith("74.9% kept")
 
 
 @pytest.mark.parametrize(
