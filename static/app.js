@@ -235,6 +235,28 @@ function onClick(event) {
   document.querySelectorAll("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
 }
 
+/* The keyboard goes on where it was: a button that goes with its row leaves the focus to the same button of the next one. */
+let pressed = null;
+
+function notePressed(event) {
+  const button = event.detail === 0 && event.target instanceof Element && event.target.closest("form[hx-post] button");
+  const section = button && button.closest("section[id]");
+  pressed = section ? { button, section: section.id, place: alike(section, button).indexOf(button) } : null;
+}
+
+function alike(section, button) {
+  const words = button.textContent.trim();
+  return [...section.querySelectorAll("button")].filter((each) => each.textContent.trim() === words);
+}
+
+function keepFocus() {
+  if (!pressed || pressed.button.isConnected || document.activeElement !== document.body) return;
+  const { button, section, place } = pressed;
+  const left = alike(document.getElementById(section) || document.body, button);
+  (left[Math.min(place, left.length - 1)] || document.getElementById("main")).focus();
+  pressed = null;
+}
+
 /* The box in a table's head checks all of its rows. */
 function onChange(event) {
   const all = event.target instanceof Element && event.target.closest("[data-check-all]");
@@ -288,6 +310,7 @@ function start() {
   const region = document.getElementById("toasts");
   if (region) new MutationObserver(watchToasts).observe(region, { childList: true });
   document.addEventListener("click", onClick);
+  document.addEventListener("click", notePressed);
   document.addEventListener("change", onChange);
   document.addEventListener("input", (event) => { if (event.target.matches?.("[data-counter]")) countTyped(event.target); });
   document.addEventListener("keydown", onEscape);
@@ -297,7 +320,7 @@ function start() {
   document.addEventListener("mouseover", (event) => {
     if (event.target instanceof HTMLTimeElement) addLocalTime(event.target);
   });
-  document.addEventListener("htmx:after:swap", () => { freshenTimes(); unhideCopyButtons(); countDown(); countSelected(); });
+  document.addEventListener("htmx:after:swap", () => { freshenTimes(); unhideCopyButtons(); countDown(); countSelected(); keepFocus(); });
   watchRequests();
 }
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import House
+from tests.support.model_server import ModelServer, text, tool_call
 
 
 @pytest.fixture
@@ -16,6 +17,44 @@ def requests(page: Page) -> list[str]:
     sent: list[str] = []
     page.context.on("request", lambda each: sent.append(each.url) if each.method == "POST" else None)
     return sent
+
+
+def test_the_main_job_needs_no_mouse(agent_page: Page, model: ModelServer) -> None:
+    """Find an agent, start a refinement, see it end, and work off what its agent wrote."""
+    page, name = agent_page, agent_page.locator("h1").inner_text()
+    note = tool_call("complete_refinement", summary="Done.", note_to_admins="All is well.")
+    model.script(text("YES\nTo admins: hello there"), note)
+    page.goto("/agents")
+    tab_to(page, "Name contains")
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("query="))
+    tab_to(page, name)
+    page.keyboard.press("Enter")
+    page.locator("#agent-state").wait_for()
+    tab_to(page, "Refine")
+    page.keyboard.press("Enter")
+    page.locator("#refinement-status [data-status=completed]").wait_for()
+    tab_to(page, name)
+    page.keyboard.press("Enter")
+    page.locator("#attention .notice").nth(1).wait_for()
+
+    tab_to(page, "Mark as seen")
+    page.keyboard.press("Enter")
+    expect(page.locator("#attention .notice")).to_have_count(1)
+    expect(page.locator("#attention").get_by_role("button", name="Mark as seen")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#attention")).to_be_hidden()
+    expect(page.locator("#main")).to_be_focused()
+
+
+def tab_to(page: Page, words: str) -> None:
+    """Press Tab until what has the focus is called so."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if page.evaluate("(document.activeElement.labels?.[0] ?? document.activeElement).textContent.trim()") == words:
+            return
+    raise AssertionError(f"Tab does not reach {words!r}")
 
 
 def test_enter_on_a_box_does_nothing_and_space_selects(agent_page: Page, requests: list[str]) -> None:
