@@ -20,7 +20,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from app.config import ROOT
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ModelServer, text
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 START_SECONDS = 180
@@ -82,14 +82,27 @@ class Seen:
             self.problems.append(f"{kind}: {text}")
 
 
+UNSAFE = "UNSAFE. It hides what it does.\nTo admins: Please read this first."
+"""What the safety model says of every prompt; and whoever speaks by it to what it is asked, which then is a NO."""
+
+
 @pytest.fixture(scope="package")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def safety_model() -> Iterator[ModelServer]:
+    with ModelServer().always(text(UNSAFE)) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def house(tmp_path_factory: pytest.TempPathFactory, safety_model: ModelServer) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("house")
     environment = {
         **os.environ,
         "WHETSTONE_RETRY_BASE_SECONDS": "0.1",
         "WHETSTONE_DEMO_PACE_SECONDS": "0",
         "A_KEY": "not-a-real-key",
+        "WHETSTONE_SAFETY_MODEL": "openai/safety",
+        "WHETSTONE_SAFETY_API_BASE": safety_model.base_url,
+        "WHETSTONE_SAFETY_API_KEY_ENV": "A_KEY",
     }
     for name in ("PYTHONDONTWRITEBYTECODE", "DATABASE_URL", "REDIS_URL"):
         environment.pop(name, None)
@@ -159,14 +172,7 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture
 def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, request: pytest.FixtureRequest) -> Page:
     """A new agent that speaks through the scripted model, with a small ledger, made in the browser."""
-    name = f"{str(request.node.name)[5:50]} {secrets.token_hex(3)}"
-    page.goto("/agents/new")
-    page.get_by_label("Name", exact=False).first.fill(name)
-    page.get_by_label("Model").fill("openai/scripted")
-    page.get_by_label("API base").fill(model.base_url)
-    page.get_by_label("API key variable").fill("A_KEY")
-    page.get_by_role("button", name="Create the agent").click()
-    expect(page.locator("#token")).to_be_visible()
+    create_agent(page, f"{str(request.node.name)[5:50]} {secrets.token_hex(3)}", model.base_url)
     file = tmp_path / "memories.jsonl"
     file.write_text(
         "".join(f'{{"content": "Memory {n} of this agent, as long as others."}}\n' for n in range(MEMORIES))
@@ -177,6 +183,18 @@ def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, req
     expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} taken in", timeout=30_000)
     page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Ledger").click()
     return page
+
+
+def create_agent(page: Page, name: str, api_base: str = "", model_id: str = "openai/scripted") -> str:
+    """Its token. It speaks by the model server at this address, if its model is one of a server."""
+    page.goto("/agents/new")
+    page.get_by_label("Name", exact=False).first.fill(name)
+    page.get_by_label("Model").fill(model_id)
+    if api_base:
+        page.get_by_label("API base").fill(api_base)
+        page.get_by_label("API key variable").fill("A_KEY")
+    page.get_by_role("button", name="Create the agent").click()
+    return page.locator("#token").inner_text()
 
 
 def sign_in(page: Page, house: House) -> None:

@@ -27,7 +27,7 @@ def test_an_admin_signs_in_tries_the_demo_and_sees_its_outcome_without_a_reload(
     page.evaluate("window.notReloaded = true")
 
     expect(page.locator("#overview-recent [data-status=completed]")).to_have_count(2, timeout=60_000)
-    expect(page.locator("#overview-running")).to_contain_text("Nothing runs just now.")
+    expect(page.locator("#overview-running")).to_contain_text("Nothing is running.")
     assert page.evaluate("window.notReloaded") is True
 
     page.locator("#overview-recent").get_by_role("link", name="Wren").click()

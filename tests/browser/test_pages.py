@@ -2,38 +2,85 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import House
+from tests.browser.conftest import House, create_agent
+from tests.support.model_server import ModelServer
 
 TAGS = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}}
 
 
+DEAD = "http://127.0.0.1:9/v1"
+"""Nobody listens there."""
+
+
 @pytest.fixture(scope="package")
-def addresses(house: House, chromium: Browser, signed_in: dict[str, object]) -> list[str]:
-    """The pages of an installation with one agent that was refined."""
+def addresses(house: House, chromium: Browser, signed_in: dict[str, object], safety_model: ModelServer) -> list[str]:
+    """The pages of an installation with one agent that was refined, and two that need attention."""
     context = chromium.new_context(base_url=house.address, storage_state=signed_in)  # type: ignore[arg-type]
     page = context.new_page()
-    page.goto("/")
-    if page.get_by_role("button", name="Try the demo").count():
-        page.get_by_role("button", name="Try the demo").click()
-    page.locator("#overview-recent [data-status=completed]").nth(1).wait_for(timeout=60_000)
-    page.goto("/agents")
-    page.get_by_role("link", name="Wren").click()
-    agent = page.url
-    page.locator("#agent-recent a").last.click()
-    page.wait_for_url(re.compile("/refinements/"))
-    refinement = page.url
+    agent, refinement = has_refined(page)
+    held, failed = has_a_held_prompt_and_said_no(page, safety_model), has_failed(page)
     context.close()
-    tabs = [f"{agent}/{tab}" for tab in ("refinements", "imports", "settings", "tokens", "audit")]
+    tabs = [f"{agent}/{tab}" for tab in ("refinements", "imports", "tokens", "audit")]
     audits = ["/audit", "/audit?actor=agent", "/audit?agent=nobody&from=never"]
-    return ["/", "/agents", "/agents?query=nobody", "/agents/new", agent, *tabs, refinement, *audits, "/agents/987654"]
+    troubles = [f"{held}/settings", "/attention", "/failures", failed]
+    agents = ["/agents", "/agents?query=nobody", "/agents/new", agent, *tabs, "/agents/987654"]
+    return ["/", *agents, refinement, *audits, *troubles]
+
+
+def has_refined(page: Page) -> tuple[str, str]:
+    """An agent that found an exact duplicate and one more memory to delete; its address and its refinement's."""
+    token = create_agent(page, "Refined", model_id="whetstone/offline")
+    for content in ("Ann likes tea.", "Ann likes tea.", "Ann likes tea. Bob likes rum.", "Ann hums at night."):
+        remember(page, token, content)
+    remember(page, token, "The sound of her voice.", "audio", "voice")
+    ended(page, "completed")
+    refinement = page.url
+    page.get_by_role("navigation", name="Breadcrumbs").get_by_role("link", name="Refined").click()
+    page.locator("#ledger").wait_for()
+    return page.url, refinement
+
+
+def has_a_held_prompt_and_said_no(page: Page, model: ModelServer) -> str:
+    """An agent whose prompt the safety model does not let through, and that wrote to the admins; its address."""
+    token = create_agent(page, "Held", model.base_url)
+    remember(page, token, "Ann likes tea.")
+    said = {"Authorization": f"Bearer {token}"}
+    assert page.request.put("/api/v1/settings/system_prompt", headers=said, data={"value": "Say little."}).ok
+    ended(page, "declined")
+    page.get_by_role("navigation", name="Breadcrumbs").get_by_role("link", name="Held").click()
+    page.locator("#ledger").wait_for()
+    address = page.url
+    page.goto(f"{address}/settings")
+    expect(page.locator("#settings-waiting .said")).to_contain_text("It hides what it does.")
+    return address
+
+
+def has_failed(page: Page) -> str:
+    """An agent whose model can't be reached; the address of its refinement."""
+    remember(page, create_agent(page, "Unreachable", DEAD), "Ann likes tea.")
+    ended(page, "failed")
+    return page.url
+
+
+def remember(page: Page, token: str, content: str, *tags: str) -> None:
+    """As the agent itself does it, over the API."""
+    said = {"Authorization": f"Bearer {token}"}
+    memory = {"content": content, "type": "core", "tags": tags}
+    assert page.request.post("/api/v1/memories", headers=said, data=memory).ok
+
+
+def ended(page: Page, status: str) -> None:
+    """Refine the agent that was just created, to this end."""
+    page.get_by_role("link", name="To the agent").click()
+    page.get_by_role("button", name="Refine", exact=True).click()
+    page.locator(f"#refinement-status [data-status={status}]").wait_for()
 
 
 @pytest.fixture
@@ -53,14 +100,22 @@ def test_every_page_is_accessible(
     for address in addresses:
         unguarded.goto(address)
         check(unguarded, address)
+        fits(unguarded, address, width)
 
 
-@pytest.mark.parametrize("width", [1280, 768, 360])
-def test_every_page_fits_and_keeps_to_the_content_policy(page: Page, addresses: list[str], width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_every_page_fits_and_keeps_to_the_content_policy(page: Page, addresses: list[str]) -> None:
+    page.set_viewport_size({"width": 768, "height": 800})
     for address in addresses:
         page.goto(address)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+        fits(page, address, 768)
+
+
+@pytest.mark.usefixtures("addresses")
+def test_a_phone_shows_of_every_failure_how_many_agents_it_is_about(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto("/")
+    count = page.locator(".reasons li", has_text="could not be reached").get_by_text("1 agent")
+    assert count.evaluate("each => each.getBoundingClientRect().right") <= 360
 
 
 def test_the_sign_in_page_is_accessible(house: House, chromium: Browser) -> None:
@@ -74,6 +129,10 @@ def test_the_sign_in_page_is_accessible(house: House, chromium: Browser) -> None
     page.get_by_role("alert").wait_for()
     check(page, "/sign-in")
     context.close()
+
+
+def fits(page: Page, address: str, width: int) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, address
 
 
 def check(page: Page, address: str) -> None:
