@@ -234,6 +234,7 @@ def test_duplicates_that_stay_removed_after_a_no_are_told(auditor: Browser, app:
     assert "That is a normal outcome" in text
     assert "mina is not asked again before Tuesday 04:00 UTC" in text
     assert "Not today." in text
+    assert "<span>mina wrote to the admins, <time" in text  # one piece, which a phone does not tear apart
 
 
 def run_by() -> object:
