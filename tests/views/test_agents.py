@@ -168,12 +168,12 @@ def test_refining_leads_to_the_refinement(admin: Browser, agent: Agent) -> None:
 
 def test_an_inactive_one_offers_no_start_but_says_how_to_activate_it(admin: Browser, agent: Agent) -> None:
     address = f"/agents/{agent.id}"
-    assert f'action="{address}/refine"' in admin.get(address).text
+    assert f'action="{address}/refinements"' in admin.get(address).text
     with writing():
         Agent.lock(agent.id).active = False
     text = admin.get(address).text
 
-    assert f'action="{address}/refine"' not in text
+    assert f'action="{address}/refinements"' not in text
     assert f"<code>./whetstone agents set {agent.name} --active</code>" in text
 
 
