@@ -405,7 +405,7 @@ def test_many_who_ask_whether_all_is_ready_cost_one_look(
         return {"ready": False, "database": "does not answer", "broker": "ok", "worker": "ok"}
 
     web.extensions["health_ready"] = Kept(look, READY_KEPT_SECONDS, lambda found: found["worker"] == "ok")
-    with ThreadPoolExecutor(50) as pool:
-        answers = list(pool.map(lambda _: httpx.get(f"{site.url}/readyz", timeout=30), range(500)))
+    with ThreadPoolExecutor(50) as pool, httpx.Client(base_url=site.url, timeout=30) as client:
+        answers = list(pool.map(lambda _: client.get("/readyz"), range(500)))
     assert {answer.status_code for answer in answers} == {503}
     assert all(later - earlier >= READY_KEPT_SECONDS for earlier, later in itertools.pairwise(looks))
