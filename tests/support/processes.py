@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(question: Callable[[], T], *, seconds: float = 15) -> T:
+def wait_for(question: Callable[[], T], *, seconds: float = 45) -> T:
     """Ask until the answer is true; a test that waits in vain fails."""
     deadline = time.monotonic() + seconds
     while not (answer := question()):
