@@ -28,6 +28,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
 )
 """The one without windows takes half the processor time; both show pages alike."""
 START_SECONDS = 180
+expect.set_options(timeout=20_000)
 UP = (sys.executable, "-m", "app", "up", "--no-browser")
 EMAIL = "admin@whetstone.local"
 MEMORIES = 8

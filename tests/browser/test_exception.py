@@ -38,7 +38,7 @@ def ask(page: Page, *, scope: str = "ledger") -> str:
 def granted(page: Page, model: ModelServer, *, scope: str = "ledger") -> str:
     model.script(text("YES.\nTo admins: be quick"))
     address = ask(page, scope=scope)
-    expect(page.locator("#exception-state [data-status]")).to_have_attribute("data-status", "granted", timeout=30_000)
+    expect(page.locator("#exception-state [data-status]")).to_have_attribute("data-status", "granted", timeout=60_000)
     return address
 
 
@@ -77,9 +77,9 @@ def test_it_is_asked_granted_and_read_and_revoked_in_one_tab_it_is_gone_in_both(
     expect(page.locator(".live-exception")).to_have_count(0)
     answer.set()
 
-    expect(page.locator("#exception-state [data-status]")).to_have_attribute("data-status", "granted", timeout=30_000)
+    expect(page.locator("#exception-state [data-status]")).to_have_attribute("data-status", "granted", timeout=60_000)
     expect(page.locator("#exception-state")).to_contain_text("be quick")
-    expect(page.locator(".live-exception")).to_contain_text("29 min left", timeout=10_000)
+    expect(page.locator(".live-exception")).to_contain_text("29 min left", timeout=20_000)
     assert page.evaluate("window.notReloaded") is True
 
     other = page.context.new_page()
@@ -130,7 +130,7 @@ def test_a_page_that_lost_the_server_clears_itself_and_only_a_reload_brings_cont
     expect(page.locator("#content")).to_have_count(0, timeout=CLEARED)
     expect(page.locator("#content-gone")).to_contain_text("lost touch with the server")
     page.context.set_offline(False)
-    expect(page.locator("#stream-state")).to_have_attribute("data-state", "live", timeout=30_000)
+    expect(page.locator("#stream-state")).to_have_attribute("data-state", "live", timeout=60_000)
     assert SEEN not in page.content()
     page.reload()
     expect(page.locator("#content")).to_contain_text(SEEN)
@@ -209,7 +209,7 @@ def test_the_history_of_a_refinement_shows_what_changed_word_by_word(agent_page:
         tool_call("complete_refinement", summary="I shortened one.", note_to_admins=""),
     )
     page.locator("#agent-state").get_by_role("button", name="Refine").click()
-    expect(page.locator("#refinement-outcome")).to_contain_text("Completed.", timeout=30_000)
+    expect(page.locator("#refinement-outcome")).to_contain_text("Completed.", timeout=60_000)
     refinement = page.url[-36:]
     page.goto(agent)
     granted(page, model, scope=refinement)
@@ -238,7 +238,7 @@ def test_hostile_content_stays_text(agent_page: Page, model: ModelServer, house:
     page.get_by_role("link", name="Import").click()
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Check and import").click()
-    expect(page.locator("#agent-intakes")).to_contain_text("2 taken in", timeout=30_000)
+    expect(page.locator("#agent-intakes")).to_contain_text("2 taken in", timeout=60_000)
     page.goto(agent)
     granted(page, model)
     strangers: list[str] = []
