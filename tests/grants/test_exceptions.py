@@ -141,6 +141,52 @@ def test_it_is_for_one_admin_one_agent_one_scope(agent: Agent, ann: User, people
         request_access(agent.id, WISH, for_user=ann, by=ann.actor)
 
 
+def test_once_it_has_run_out_its_admin_may_ask_again_though_no_sweep_has_ended_it(agent: Agent, ann: User) -> None:
+    grant, _ = put(agent, ann, say("YES"))
+    run_out(grant)
+
+    again = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
+
+    assert (again.status, reload(grant).status) == (GrantStatus.PENDING, GrantStatus.GRANTED)
+    assert again.id != grant.id
+
+
+def test_an_answer_that_nobody_fetches_waits_a_minute_and_is_emptied_then(
+    agent: Agent, ann: User, clock: FakeClock
+) -> None:
+    grant, _ = put(agent, ann, say("YES"))
+    fetched, left = opening.look(grant, ann), opening.look(grant, ann)
+    for look in (fetched, left):
+        opening.answer(look.view_id)
+    clock.advance(seconds=opening.FRESH.total_seconds())
+    opening.empty_unfetched()
+    assert len(opening.fetch(fetched)["items"]) == 3
+
+    clock.advance(seconds=1)
+    opening.empty_unfetched()
+
+    with pytest.raises(opening.NotCovered):
+        opening.fetch(left)
+    assert rows("SELECT count(*) FROM access_views WHERE sealed IS NOT NULL") == [(0,)]
+
+
+def test_a_ledger_longer_than_a_page_goes_on_where_the_page_ended(
+    agent: Agent, ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant, _ = put(agent, ann, say("YES"))
+
+    def page(**wanted: object) -> tuple[list[int], int | None]:
+        look = opening.look(grant, ann, **wanted)
+        opening.answer(look.view_id)
+        shown = opening.fetch(look)
+        return [item["id"] for item in shown["items"]], shown["next_after"]
+
+    monkeypatch.setattr(opening, "PAGE", 2)
+    assert (page(), page(after=2)) == (([1, 2], 2), ([3], None))
+    monkeypatch.setattr(opening, "PAGE", 3)
+    assert page() == ([1, 2, 3], None), "a full page that is the last"
+
+
 def test_at_its_minute_it_shows_nothing_more_whatever_the_web_s_clock_says(
     agent: Agent, ann: User, clock: FakeClock
 ) -> None:

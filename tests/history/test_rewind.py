@@ -175,6 +175,18 @@ def test_the_undo_of_something_older_stays(agent: Agent, ids: list[int]) -> None
     assert just(agent, *ids) == original
 
 
+def test_the_undo_of_something_older_stays_though_the_memory_was_refined_since(agent: Agent, ids: list[int]) -> None:
+    before = just(agent, ids[0])
+    older = refined(agent, update(ids[0]))
+    first = refined(agent, update(ids[1]))
+    undo(older)
+    refined(agent, update(ids[0], "Short."))
+
+    undo(Target.rewind(first))
+
+    assert just(agent, ids[0]) == before
+
+
 def test_the_undo_of_an_import_since_stays(agent: Agent, ids: list[int]) -> None:
     refinement = refined(agent, delete(ids[0]))
     import_memories(agent.id, [json.dumps({"content": "Wrong."})], keys=open_keys(agent), by=COMMAND_LINE)

@@ -72,6 +72,21 @@ def test_over_budget_after_a_look_means_a_week_after_it_or_the_next_tick(
     assert grown == "Next run within 1 hour (3 tokens over budget)."
 
 
+@pytest.mark.parametrize(("mass", "has_grown"), [(109, False), (110, True), (111, True)])
+def test_it_has_grown_from_exactly_a_tenth_of_its_budget_on(mass: int, has_grown: bool) -> None:
+    assert Agent(core_token_usage=mass, core_token_budget=100, last_look_mass=100).has_grown is has_grown
+
+
+def test_a_no_means_a_day_after_it_however_long_ago_it_was_asked(
+    agent: Agent, settings: Settings, clock: FakeClock
+) -> None:
+    asked, declined = clock.now() - timedelta(hours=30), clock.now() - timedelta(hours=20)
+
+    said = words(agent, settings, core_token_budget=5, last_attempt_at=asked, declined_at=declined)
+
+    assert said.startswith("Next run about Wednesday 14:00 UTC")
+
+
 def test_a_failure_means_another_attempt_that_says_so(agent: Agent, settings: Settings, clock: FakeClock) -> None:
     failed = {"last_attempt_at": clock.now(), "failed_attempts": 1, "retry_at": clock.now() + timedelta(days=1)}
 
