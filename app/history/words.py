@@ -8,16 +8,10 @@ SHOWN_IDS = 100
 
 
 def moves(restored: int, removed: int, mass: tuple[int, int], *, past: bool = False) -> str:
-    """`5 memories go back, 2 are taken away again, 640 → 812 tokens`. `mass` before and after, in tokens."""
-    words = _PAST if past else _PRESENT
-    parts = [f"{count(restored)} {words[0][restored == 1]} back"] if restored else []
-    if removed:
-        parts.append(f"{removed if restored else count(removed)} {words[1][removed == 1]} taken away again")
+    """`restores 5 memories, removes 2 memories, 640 → 812 tokens`. `mass` before and after, in tokens."""
+    restores, removes = ("restored", "removed") if past else ("restores", "removes")
+    parts = [f"{verb} {count(number)}" for verb, number in ((restores, restored), (removes, removed)) if number]
     return ", ".join([*(parts or ["no memory changes"]), tokens(*mass)])
-
-
-_PRESENT = (("go", "goes"), ("are", "is"))
-_PAST = (("went", "went"), ("were", "was"))
 
 
 def memories(ids: Sequence[int]) -> str:

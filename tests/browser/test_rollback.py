@@ -42,9 +42,9 @@ def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: P
     page.evaluate("window.notReloaded = true")
     panel, toasts = page.locator("#refinement-rollback"), page.locator("#toasts .toast")
 
-    expect(panel).to_contain_text("1 memory goes back, 1 is taken away again, 77 → 88 tokens")
+    expect(panel).to_contain_text("Restores 1 memory, removes 1 memory, 77 → 88 tokens")
     panel.get_by_role("button", name="Roll back").click()
-    toast = toasts.filter(has_text="Rolled back: 1 memory went back")
+    toast = toasts.filter(has_text="Rolled back: restored 1 memory")
     expect(toast).to_be_visible()
     expect(panel).to_contain_text("by admin@whetstone.local on ")
     expect(page.locator("#refinement-status")).to_contain_text("undone")
@@ -119,7 +119,7 @@ def test_a_conflict_changes_nothing_and_offers_the_rewind(agent_page: Page, mode
     expect(page.locator("#rewind-instead")).to_contain_text("It reverses 2 refinements")
     page.get_by_role("button", name="Rewind instead").click()
     page.wait_for_url(first)
-    expect(page.locator("#toasts")).to_contain_text("Rewound: 2 memories went back")
+    expect(page.locator("#toasts")).to_contain_text("Rewound: restored 2 memories")
     page.goto(agent)
     expect(page.locator("#agent-recent .chip", has_text="undone")).to_have_count(2)
 

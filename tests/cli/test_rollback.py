@@ -106,7 +106,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(agent: Agent, whetstone: Wh
 
     assert (dry.status, dry.json["id"], dry.json["applied"], dry.json["reversed"]) == (0, None, False, 2)
     assert (ledger(agent), entries()) == (refined, count)
-    assert "Nothing is done yet: 1 memory goes back, 1 is taken away again" in words.out
+    assert "Nothing is done yet: restores 1 memory, removes 1" in words.out
     real = whetstone("rollback", number, "--json").json
     told = KEYS - {"id", "applied"}
     assert {key: real[key] for key in told} == {key: dry.json[key] for key in told}
@@ -267,8 +267,8 @@ def test_people_are_told_what_happened_and_how_to_take_it_back(agent: Agent, whe
     toggle(agent, 13)
     said = whetstone("rollback", number)
 
-    assert "Done: 2 memories go back" not in said.out
-    assert re.search(r"Done: 2 memories went back, 1 was taken away again, \d+ → \d+ tokens\.", said.out)
+    assert "Done: restores 2 memories" not in said.out
+    assert re.search(r"Done: restored 2 memories, removed 1 memory, \d+ → \d+ tokens\.", said.out)
     assert "Left alone: memory 13 stayed, because an admin made that constitutional since." in said.out
     assert hinted(said) == [["rollback", the_rollback().id[:8]]]
     assert CANARY not in said.out + said.err

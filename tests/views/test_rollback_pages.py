@@ -42,8 +42,8 @@ def test_a_plan_counts_what_goes_back_and_changes_nothing(auditor: Browser, agen
     assert (plan["mass_before"], plan["mass_after"]) == (103, 132)
     assert sorted(plan["memories"]) == [1, 2, 3, 13, 14]
     assert (plan["conflicts"], plan["stays"], plan["stops"], plan["rewind"]) == ([], [], None, None)
-    assert "Go back 3 memories to an earlier state" in words
-    assert "Taken away 2 memories" in words
+    assert "Restores 3 memories to an earlier state" in words
+    assert "Removes 2 memories" in words
     assert "103 → 132 tokens" in words
     assert f"./whetstone rollback {refinement_id} --dry-run" in words
     assert entries() == before
@@ -85,7 +85,7 @@ def test_the_page_of_a_rollback_says_what_it_did_and_undoes_it(auditor: Browser,
         "stands",
         f"refinement {refinement_id[:8]}",
         "admin-1@example.org, 2026-11-16 04:00:00 UTC",
-        "3 memories went back, 2 were taken away again, 103 → 132 tokens",
+        "Restored 3 memories, removed 2 memories, 103 → 132 tokens",
         "Undo this rollback",
     ):
         assert words in shown, words
@@ -123,7 +123,7 @@ def test_what_an_admin_protected_since_is_said_to_stay(admin: Browser, agent: Ag
 
 def test_auditors_see_the_words_and_no_button(auditor: Browser, agent: Agent) -> None:
     first = refine(agent, update(1), update(2))
-    assert "2 memories go back, 1 is taken away again" in page(auditor, f"/refinements/{first}")
+    assert "Restores 2 memories, removes 1" in page(auditor, f"/refinements/{first}")
     refine(agent, update(1, "Short."))
     for path in (f"/refinements/{first}", f"/refinements/{first}/rollback", f"/refinements/{first}/rewind"):
         markup = auditor.get(path).text
@@ -182,7 +182,7 @@ def test_the_undo_of_a_rewind_is_called_so(admin: Browser, agent: Agent) -> None
     admin.post(f"{here}/rewind")
     (made,) = rollbacks()
 
-    assert "The rewind is undone: 2 memories went back" in press(admin, f"/rollbacks/{made.id}/rollback", on=here).text
+    assert "The rewind is undone: restored 2 memories" in press(admin, f"/rollbacks/{made.id}/rollback", on=here).text
 
 
 def test_the_page_of_an_entry_s_undo_leads_to_the_refinement_it_was_of(admin: Browser, agent: Agent) -> None:

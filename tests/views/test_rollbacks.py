@@ -52,13 +52,13 @@ def test_one_press_brings_every_memory_back_and_the_toasts_undo_takes_that_back(
     shown = page(auditor, here)
     again = press(admin, undo_in(toast), on=here)
 
-    assert "3 memories go back, 2 are taken away again, 103 → 132 tokens" in offered
+    assert "Restores 3 memories, removes 2 memories, 103 → 132 tokens" in offered
     assert answer.status_code == 200
     assert back == original
-    assert "Rolled back: 3 memories went back, 2 were taken away again, 103 → 132 tokens." in toast
+    assert "Rolled back: restored 3 memories, removed 2 memories, 103 → 132 tokens." in toast
     assert 'hx-target="#refinement-rollback"' in answer.text
     assert "by admin-1@example.org on 2026-11-16 04:00 UTC" in shown
-    assert "The rollback is undone: 5 memories went back, 132 → 103 tokens." in toast_of(again)
+    assert "The rollback is undone: restored 5 memories, 132 → 103 tokens." in toast_of(again)
     assert 'hx-target="#refinement-rollback"' in again.text
     assert ledger(agent) == refined
     assert undone_by(refinement_id) is None
@@ -74,7 +74,7 @@ def test_the_press_works_without_scripts(admin: Browser, agent: Agent) -> None:
     assert answer.status_code == 303
     assert answer.headers["Location"] == f"/refinements/{refinement_id}"
     assert f'action="/rollbacks/{made.id}/rollback"' in landed
-    assert "Rolled back: 3 memories went back" in landed
+    assert "Rolled back: restored 3 memories" in landed
 
 
 def test_a_second_press_has_no_effect_and_says_so(admin: Browser, agent: Agent) -> None:
