@@ -33,7 +33,7 @@ def test_a_worker_outlives_a_broker_that_has_no_room(
     let_files_grow(pid_of(broker), 4_000)
     redis.set(f"{namespace()}filler", "x" * 10_000)
     wait_for(lambda: trouble_of_ping(redis))
-    wait_for(lambda: "Connection to broker lost" in worker.said(), seconds=30)
+    wait_for(lambda: "takes nothing: " in worker.said(), seconds=30)
     found = look_around()
     assert found["ready"] is False
     assert str(found["broker"]).startswith("takes nothing: ")
@@ -43,4 +43,3 @@ def test_a_worker_outlives_a_broker_that_has_no_room(
     let_files_grow(pid_of(broker), resource.RLIM_INFINITY)
     wait_for(lambda: worker_answers(0.5), seconds=60)
     assert worker.process.poll() is None
-    assert "takes nothing: " in worker.said()

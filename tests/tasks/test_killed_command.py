@@ -23,6 +23,8 @@ from tests.tasks.test_worker import agent, forget_heartbeats, state_of, when_end
 
 __all__ = ["agent"]
 
+pytestmark = pytest.mark.slow
+
 DONE = tool_call("complete_refinement", summary="Done.")
 
 
