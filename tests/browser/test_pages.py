@@ -36,7 +36,7 @@ def addresses(house: House, chromium: Browser, signed_in: dict[str, object], saf
 
 def has_refined(page: Page) -> tuple[str, str]:
     """An agent that found an exact duplicate and one more memory to delete; its address and its refinement's."""
-    token = create_agent(page, "Refined", model_id="whetstone/offline")
+    token = make_agent(page, "Refined", model_id="whetstone/offline")
     for content in ("Ann likes tea.", "Ann likes tea.", "Ann likes tea. Bob likes rum.", "Ann hums at night."):
         remember(page, token, content)
     remember(page, token, "The sound of her voice.", "audio", "voice")
@@ -49,7 +49,7 @@ def has_refined(page: Page) -> tuple[str, str]:
 
 def has_a_held_prompt_and_said_no(page: Page, model: ModelServer) -> str:
     """An agent whose prompt the safety model does not let through, and that wrote to the admins; its address."""
-    token = create_agent(page, "Held", model.base_url)
+    token = make_agent(page, "Held", model.base_url)
     remember(page, token, "Ann likes tea.")
     said = {"Authorization": f"Bearer {token}"}
     assert page.request.put("/api/v1/settings/system_prompt", headers=said, data={"value": "Say little."}).ok
@@ -64,9 +64,17 @@ def has_a_held_prompt_and_said_no(page: Page, model: ModelServer) -> str:
 
 def has_failed(page: Page) -> str:
     """An agent whose model can't be reached; the address of its refinement."""
-    remember(page, create_agent(page, "Unreachable", DEAD), "Ann likes tea.")
+    remember(page, make_agent(page, "Unreachable", DEAD), "Ann likes tea.")
     ended(page, "failed")
     return page.url
+
+
+def make_agent(page: Page, *named: str, **more: str) -> str:
+    """Its token, once it has its keys; the page is its own."""
+    token = create_agent(page, *named, **more)
+    page.get_by_role("link", name="To the agent").click()
+    page.locator("#agent-state").get_by_text("OK", exact=True).wait_for()
+    return token
 
 
 def remember(page: Page, token: str, content: str, *tags: str) -> None:
@@ -77,8 +85,7 @@ def remember(page: Page, token: str, content: str, *tags: str) -> None:
 
 
 def ended(page: Page, status: str) -> None:
-    """Refine the agent that was just created, to this end."""
-    page.get_by_role("link", name="To the agent").click()
+    """Refine the agent whose page this is, to this end."""
     page.get_by_role("button", name="Refine", exact=True).click()
     page.locator(f"#refinement-status [data-status={status}]").wait_for()
 
