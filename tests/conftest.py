@@ -18,7 +18,20 @@ from werkzeug.routing import Rule
 from app import Part, create_app
 from app.config import Settings
 from tests.support.clock import FakeClock
-from tests.support.databases import Template
+from tests.support.databases import SERVER, Template
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a database server, only what uses it or a broker's: the rest would run as it did on SQLite."""
+    if SERVER:
+        alike = [item for item in items if not _uses_a_server(item)]
+        config.hook.pytest_deselected(items=alike)
+        items[:] = [item for item in items if _uses_a_server(item)]
+
+
+def _uses_a_server(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    return "template" in item.fixturenames or bool({"SERVER", "REDIS"} & vars(item.module).keys())
 
 
 @pytest.fixture(scope="session", autouse=True)
