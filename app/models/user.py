@@ -9,6 +9,7 @@ from flask_security.models import sqla
 from sqlalchemy import ColumnElement, ForeignKey, and_
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.extensions import release
 from app.models.account import Account
 from app.models.actor import Actor, ActorKind
 from app.models.base import Model
@@ -43,10 +44,13 @@ class User(Logged, Model, sqla.FsUserMixin):
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
 
+    _renewed: tuple[str | None, str | None] = (None, None)
+
     if TYPE_CHECKING:
         id: Mapped[int]
         email: Mapped[str]
         active: Mapped[bool]
+        password: Mapped[str | None]
         fs_uniquifier: Mapped[str]
         roles: Mapped[list[Any]]
 
@@ -61,6 +65,24 @@ class User(Logged, Model, sqla.FsUserMixin):
     @classmethod
     def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
         return cls.account_id == owner[1]
+
+    def verify_and_update_password(self, password: str) -> bool:
+        """Whether it is right. A hash of another cost than today's is kept for `renew_password_hash`."""
+        before = self.password
+        right: bool = super().verify_and_update_password(password)
+        if self.password != before:
+            self._renewed = (before, self.password)
+            release()
+        return right
+
+    def renew_password_hash(self) -> None:
+        """Store the hash of today's cost, if a password was checked by an older one and not changed since.
+
+        In `writing()`, with the account's row locked.
+        """
+        before, renewed = self._renewed
+        if before is not None and self.password == before:
+            self.password = renewed
 
     def said(self) -> Said:
         """With the names of its roles."""

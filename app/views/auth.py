@@ -83,6 +83,8 @@ def _record(action: Action, user: User) -> None:
     account_id, user_id, actor = user.account_id, user.id, user.actor
     with writing():
         account = Account.lock(account_id)
+        if action is Action.SIGN_IN:
+            user.renew_password_hash()
         record(action, actor=actor, of=account, subject=f"user:{user_id}", data={"address": request.remote_addr})
         announce(f"account.{action}", account_id=account_id)
 

@@ -10,10 +10,14 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 from flask import Flask
+from flask_security import hash_password
+from passlib.hash import argon2
+from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
 from app.extensions import db, writing
-from app.models import User
+from app.history.verify import verify
+from app.models import Account, User
 from app.models.user import ADMIN
 from tests.views.conftest import PASSWORD, Browser, browser
 
@@ -69,12 +73,12 @@ def said(answer: TestResponse, email: str) -> tuple[int, set[str], str]:
     return answer.status_code, set(answer.headers.keys()), words.replace(email, "")
 
 
-def as_page(visitor: Browser, email: str) -> TestResponse:
-    return sign_in(visitor, email, "not the password")
+def as_page(visitor: Browser, email: str, password: str = "not the password") -> TestResponse:
+    return sign_in(visitor, email, password)
 
 
-def as_json(visitor: Browser, email: str) -> TestResponse:
-    given = {"email": email, "password": "not the password"}
+def as_json(visitor: Browser, email: str, password: str = "not the password") -> TestResponse:
+    given = {"email": email, "password": password}
     headers = {"Accept": "application/json", "X-CSRFToken": visitor.token}
     return visitor.client.post("/sign-in", json=given, headers=headers)
 
@@ -93,7 +97,30 @@ def test_known_unknown_and_deactivated_users_get_the_same_answer(
     assert known == unknown == inactive
 
 
-def test_a_refusal_costs_the_same_work_for_known_and_unknown_users(stranger: Browser, user: User) -> None:
+AS_IN_THE_PRODUCT = {name: getattr(argon2, name) for name in ("memory_cost", "default_rounds", "parallelism")}
+"""As its library chooses them: read when this file is, before any test made them cheap."""
+
+
+def stored(email: str) -> str:
+    db.session.rollback()
+    return str(db.session.scalar(select(User.password).where(User.email == email)))
+
+
+def at_full_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the product; the other tests hash passwords cheaply."""
+    for name, value in AS_IN_THE_PRODUCT.items():
+        monkeypatch.setattr(argon2, name, value)
+
+
+def test_a_refusal_costs_the_same_work_for_known_and_unknown_users(
+    web: Flask, stranger: Browser, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_full_cost(monkeypatch)
+    with web.app_context():
+        hashed = hash_password(PASSWORD)
+    with writing():
+        db.session.get_one(User, user.id).password = hashed
+
     def work(email: str) -> float:
         began = time.process_time()
         assert sign_in(stranger, email, "not the password").status_code == 200
@@ -102,6 +129,62 @@ def test_a_refusal_costs_the_same_work_for_known_and_unknown_users(stranger: Bro
     known, unknown = (min(work(email) for _ in range(3)) for email in (user.email, UNKNOWN))
 
     assert known / 2 < unknown < known * 2
+
+
+@pytest.mark.parametrize("send", [as_page, as_json])
+def test_a_hash_of_another_cost_is_renewed_at_a_sign_in_and_the_log_knows(
+    web: Flask, stranger: Browser, user: User, send: Callable[..., TestResponse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an update of the library that chooses the cost: nobody would get in any more."""
+    email, before = user.email, user.password
+    at_full_cost(monkeypatch)
+    assert send(stranger, email, "not the password").status_code in (200, 400)
+    assert stored(email) == before
+
+    send(stranger, email, PASSWORD)
+
+    assert is_signed_in(stranger)
+    assert stored(email) != before
+    assert "m=65536" in stored(email)
+    assert verify().ok
+    renewed = stored(email)
+    again = Browser(web, None)
+    send(again, email, PASSWORD)
+    assert is_signed_in(again)
+    assert stored(email) == renewed
+
+
+def test_who_proves_to_be_themselves_by_a_hash_of_another_cost_is_let_on_and_nothing_is_written(
+    web: Flask, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page that asks for the password again. The next sign-in renews the hash."""
+    email, before, person = user.email, user.password, Browser(web, user)
+    at_full_cost(monkeypatch)
+
+    assert person.post("/verify", {"password": "not the password"}).status_code == 200
+    assert person.post("/verify", {"password": PASSWORD}).status_code == 302
+
+    assert stored(email) == before
+    assert verify().ok
+
+
+def test_a_password_that_was_changed_meanwhile_is_not_overwritten_by_its_older_hash(
+    web: Flask, stranger: Browser, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_full_cost(monkeypatch)
+    with web.app_context():
+        changed = hash_password("another password")
+    lock = Account.lock
+
+    def changed_before_the_lock(account_id: int) -> Account:
+        locked = lock(account_id)
+        db.session.execute(update(User).where(User.id == user.id).values(password=changed))
+        return locked
+
+    monkeypatch.setattr(Account, "lock", changed_before_the_lock)
+    as_page(stranger, user.email, PASSWORD)
+
+    assert stored(user.email) == changed
 
 
 def test_throttled_known_and_unknown_users_are_told_the_same(stranger: Browser, user: User) -> None:
