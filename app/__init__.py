@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ class Part(StrEnum):
 def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LINE) -> Flask:
     """An application bound to its database. Raises Misconfigured; opens no connection and reads no key.
 
-    Flask and the settings are imported here, because every small command imports this package.
+    Flask and the settings are imported here, because every small command imports this package. Only Flask's own command
+    line (`flask --app app db …`) gets Flask-Migrate's commands, which take long to import.
     """
     from flask import Flask
 
@@ -37,6 +39,8 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
     app.extensions.update(settings=settings, part=part)
     extensions.init_app(app)
     events.init_app(app)
+    if os.environ.get("FLASK_RUN_FROM_CLI") == "true":
+        extensions.init_migrations(app)
     if part is Part.WEB:
         from app import health, views
         from app.api import v1

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.orm import DeclarativeBase, Session
 
+from app.config import ROOT
 from app.errors import DiskFull, Unavailable
 
 
@@ -181,3 +182,10 @@ def _on_begin(connection: Connection) -> None:
         if "database is locked" in str(error):
             raise Unavailable("The database was busy for 15 seconds; nothing was written. Try again.") from error
         raise
+
+
+def init_migrations(app: Flask) -> None:
+    """Bind Flask-Migrate to our migrations. It is imported here, because hardly any process needs it."""
+    from flask_migrate import Migrate
+
+    Migrate(app, db, directory=str(ROOT / "migrations"))

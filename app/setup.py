@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from app import Part, create_app
 from app.config import ROOT, Settings, load_settings
 from app.errors import Misconfigured
-from app.extensions import db, writing
+from app.extensions import db, init_migrations, writing
 from app.models import SETUP, Account, AgentKey, Mark, Memory, User
 from app.models.key import MasterKeyRow
 from app.models.user import OWNER, SITE_ADMIN
@@ -133,11 +133,11 @@ def upgrade_database() -> None:
     _refuse_other(_database_version())
     import logging
 
-    from flask_migrate import Migrate, upgrade
+    from flask_migrate import upgrade
 
-    Migrate(_app(), db, directory=str(ROOT / "migrations"))
+    init_migrations(_app())
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    upgrade(directory=str(ROOT / "migrations"))
+    upgrade()
 
 
 def check_version() -> None:

@@ -54,5 +54,5 @@ def _check(connection: Connection, sqlite: bool) -> None:
 
 
 if context.is_offline_mode():
-    raise RuntimeError("Whetstone's migrations need a database: run `whetstone db upgrade`.")
+    raise RuntimeError("Whetstone's migrations need a database: run `./whetstone db upgrade`.")
 run_migrations()

@@ -16,4 +16,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}
+    raise RuntimeError("There is no way back by a migration: restore the backup from before. Nothing was changed.")

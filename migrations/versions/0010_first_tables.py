@@ -795,3 +795,7 @@ def upgrade() -> None:
     op.create_index("ix_rollbacks_agent_id_at", "rollbacks", ["agent_id", "at"], unique=False)
     op.create_index("ix_rollbacks_entry_id", "rollbacks", ["entry_id"], unique=True)
     op.create_index("ix_rollbacks_refinement_id", "rollbacks", ["refinement_id"], unique=False)
+
+
+def downgrade() -> None:
+    raise RuntimeError("There is no way back by a migration: restore the backup from before. Nothing was changed.")
