@@ -1,0 +1,158 @@
+"""How many SQL statements the work takes that is done most: exactly, so that nobody doubles it unseen.
+
+A number that goes down is written down here; one that goes up needs a reason. The beginnings and ends of
+transactions are not counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import Engine, event
+
+from app.extensions import release
+from tests.api.conftest import Door, client, door
+from tests.refinement.driving import call, carry, say
+from tests.support.databases import SERVER
+from tests.support.factories import begin, make_agent, remember
+from tests.support.life import live
+from tests.views.conftest import Browser, browser
+from tests.views.site import make_subject
+
+__all__ = ["client", "door"]
+
+NOT_COUNTED = ("BEGIN", "PRAGMA")
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """The statements that this thread sends meanwhile."""
+    sent: list[str] = []
+    here = threading.get_ident()
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if threading.get_ident() == here and not statement.startswith(NOT_COUNTED):
+            sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def count(work: Callable[[], Any]) -> int:
+    release()
+    with counted() as sent:
+        work()
+    return len(sent)
+
+
+def budget(sqlite: int, server: int) -> int:
+    """On PostgreSQL each transaction that announces an event first takes the lock that keeps the events in order."""
+    return server if SERVER else sqlite
+
+
+CHANGES: dict[str, tuple[dict[str, Any], int]] = {
+    "update": ({"id": 0, "content": "Ann drinks tea."}, budget(10, 11)),
+    "delete": ({"id": 0}, budget(10, 11)),
+    "consolidate": ({"ids": [0, 1], "content": "Ann likes tea, Bob rum."}, budget(12, 13)),
+    "protect": ({"id": 0}, budget(9, 10)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("others", [10, 40])
+def test_a_change(app: Flask, name: str, others: int) -> None:
+    arguments, statements = CHANGES[name]
+    agent = make_agent()
+    remember(agent, *(f"Something else, number {number}." for number in range(others)))
+    ids = remember(agent, "Ann likes tea with milk.", "Bob likes rum.", "Cleo likes ink.")
+    run = begin(agent)
+    given = dict(arguments)
+    if "id" in given:
+        given["id"] = ids[given["id"]]
+    if "ids" in given:
+        given["ids"] = [ids[place] for place in given["ids"]]
+    run.tool.execute("search", query="rum")
+
+    assert count(lambda: run.tool.execute(name, **given)) == statements
+
+
+def test_a_refinement_without_a_change(app: Flask) -> None:
+    agent = make_agent()
+    remember(agent, "Ann likes tea with milk.", "Bob likes rum.")
+    done = call("complete_refinement", summary="All is well.")
+
+    assert count(lambda: carry(agent, say("YES"), done)) == budget(52, 59)
+
+
+@pytest.mark.parametrize(("changes", "statements"), [(1, budget(66, 75)), (5, budget(122, 139))])
+def test_a_refinement_with_changes(app: Flask, changes: int, statements: int) -> None:
+    agent = make_agent()
+    ids = remember(agent, *(f"Number {number} is rather long." for number in range(10)))
+    work = [call("update_memory", id=ids[number], content=f"Number {number}.") for number in range(changes)]
+    done = call("complete_refinement", summary="All is well.")
+
+    assert count(lambda: carry(agent, say("YES"), *work, done)) == statements
+
+
+@pytest.fixture
+def visited(door: Door) -> Door:
+    """Its token was used before."""
+    door.save("Ann likes tea.")
+    door.get("/context")
+    return door
+
+
+def test_a_save(visited: Door) -> None:
+    assert count(lambda: visited.save("Bob likes rum.")) == budget(9, 10)
+
+
+@pytest.mark.parametrize("memories", [1, 40])
+def test_a_context(visited: Door, memories: int) -> None:
+    remember(visited.agent, *(f"Number {number}." for number in range(memories)))
+
+    assert count(lambda: visited.get("/context")) == 4
+
+
+PAGES = {
+    "/": 18,
+    "/agents": 11,
+    "/attention": 4,
+    "/failures": 5,
+    "/exceptions": 6,
+    "/exceptions/mine": 4,
+    "/audit": 13,
+    "/agents/{agent}": 19,
+    "/agents/{agent}/audit": 22,
+    "/agents/{agent}/refinements": 14,
+    "/agents/{agent}/exceptions": 16,
+    "/agents/{agent}/tokens": 14,
+    "/agents/{agent}/imports": 14,
+    "/agents/{agent}/settings": 15,
+}
+"""By a page of lists: its statements."""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_of_lists_however_long_they_are(web: Flask, path: str) -> None:
+    owner = browser(web, "owner")
+    address = path.format(agent=live().agent.id)
+    counts = []
+    for _ in range(2):
+        for _ in range(3):
+            make_subject()
+        counts.append(_statements(owner, address))
+
+    assert counts == [PAGES[path]] * 2
+
+
+def _statements(owner: Browser, path: str) -> int:
+    assert owner.get(path).status_code == 200
+    return count(lambda: owner.get(path))
