@@ -48,7 +48,7 @@ def test(database_url: str | None, redis_url: str | None, as_json: bool, pytest_
     return run.close()
 
 
-WORKERS = "3"
+WORKERS = "4"
 """How many processes run tests side by side, on two cores: many tests wait for processes of the product."""
 
 

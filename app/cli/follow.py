@@ -72,7 +72,7 @@ def watch(refinement_id: str, tell: Tell) -> None:
 
 
 def carry(app: Flask, refinement_id: str, voices: Voices, tell: Tell) -> None:
-    """Do the work in this process, to its end. Ctrl-C and SIGTERM stop the refinement; its valid changes stay."""
+    """Do the work in this process, to its end. Ctrl-C and SIGTERM stop the refinement; earlier changes are kept."""
     follower = Follower(refinement_id, tell)
     with _told_at_once(app, follower), _termination_as_interrupt():
         try:

@@ -124,7 +124,7 @@ def show(number: str, as_json: bool) -> int:
 @click.argument("number", metavar="ID")
 @json_option
 def stop(number: str, as_json: bool) -> None:
-    """Stop a refinement: at once if no worker has begun, otherwise before its next change. Its valid changes stay."""
+    """Stop a refinement: at once if no worker has begun, otherwise before its next change. Earlier changes are kept."""
     with opened():
         from app.extensions import db
         from app.models import COMMAND_LINE, Agent

@@ -15,7 +15,7 @@ Data = Mapping[str, Any]
 
 VERBS = {
     "memory_refinement_consolidate": "consolidated",
-    "memory_refinement_update": "tightened",
+    "memory_refinement_update": "shortened",
     "memory_refinement_delete": "deleted",
     "memory_refinement_protect": "protected",
 }

@@ -118,7 +118,7 @@ class _Process:
             self._end(Status.INTERRUPTED, DISK_FULL)
         except Exception as error:
             release()
-            reason = f"Something unexpected happened in the worker ({type(error).__name__}); valid changes stay."
+            reason = f"Something unexpected happened in the worker ({type(error).__name__}); earlier changes are kept."
             self._end(Status.INTERRUPTED, reason)
             raise
 
@@ -319,12 +319,12 @@ ROOM_SECONDS = 5.0
 """Between two looks whether a full disk has room again."""
 
 UNFINISHED_REASONS = {
-    Outcome.TURNS: "The model used all its turns without calling complete_refinement; valid changes stay.",
-    Outcome.TIME: "The time limit was reached; valid changes stay.",
-    Outcome.TOKENS: "The limit of model tokens was reached; valid changes stay.",
-    Outcome.COST: "The cost limit was reached; valid changes stay.",
-    Outcome.SILENT: "The model stopped calling functions without completing; valid changes stay.",
-    Outcome.REFUSED: "Ended early: the model repeated a refused call; valid changes stay.",
+    Outcome.TURNS: "The model used all its turns without calling complete_refinement; earlier changes are kept.",
+    Outcome.TIME: "The time limit was reached; earlier changes are kept.",
+    Outcome.TOKENS: "The limit of model tokens was reached; earlier changes are kept.",
+    Outcome.COST: "The cost limit was reached; earlier changes are kept.",
+    Outcome.SILENT: "The model stopped calling functions without completing; earlier changes are kept.",
+    Outcome.REFUSED: "Ended early: the model repeated a refused call; earlier changes are kept.",
 }
 
 

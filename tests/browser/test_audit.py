@@ -12,13 +12,9 @@ from tests.browser.conftest import House
 
 
 @pytest.fixture
-def wren(page: Page, house: House) -> Iterator[Page]:
-    """The page of an agent that was refined, in a tab of its own: things are done there."""
+def wren(page: Page, demo: None) -> Iterator[Page]:
+    """The page of one of the demo's agents, in a tab of its own: things are done there."""
     tab = page.context.new_page()
-    tab.goto("/")
-    if tab.get_by_role("button", name="Try the demo").count():
-        tab.get_by_role("button", name="Try the demo").click()
-    tab.locator("#overview-recent [data-status=completed]").nth(1).wait_for(timeout=60_000)
     tab.goto("/agents")
     tab.get_by_role("link", name="Wren").click()
     tab.locator("#agent-state").wait_for()
@@ -126,9 +122,9 @@ def test_it_is_read_without_scripts_too(page: Page, wren: Page, house: House) ->
     )
     bare = plain.new_page()
     bare.goto("/audit")
-    bare.get_by_label("What").select_option("Made the agent")
+    bare.get_by_label("What").select_option("Created the agent")
     bare.get_by_role("button", name="Filter").click()
-    expect(bare.locator("#audit-log li strong", has_text="Made the agent").first).to_be_visible()
+    expect(bare.locator("#audit-log li strong", has_text="Created the agent").first).to_be_visible()
     bare.get_by_role("link", name="Clear").click()
     bare.locator("details.fold summary").last.click()
     bare.get_by_role("link", name="Show them on a page of their own").last.click()

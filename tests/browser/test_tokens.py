@@ -12,7 +12,7 @@ def test_a_token_is_made_rotated_and_revoked_and_other_tabs_follow(agent_page: P
     page.get_by_role("link", name="Tokens").click()
     page.get_by_label("Name").fill("laptop")
     page.get_by_label("author").uncheck()
-    page.get_by_role("button", name="Make the token").click()
+    page.get_by_role("button", name="Create token").click()
     first = page.locator("#token").inner_text()
     expect(page.locator("#curl")).to_contain_text(f"Bearer {first}' {house.address}/api/v1/me")
 

@@ -73,7 +73,7 @@ def test_the_time_limit_ends_it_unfinished_wherever_it_strikes(agent: Agent, ids
         done = carry(agent, say("YES"), call("delete_memory", id=10**9), late(reply), monotonic=lambda: time[0])
         assert (done.status, done.refinement.reason) == (
             "unfinished",
-            "The time limit was reached; valid changes stay.",
+            "The time limit was reached; earlier changes are kept.",
         )
     assert done.client.asked[0].timeout == 120
     time[0] = 0.0

@@ -164,7 +164,7 @@ def test_a_fold_opens_to_its_entries_newest_first(run: Running, auditor: Browser
     opened = auditor.get(f"/audit/refinements/{run.refinement.id}").text
 
     assert seals(opened) == sorted(ids, reverse=True)
-    assert "Tightened a memory memory 3 by ezra" in texts(opened)
+    assert "Shortened a memory memory 3 by ezra" in texts(opened)
     assert f'hx-get="/audit/refinements/{run.refinement.id}"' in auditor.get("/audit").text
 
 
@@ -195,7 +195,7 @@ def test_filters_that_pick_single_entries_show_them_flat(run: Running, auditor: 
     page = auditor.get(f"/audit?{query}").text
 
     assert "fold-" not in page
-    assert "Tightened a memory" in texts(page)
+    assert "Shortened a memory" in texts(page)
 
 
 @pytest.mark.parametrize("query", ["", "from=2026-11-16", "agent=ezra", "from=2026-11-16&to=2026-11-16&agent=ezra"])
@@ -431,7 +431,7 @@ def test_an_agents_page_shows_its_log_only_and_stands_under_agents(run: Running,
 
     assert twin["agent"] == "ezra"  # type: ignore[index]
     assert {entry["agent"] for entry in twin["entries"]} == {"ezra"}  # type: ignore[index]
-    assert "Made the account" not in page.split('id="audit-live"')[1]
+    assert "Created the account" not in page.split('id="audit-live"')[1]
     assert re.search(r'href="/agents" aria-current="page"', page)
     assert re.search(rf'href="/agents/{run.agent.id}/audit" aria-current="page">Audit', page)
     assert 'name="agent"' not in page

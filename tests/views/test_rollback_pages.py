@@ -191,7 +191,7 @@ def test_the_page_of_an_entry_s_undo_leads_to_the_refinement_it_was_of(admin: Br
     (made,) = rollbacks()
     said = page(admin, f"/rollbacks/{made.id}")
 
-    assert f"Tightened a memory of refinement {refinement_id[:8]}" in said
+    assert f"Shortened a memory of refinement {refinement_id[:8]}" in said
 
 
 def test_an_undone_refinement_claims_no_more_what_does_not_stand(admin: Browser, app: Flask) -> None:

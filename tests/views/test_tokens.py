@@ -144,7 +144,7 @@ def test_auditors_see_the_list_and_no_button(admin: Browser, auditor: Browser, a
     token = make(admin, agent)
     page = auditor.get(address(agent)).text
     assert id_of(token) in page
-    assert "Make the token" not in page
+    assert "Create token" not in page
     assert "rotate" not in page.lower().replace("rotate or revoke", "")
     assert auditor.post(address(agent), {"name": "x", "scope": "read"}).status_code == 403
 
@@ -164,7 +164,7 @@ def test_a_token_of_another_agent_or_account_is_not_found(admin: Browser, neighb
 
 def test_a_forgotten_agent_gets_none(admin: Browser, agent: Agent) -> None:
     forget(agent.id, by=COMMAND_LINE)
-    assert "Make the token" not in admin.get(address(agent)).text
+    assert "Create token" not in admin.get(address(agent)).text
     answer = admin.post(address(agent), {"name": "x", "scope": ["read"]})
     assert answer.status_code == 409
     assert "was forgotten" in answer.text
@@ -185,7 +185,7 @@ def test_the_audit_log_tells_of_them_and_leads_back(admin: Browser, agent: Agent
     admin.post(address(agent, id_of(token), "revoke"))
     page = admin.get(f"/agents/{agent.id}/audit").text
 
-    assert "Made an API token" in page
+    assert "Created an API token" in page
     assert "Revoked an API token" in page
     assert f'href="{address(agent)}">token {id_of(token)}' in page
     assert token not in page

@@ -147,7 +147,7 @@ class ImportsPage:
     def formats(self) -> list[tuple[str, str]]:
         """What a file may be, as the form offers it."""
         words = [(str(each), each.words[:1].upper() + each.words[1:]) for each in Format]
-        return [("", "Recognise it"), *words]
+        return [("", "Detect automatically"), *words]
 
     def as_json(self) -> dict[str, Any]:
         return {"agent": self.state.agent.name, "imports": [_intake_json(intake) for intake in self.intakes]}

@@ -183,7 +183,7 @@ def _turn(rows: list[Row], event: Event, refinement: Refinement) -> None:
 
 _OPERATIONS = {
     Action.REFINEMENT_CONSOLIDATE: ("merge", "Consolidated", "info"),
-    Action.REFINEMENT_UPDATE: ("pencil", "Tightened", "info"),
+    Action.REFINEMENT_UPDATE: ("pencil", "Shortened", "info"),
     Action.REFINEMENT_DELETE: ("trash", "Deleted", "warn"),
     Action.REFINEMENT_PROTECT: ("shield", "Made constitutional", "ok"),
 }
