@@ -30,6 +30,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
 START_SECONDS = 180
 expect.set_options(timeout=20_000)
 UP = (sys.executable, "-m", "app", "up", "--no-browser")
+DEMO = (sys.executable, "-m", "app", "demo")
 EMAIL = "admin@whetstone.local"
 MEMORIES = 8
 """In the ledger of an agent that a test makes."""
@@ -114,17 +115,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, safety_model: ModelServer) -
     port = _free_port()
     with (folder / "errors.txt").open("w") as errors:
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "app",
-                "up",
-                "--no-browser",
-                "--port",
-                str(port),
-                "--data-dir",
-                str(folder / "data"),
-            ],
+            [*UP, "--port", str(port), "--data-dir", str(folder / "data")],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -166,6 +157,18 @@ def page(house: House, chromium: Browser, signed_in: dict[str, object]) -> Itera
     yield context.new_page()
     context.close()
     assert seen.problems == []
+
+
+@pytest.fixture
+def demo(page: Page, house: House) -> None:
+    """The demo's two agents, whoever made them, and whatever other agents there are: tests come in any order."""
+    page.goto("/")
+    button = page.get_by_role("button", name="Try the demo")
+    if button.count():
+        button.click()
+        expect(page.locator("#overview-recent [data-status=completed]")).to_have_count(2, timeout=60_000)
+    else:
+        subprocess.run(DEMO, cwd=ROOT, env={**os.environ, "WHETSTONE_DATA_DIR": str(house.data)}, check=True)
 
 
 @pytest.fixture

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.config import ROOT
 from tests.browser.conftest import House
-
-DEMO = (sys.executable, "-m", "app", "demo")
-
-
-@pytest.fixture
-def demo(page: Page, house: House) -> None:
-    """The demo's two agents, whoever made them, and whatever other agents there are: tests come in any order."""
-    page.goto("/")
-    button = page.get_by_role("button", name="Try the demo")
-    if button.count():
-        button.click()
-        expect(page.locator("#overview-recent [data-status=completed]")).to_have_count(2, timeout=60_000)
-    else:
-        subprocess.run(DEMO, cwd=ROOT, env={**os.environ, "WHETSTONE_DATA_DIR": str(house.data)}, check=True)
 
 
 def test_an_admin_signs_in_tries_the_demo_and_sees_its_outcome_without_a_reload(page: Page, house: House) -> None:

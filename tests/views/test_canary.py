@@ -18,7 +18,6 @@ from sqlalchemy.exc import OperationalError
 from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
-import tasks.grants
 from app.extensions import db
 from app.grants import opening
 from app.models import AccessGrant, User
@@ -35,18 +34,6 @@ LONG_RUN = bool(os.environ.get("WHETSTONE_LONG"))
 a third of the states, each in turn, and a POST is done by those without an exception and with a live one."""
 
 Heard = Callable[[], bytes]
-
-
-@pytest.fixture
-def worker(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers every look at once, in an application of its own: the web's has no key."""
-
-    def answered(view_id: str, timeout: float = 5.0) -> bool:
-        with app.app_context():
-            opening.answer(view_id)
-        return True
-
-    monkeypatch.setattr(tasks.grants, "answered", answered)
 
 
 @pytest.fixture

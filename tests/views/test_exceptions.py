@@ -38,18 +38,6 @@ def agent(app: Flask) -> Agent:
 
 
 @pytest.fixture
-def worker(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that answers every look at once, in an application of its own: the web's has no key."""
-
-    def answered(view_id: str, timeout: float = 5.0) -> bool:
-        with app.app_context():
-            opening.answer(view_id)
-        return True
-
-    monkeypatch.setattr(tasks.grants, "answered", answered)
-
-
-@pytest.fixture
 def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What is put on the queue: `ask:` or `tell:` and an id."""
     sent: list[str] = []
