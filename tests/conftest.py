@@ -5,20 +5,40 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import pytest
 from flask import Flask
-from sqlalchemy import Engine
+from jinja2.bccache import Bucket, BytecodeCache
+from passlib.hash import argon2
+from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.util import LRUCache
 from werkzeug.routing import Rule
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from app import Part, create_app
 from app.config import Settings
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER, Template
+
+
+class OneHouse(LoadScopeScheduling):
+    """Each test goes to the next process that is free; but those in a browser, which are begun first, to one of them.
+
+    They share an installation and a browser, which take long to start.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "browser" if nodeid.startswith("tests/browser/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneHouse:
+    return OneHouse(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -66,6 +86,52 @@ def routes_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Rule, "_compile_builder", look_up)
         yield
+
+
+class CompiledTemplates(BytecodeCache):
+    """In memory, by a template's name and text."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code is not None
+        self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates_compiled_once() -> Iterator[None]:
+    """Each app has templates of its own, made of the same files: compiling them was a third of the pages' tests."""
+    compiled = CompiledTemplates()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Flask, "jinja_options", {**Flask.jinja_options, "bytecode_cache": compiled})
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def passwords_hashed_cheaply() -> Iterator[None]:
+    """A tenth of a second each is what a guesser shall pay, not hundreds of tests. Processes of the product pay it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argon2, "memory_cost", 64)
+        patch.setattr(argon2, "default_rounds", 1)
+        patch.setattr(argon2, "parallelism", 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rows_without_an_order_come_backwards() -> Iterator[None]:
+    """PostgreSQL gives them in any order, another one once in a hundred runs. SQLite gives them backwards every time."""
+
+    def turn_round(raw: sqlite3.Connection | object, _: object) -> None:
+        if isinstance(raw, sqlite3.Connection):
+            raw.execute("PRAGMA reverse_unordered_selects=ON")
+
+    event.listen(Engine, "connect", turn_round)
+    yield
+    event.remove(Engine, "connect", turn_round)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -69,7 +69,10 @@ def masters() -> dict[str, bool]:
 
 def sealed_rows() -> list[tuple[int, bytes, bytes]]:
     db.session.rollback()
-    return [(row.id, row.content.at_rest, row.content_hash) for row in db.session.scalars(select(Memory))]
+    return [
+        (row.id, row.content.at_rest, row.content_hash)
+        for row in db.session.scalars(select(Memory).order_by(Memory.id))
+    ]
 
 
 def test_everything_is_sealed_to_the_new_key_and_no_memory_is_rewritten(app: Flask, settings: Settings) -> None:
