@@ -78,7 +78,7 @@ def assemble(
     """Pages, stream and the agents' tools over one Flask application."""
     hub = hub or Hub(flask)
     flask.extensions["stream_hub"] = hub
-    agents = mcp.Door(flask)
+    agents = mcp.McpEndpoint(flask)
     user_logged_out.connect(_on_sign_out, flask)
     refusals, budget, known = Refusals(flask), Budget(), Known(flask)
     bodies = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines)
@@ -95,7 +95,7 @@ def assemble(
             Route("/api/{rest:path}", bodies(rest, most_bytes=most_bytes_of_operation, is_known=known.has_token)),
             Mount("/", pages),
         ],
-        middleware=[Middleware(Tidy)],
+        middleware=[Middleware(RequestNormalizer)],
         lifespan=_lifespan,
     )
     application.router.default = pages  # a path with a line break matches no route, and is answered like any other
@@ -118,7 +118,7 @@ def _settle_down() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
 
 
-class Tidy:
+class RequestNormalizer:
     """Brings requests into the form that the bridge to WSGI understands: one Cookie header, and an ASCII query."""
 
     def __init__(self, app: ASGIApp) -> None:

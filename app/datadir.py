@@ -14,7 +14,7 @@ from app.config import Settings
 from app.errors import Misconfigured, WhetstoneError
 
 
-class AlreadyRunning(WhetstoneError):
+class DataDirectoryInUse(WhetstoneError):
     """Another `./whetstone up` runs on this data dir."""
 
     code = "already_running"
@@ -99,10 +99,10 @@ class DataDirLock:
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
-    def _refusal(self) -> AlreadyRunning:
+    def _refusal(self) -> DataDirectoryInUse:
         holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace") or "a process that is just starting"
         os.close(self._descriptor)
-        return AlreadyRunning(
+        return DataDirectoryInUse(
             f"Whetstone already runs on {self._folder} ({holder}). Use that one, stop it first (Ctrl-C where it runs), "
             "or choose another data dir with --data-dir."
         )

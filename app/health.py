@@ -35,7 +35,7 @@ T = TypeVar("T")
 blueprint = Blueprint("health", __name__)
 
 
-class Kept(Generic[T]):
+class CachedAnswer(Generic[T]):
     """An answer for everybody who asks while it is found out, and, where it is `good`, for some seconds after."""
 
     def __init__(self, find_out: Callable[[], T], seconds: float, good: Callable[[T], bool] = lambda _: True) -> None:
@@ -54,8 +54,10 @@ class Kept(Generic[T]):
 
 def init_app(app: Flask) -> None:
     app.register_blueprint(blueprint)
-    app.extensions["health_ready"] = Kept(look_around, READY_KEPT_SECONDS, lambda found: found["worker"] == "ok")
-    app.extensions["health_counts"] = Kept(count, METRICS_KEPT_SECONDS)
+    app.extensions["health_ready"] = CachedAnswer(
+        look_around, READY_KEPT_SECONDS, lambda found: found["worker"] == "ok"
+    )
+    app.extensions["health_counts"] = CachedAnswer(count, METRICS_KEPT_SECONDS)
 
 
 @blueprint.get("/healthz")

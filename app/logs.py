@@ -24,11 +24,11 @@ def init(level: str) -> None:
             structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], repr_native_str=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, Unfailing(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LossyStream(sys.stderr))),
     )
 
 
-class Unfailing:
+class LossyStream:
     """A stream for lines that may get lost: a full disk must not stop the work that they speak of."""
 
     def __init__(self, stream: TextIO) -> None:

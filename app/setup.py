@@ -18,7 +18,7 @@ from app import Part, create_app
 from app.config import ROOT, Settings, load_settings
 from app.errors import Misconfigured
 from app.extensions import db, init_migrations, writing
-from app.models import SETUP, Account, AgentKey, Mark, Memory, User
+from app.models import SETUP, Account, AgentKey, InstallationMark, Memory, User
 from app.models.key import MasterKeyRow
 from app.models.user import OWNER, SITE_ADMIN
 from app.silo import KeyFileError, KeyRing, MasterKey
@@ -28,7 +28,7 @@ FIRST_EMAIL = "admin@whetstone.local"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedInstallation:
     """What setup did. The password is there only when the first admin was made just now."""
 
     first_email: str = ""
@@ -47,7 +47,7 @@ class Upgraded:
     recovery_words: str = field(default="", repr=False)
 
 
-def prepare(settings: Settings, *, with_words: bool = False) -> Prepared:
+def prepare(settings: Settings, *, with_words: bool = False) -> PreparedInstallation:
     """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat.
 
     `with_words`: somebody is there to write down the recovery words of a master key that is made now.
@@ -56,7 +56,7 @@ def prepare(settings: Settings, *, with_words: bool = False) -> Prepared:
         made = _prepare_database(settings)
         email, password = ensure_first_admin()
         words = _words(settings) if made and with_words else ""
-    return Prepared(email, password, settings.master_key_path if made else None, words)
+    return PreparedInstallation(email, password, settings.master_key_path if made else None, words)
 
 
 def bring_up_to_date(settings: Settings, *, with_words: bool = False) -> Upgraded:
@@ -219,7 +219,7 @@ def ensure_first_account() -> None:
 def flag_immutable_memories(settings: Settings) -> int:
     """Bring the flag `immutable` in line after the operator changed the immutable tags; returns rows changed."""
     wanted = ",".join(sorted(settings.immutable_tags))
-    if Mark.read("immutable_tags") == wanted:
+    if InstallationMark.read("immutable_tags") == wanted:
         return 0
     changed = 0
     with writing():
@@ -227,7 +227,7 @@ def flag_immutable_memories(settings: Settings) -> int:
             immutable = any(tag in settings.immutable_tags for tag in memory.tags)
             changed += immutable != memory.immutable
             memory.immutable = immutable
-        Mark.write("immutable_tags", wanted)
+        InstallationMark.write("immutable_tags", wanted)
     return changed
 
 

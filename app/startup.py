@@ -38,7 +38,7 @@ class PreparationFailed(WhetstoneError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PreparationResult:
     """What the preparation made. The password and the words are there once in an installation's life."""
 
     first_email: str = ""
@@ -55,7 +55,7 @@ def address(settings: Settings) -> str:
 
 def start_parts(
     supervisor: Supervisor, settings: Settings, broker: EmbeddedBroker | None, *, with_words: bool
-) -> Outcome:
+) -> PreparationResult:
     """Return when web and worker may begin. They load meanwhile, and wait for the word on their standard input.
 
     `with_words`: somebody is there to write down the recovery words of a master key that is made now.
@@ -68,7 +68,7 @@ def start_parts(
             supervisor.start(_child(settings, "web", grace=8)),
             supervisor.start(_child(settings, "worker", grace=20)),
         ]
-        outcome = _wait_for(preparation, supervisor) if preparation else Outcome()
+        outcome = _wait_for(preparation, supervisor) if preparation else PreparationResult()
     for part in parts:
         part.tell()
     return outcome
@@ -76,7 +76,7 @@ def start_parts(
 
 def wait_until_ready(supervisor: Supervisor, settings: Settings) -> None:
     """Return when the web process says that database, broker and worker answer."""
-    question = _Question(settings)
+    question = _ReadinessProbe(settings)
     supervisor.wait_until(question, seconds=READY_SECONDS, otherwise=lambda: f"/readyz last answered: {question.last}")
 
 
@@ -110,15 +110,15 @@ class Preparation:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PreparationResult:
         """Raises PreparationFailed with the sentence that the process left."""
         said, complained = self._process.communicate()
         if self._process.returncode == 0:
-            return Outcome(**json.loads(said))
+            return PreparationResult(**json.loads(said))
         raise PreparationFailed(_sentence(complained) or f"The preparation ended with {self._process.returncode}.")
 
 
-class _Question:
+class _ReadinessProbe:
     """Asks `/readyz`, and keeps the last answer for the one who has to find out."""
 
     def __init__(self, settings: Settings) -> None:
@@ -139,7 +139,7 @@ class _Question:
         return answer.status == 200
 
 
-def _wait_for(preparation: Preparation, supervisor: Supervisor) -> Outcome:
+def _wait_for(preparation: Preparation, supervisor: Supervisor) -> PreparationResult:
     supervisor.wait_until(
         preparation.ended, seconds=PREPARE_SECONDS, otherwise=lambda: "The database was not prepared."
     )

@@ -108,11 +108,11 @@ def _place(number: int) -> str:
     from sqlalchemy import select
 
     from app.extensions import db
-    from app.history.log import Place
+    from app.history.log import LogCursor
     from app.models import AuditLog
 
     found = db.session.execute(select(AuditLog.at, AuditLog.id).where(AuditLog.id >= max(number, 60)).limit(1)).one()
-    return str(Place(*found))
+    return str(LogCursor(*found))
 
 
 def _load(form: Any, before: str = "") -> None:
@@ -127,10 +127,10 @@ def _load(form: Any, before: str = "") -> None:
 
 def _count_newer(place: str) -> None:
     from app.extensions import release
-    from app.history.log import Filters, Place
+    from app.history.log import Filters, LogCursor
     from app.views.shown.log import newer_entries
 
-    than = Place.parse(place)
+    than = LogCursor.parse(place)
     assert than is not None
     newer_entries(Filters(1), than)
     release()

@@ -18,10 +18,10 @@ from sqlalchemy import text
 from app import Part, create_app
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedVoices, call, say
+from app.llm.scripted import ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Status, Trigger, open_keys
 from app.models.importing import import_memories
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from tests.support.databases import Template
 from tests.support.factories import make_agent
@@ -129,7 +129,7 @@ def _refine(agent: Agent, chance: random.Random) -> None:
         call("complete_refinement", summary=_text(chance)),
     )
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-    refine(refinement.id, Means(ScriptedVoices(client), pause=lambda _: None))
+    refine(refinement.id, Dependencies(ScriptedClients(client), pause=lambda _: None))
     db.session.refresh(refinement)
     if refinement.status != Status.COMPLETED or refinement.mutations != 5:
         raise RuntimeError(f"{refinement.status}: {refinement.reason}")

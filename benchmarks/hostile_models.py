@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.llm.client import ModelError
-from app.llm.litellm import LiteLLMVoices, warm
+from app.llm.litellm import LiteLLMClients, warm
 from tests.support.hostile_server import ATTACKS, HostileServer
 
 SECONDS = 2.0
@@ -79,7 +79,7 @@ def _measure(models: tuple[str, ...]) -> Iterator[Measured]:
 
 
 def _ask(model: str, server: HostileServer) -> str:
-    client = LiteLLMVoices().for_model(model, api_base=server.base_url)
+    client = LiteLLMClients().for_model(model, api_base=server.base_url)
     try:
         client.complete([{"role": "user", "content": "?"}], timeout=SECONDS)
     except ModelError as error:

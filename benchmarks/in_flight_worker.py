@@ -11,8 +11,8 @@ from pathlib import Path
 
 from app import Part
 from app.config import load_settings
-from app.llm.litellm import LiteLLMVoices, warm
-from app.refinement.process import Means, refine
+from app.llm.litellm import LiteLLMClients, warm
+from app.refinement.process import Dependencies, refine
 from app.setup import ready_app
 
 
@@ -21,11 +21,11 @@ def main() -> None:
     app = ready_app(Part.WORKER, load_settings(data_dir=data, database_url=database_url, concurrency=count))
     ids = sys.stdin.read().split()
     warm()
-    voices = LiteLLMVoices()
+    clients = LiteLLMClients()
 
     def work(refinement_id: str) -> None:
         with app.app_context():
-            refine(refinement_id, Means(voices))
+            refine(refinement_id, Dependencies(clients))
 
     before = time.process_time()
     started = time.perf_counter()

@@ -14,10 +14,10 @@ def enqueue(proposal_id: str) -> bool:
 
 @task
 def read(proposal_id: str) -> None:
-    from app.llm.litellm import LiteLLMVoices
-    from app.refinement.process import Means
+    from app.llm.litellm import LiteLLMClients
+    from app.refinement.process import Dependencies
 
-    reading.read(proposal_id, Means(LiteLLMVoices()))
+    reading.read(proposal_id, Dependencies(LiteLLMClients()))
 
 
 @task

@@ -123,13 +123,13 @@ def _close(**_: Any) -> None:
 
 def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOSING_SECONDS) -> None:
     """Let running refinements finish; where the process lives on after `seconds`, end the rest, and leave."""
-    from app.refinement.heartbeat import heart
+    from app.refinement.heartbeat import heartbeat
     from app.refinement.sweep import interrupt
 
     threading.Event().wait(seconds)
     try:
         with flask_app().app_context():
-            ended = [interrupt(refinement_id, worker) for refinement_id, worker in heart().held().items()]
+            ended = [interrupt(refinement_id, worker) for refinement_id, worker in heartbeat().held().items()]
             log.info("closing time", interrupted=sum(ended))
     except (SQLAlchemyError, WhetstoneError) as error:
         log.error("refinements left to the sweeper", error=type(error).__name__)  # noqa: TRY400

@@ -39,10 +39,10 @@ def answered(view_id: str, timeout: float = 5.0) -> bool:
 
 @task
 def ask(grant_id: str) -> None:
-    from app.llm.litellm import LiteLLMVoices
-    from app.refinement.process import Means
+    from app.llm.litellm import LiteLLMClients
+    from app.refinement.process import Dependencies
 
-    asking.ask(grant_id, Means(LiteLLMVoices()))
+    asking.ask(grant_id, Dependencies(LiteLLMClients()))
 
 
 @task

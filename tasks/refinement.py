@@ -17,8 +17,8 @@ def enqueue(refinement_id: str) -> bool:
 @task
 def refine(refinement_id: str) -> None:
     from app.demo.pace import voices_of
-    from app.llm.litellm import LiteLLMVoices
-    from app.refinement.process import Means
+    from app.llm.litellm import LiteLLMClients
+    from app.refinement.process import Dependencies
     from app.refinement.process import refine as carry
 
-    carry(refinement_id, Means(voices_of(refinement_id, LiteLLMVoices())))
+    carry(refinement_id, Dependencies(voices_of(refinement_id, LiteLLMClients())))

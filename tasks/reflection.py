@@ -15,18 +15,18 @@ def enqueue(intake_id: str) -> bool:
 
 @task
 def hear(intake_id: str) -> None:
-    from app.llm.litellm import LiteLLMVoices
-    from app.refinement.process import Means
+    from app.llm.litellm import LiteLLMClients
+    from app.refinement.process import Dependencies
 
-    conversation.hear(intake_id, Means(LiteLLMVoices()))
+    conversation.hear(intake_id, Dependencies(LiteLLMClients()))
 
 
 @task
 def promote(agent_id: int) -> None:
-    from app.llm.litellm import LiteLLMVoices
-    from app.refinement.process import Means
+    from app.llm.litellm import LiteLLMClients
+    from app.refinement.process import Dependencies
 
-    promotion.promote(agent_id, Means(LiteLLMVoices()))
+    promotion.promote(agent_id, Dependencies(LiteLLMClients()))
 
 
 @task

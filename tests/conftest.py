@@ -123,7 +123,7 @@ def passwords_hashed_cheaply() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def rows_without_an_order_come_backwards() -> Iterator[None]:
-    """PostgreSQL gives them in any order, another one once in a hundred runs. SQLite gives them backwards every time."""
+    """PostgreSQL gives them in another order once in a hundred runs, SQLite gives them backwards every time."""
 
     def turn_round(raw: sqlite3.Connection | object, _: object) -> None:
         if isinstance(raw, sqlite3.Connection):
@@ -177,8 +177,8 @@ def app(settings: Settings, template: Template, clock: FakeClock) -> Iterator[Fl
     with made.app_context():
         yield made
         db.session.remove()
-        if "heart" in made.extensions:
-            made.extensions["heart"].stop()
+        if "heartbeat" in made.extensions:
+            made.extensions["heartbeat"].stop()
         db.engine.dispose()
 
 

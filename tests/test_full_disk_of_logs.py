@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from app import logs
-from app.cli.up import Voice
+from app.cli.up import StartupOutput
 from app.config import ROOT
 
 FULL = Path("/dev/full")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /d
 def test_a_line_of_a_log_without_room_is_lost_and_counted(tmp_path: Path) -> None:
     room, kept = os.open(FULL, os.O_WRONLY), tmp_path / "log"
     with os.fdopen(room, "w", buffering=1) as stream:
-        log = structlog.PrintLogger(logs.Unfailing(stream))  # type: ignore[arg-type]
+        log = structlog.PrintLogger(logs.LossyStream(stream))  # type: ignore[arg-type]
         log.msg("no room for this")
         log.msg("nor for this")
         with kept.open("w") as there:
@@ -39,7 +39,7 @@ def test_what_else_is_wrong_with_a_log_is_not_hidden() -> None:
     os.close(reader)
     with os.fdopen(writer, "w", buffering=1) as stream:
         with pytest.raises(BrokenPipeError):
-            logs.Unfailing(stream).write("nobody reads\n")
+            logs.LossyStream(stream).write("nobody reads\n")
         with pytest.raises(BrokenPipeError):
             stream.close()
 
@@ -47,7 +47,7 @@ def test_what_else_is_wrong_with_a_log_is_not_hidden() -> None:
 def test_what_up_says_of_a_part_that_stopped_never_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = os.fdopen(os.open(FULL, os.O_WRONLY), "w", buffering=1)
     monkeypatch.setattr(sys, "stderr", stream)
-    Voice(as_json=False).aside("The worker process stopped.")
+    StartupOutput(as_json=False).aside("The worker process stopped.")
     monkeypatch.undo()
     with pytest.raises(OSError, match="No space left"):
         stream.close()

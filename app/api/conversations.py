@@ -7,14 +7,22 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import UUID_FORM, Made, Nothing, Operation, Place, Sent, Told
+from app.api.operation import (
+    UUID_FORM,
+    NoParameters,
+    Operation,
+    PathParameter,
+    RequestBody,
+    RequestResult,
+    ResponseModel,
+)
 from app.models.key import Scope
 from app.reflection.conversation import as_json, find, hand_in
 
-ID = Place("conversation_id", str, "The conversation's UUID.", UUID_FORM)
+ID = PathParameter("conversation_id", str, "The conversation's UUID.", UUID_FORM)
 
 
-class NewConversation(Sent):
+class NewConversation(RequestBody):
     messages: Annotated[
         list[dict[str, Any]],
         Field(
@@ -35,7 +43,7 @@ class NewConversation(Sent):
     ]
 
 
-class Conversation(Told):
+class Conversation(ResponseModel):
     id: str
     status: str = Field(description="waiting, taken (its memories are saved) or failed (nothing was created).")
     created_at: str | None
@@ -46,15 +54,15 @@ class Conversation(Told):
     error: str | None
 
 
-def hand_over(caller: Caller, given: NewConversation) -> Made:
+def hand_over(caller: Caller, given: NewConversation) -> RequestResult:
     from tasks import reflection as queue
 
     intake = hand_in(caller.agent_id, given.messages, caller.actor())
     queue.enqueue(intake.id)
-    return Made(Conversation(**as_json(intake)), 202)
+    return RequestResult(Conversation(**as_json(intake)), 202)
 
 
-def show(caller: Caller, conversation_id: str, _: Nothing) -> Conversation:
+def show(caller: Caller, conversation_id: str, _: NoParameters) -> Conversation:
     return Conversation(**as_json(find(caller.agent_id, conversation_id)))
 
 

@@ -9,22 +9,31 @@ from sqlalchemy import select
 
 from app.api.caller import Caller
 from app.api.newest import newest
-from app.api.operation import DIGITS, UUID_FORM, Asked, NoteToAdmins, Nothing, Operation, Place, Sent, Told
+from app.api.operation import (
+    DIGITS,
+    UUID_FORM,
+    NoParameters,
+    NoteToAdmins,
+    Operation,
+    PathParameter,
+    QueryModel,
+    RequestBody,
+    ResponseModel,
+)
 from app.errors import Invalid, NotFound
 from app.extensions import db
 from app.grants.request import Decision, decide, revoke
-from app.history.log import Entry, Filters, read, walk
-from app.history.log import Place as LogPlace
+from app.history.log import Filters, LogCursor, LogEntry, read, walk
 from app.models import AccessGrant, Action, GrantStatus
 from app.models.base import iso
 from app.models.key import Scope
 from app.models.text import clean_text
 from app.refinement.consent import clean_note
 
-ID = Place("request_id", str, "The request's UUID.", UUID_FORM)
+ID = PathParameter("request_id", str, "The request's UUID.", UUID_FORM)
 
 
-class Request(Told):
+class Request(ResponseModel):
     id: str
     status: str = Field(description="pending waits for you; granted is live until expires_at.")
     category: str
@@ -42,7 +51,7 @@ class Request(Told):
     views: int = Field(description="How often was looked.")
 
 
-class WantedRequests(Asked):
+class WantedRequests(QueryModel):
     status: Annotated[
         Literal["pending", "granted", "all"], Field(description="Those that wait for you, the live ones, or all.")
     ] = "pending"
@@ -50,12 +59,12 @@ class WantedRequests(Asked):
     limit: Annotated[int, Field(ge=1, le=200, description="How many at most."), DIGITS] = 50
 
 
-class Requests(Told):
+class Requests(ResponseModel):
     requests: list[Request] = Field(description="Newest first.")
     next: str | None = Field(description="Send it as `before` for the next page; null at the end.")
 
 
-class NewDecision(Sent):
+class NewDecision(RequestBody):
     decision: Annotated[
         Literal["grant", "deny"],
         Field(description="grant: this one admin reads this scope for so many minutes. deny is always right to say."),
@@ -66,12 +75,12 @@ class NewDecision(Sent):
     ] = None
 
 
-class WantedLooks(Asked):
+class WantedLooks(QueryModel):
     before: Annotated[str | None, Field(max_length=80, description="To go on: `next` of the page before.")] = None
     limit: Annotated[int, Field(ge=1, le=200, description="How many at most."), DIGITS] = 50
 
 
-class Look(Told):
+class Look(ResponseModel):
     at: str | None
     who: str
     request: str | None = Field(description="The request that allowed it.")
@@ -79,7 +88,7 @@ class Look(Told):
     memories: list[int] = Field(description="The numbers of the memories that were shown.")
 
 
-class Looks(Told):
+class Looks(ResponseModel):
     views: list[Look] = Field(description="Newest first.")
     next: str | None = Field(description="Send it as `before` for the next page; null at the end.")
 
@@ -93,7 +102,7 @@ def list_(caller: Caller, given: WantedRequests) -> Requests:
     return Requests(requests=[_told(grant) for grant in shown], next=following)
 
 
-def show(caller: Caller, request_id: str, _: Nothing) -> Request:
+def show(caller: Caller, request_id: str, _: NoParameters) -> Request:
     return _told(_mine(caller, request_id))
 
 
@@ -108,7 +117,7 @@ def answer(caller: Caller, request_id: str, given: NewDecision) -> Request:
     return _told(decide(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys()))
 
 
-def take_back(caller: Caller, request_id: str, _: Nothing) -> Request:
+def take_back(caller: Caller, request_id: str, _: NoParameters) -> Request:
     """The look is over within seconds; the pages that showed something are cleared."""
     from tasks import grants as queue
 
@@ -119,7 +128,7 @@ def take_back(caller: Caller, request_id: str, _: Nothing) -> Request:
 
 def looks(caller: Caller, given: WantedLooks) -> Looks:
     filters = Filters(caller.account_id, agent_id=caller.agent_id, action=Action.ACCESS_VIEWED)
-    start = LogPlace.parse(given.before) if given.before is not None else None
+    start = LogCursor.parse(given.before) if given.before is not None else None
     if given.before is not None and start is None:
         raise Invalid("The cursor `before` is not one of ours; leave it out to begin at the newest.")
     stretch = walk(filters, start, want=given.limit)
@@ -139,7 +148,7 @@ def _told(grant: AccessGrant) -> Request:
     return Request(**grant.as_json())
 
 
-def _look(entry: Entry) -> Look:
+def _look(entry: LogEntry) -> Look:
     data: dict[str, Any] = entry.data
     return Look(
         at=iso(entry.at),

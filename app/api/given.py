@@ -17,7 +17,7 @@ from app.strictjson import no_duplicates
 M = TypeVar("M", bound=BaseModel)
 
 
-class Malformed(Invalid):
+class MalformedRequest(Invalid):
     """The request can't be read. Nothing was written."""
 
     code = "malformed"
@@ -25,15 +25,15 @@ class Malformed(Invalid):
 
 
 def read_json(model: type[M], body: bytes) -> M:
-    """Raises Malformed for what is no JSON object, Invalid for what is none that the operation takes."""
+    """Raises MalformedRequest for what is no JSON object, Invalid for what is none that the operation takes."""
     try:
         found = json.loads(body.decode() or "{}", object_pairs_hook=no_duplicates)
     except UnicodeDecodeError:
-        raise Malformed("The body is not UTF-8 text.") from None
+        raise MalformedRequest("The body is not UTF-8 text.") from None
     except (ValueError, RecursionError):
-        raise Malformed("The body is no well-formed JSON, is nested too deeply, or names a key twice.") from None
+        raise MalformedRequest("The body is no well-formed JSON, is nested too deeply, or names a key twice.") from None
     if not isinstance(found, dict):
-        raise Malformed("The body must be a JSON object.")
+        raise MalformedRequest("The body must be a JSON object.")
     return fit(model, found)
 
 

@@ -51,7 +51,7 @@ def make_server(flask: Flask, admit_request: Admit) -> MCPServer[Any]:
     return MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS, tools=[*tools])
 
 
-class Door:
+class McpEndpoint:
     """The ASGI side: one request a call, no state in between, and a token before anything is read."""
 
     def __init__(self, flask: Flask) -> None:

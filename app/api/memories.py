@@ -10,7 +10,17 @@ from pydantic import Field
 
 from app.api import reading
 from app.api.caller import Caller
-from app.api.operation import DIGITS, MOST_ID, Asked, Made, Nothing, Operation, Place, Sent, Told
+from app.api.operation import (
+    DIGITS,
+    MOST_ID,
+    NoParameters,
+    Operation,
+    PathParameter,
+    QueryModel,
+    RequestBody,
+    RequestResult,
+    ResponseModel,
+)
 from app.errors import Invalid
 from app.extensions import writing
 from app.models import Agent, Memory, MemoryType
@@ -19,7 +29,7 @@ from app.models.key import Scope
 from app.models.state import JOURNAL_DAYS
 from app.models.text import is_blank
 from app.refinement.guard import as_actor
-from app.refinement.prompts import Entry, encode
+from app.refinement.prompts import PromptMemory, encode
 from app.silo import AgentKeys
 from app.tokens import estimate_tokens
 
@@ -29,7 +39,7 @@ MOST = 500
 USUAL = 100
 
 
-class NewMemory(Sent):
+class NewMemory(RequestBody):
     content: Annotated[str, Field(description="The text, 1 to 10,000 characters. One thought, in full sentences.")]
     type: Annotated[
         Type,
@@ -41,7 +51,7 @@ class NewMemory(Sent):
     ]
 
 
-class OneMemory(Told):
+class OneMemory(ResponseModel):
     id: int
     type: Type
     content: str
@@ -67,7 +77,7 @@ class SavedMemory(OneMemory):
     ]
 
 
-class WantedMemories(Asked):
+class WantedMemories(QueryModel):
     type: Annotated[Type | None, Field(description="Only core or only journal; left out: both.")] = None
     after: Annotated[
         Annotated[int, Field(ge=1, le=MOST_ID), DIGITS] | None,
@@ -76,24 +86,24 @@ class WantedMemories(Asked):
     limit: Annotated[int, Field(ge=1, le=MOST, description="How many at most."), DIGITS] = USUAL
 
 
-class Memories(Told):
+class Memories(ResponseModel):
     memories: list[OneMemory]
     next: Annotated[int | None, Field(description="Send it as `after` for the next page; null at the end.")]
 
 
-class Search(Asked):
+class Search(QueryModel):
     query: Annotated[str, Field(min_length=1, max_length=1000, description="What the text must hold, in any case.")]
     type: Annotated[Type | None, Field(description="Only core or only journal; left out: both.")] = None
     limit: Annotated[int, Field(ge=1, le=MOST, description="How many at most."), DIGITS] = 50
 
 
-class Found(Told):
+class Found(ResponseModel):
     query: str
     count: Annotated[int, Field(description="How many hold it; `memories` has the newest of them.")]
     memories: list[OneMemory]
 
 
-class Context(Told):
+class Context(ResponseModel):
     text: Annotated[str, Field(description="Ready to paste into a prompt: one JSON object a line, between marks.")]
     core: list[OneMemory]
     journal: list[OneMemory]
@@ -102,13 +112,13 @@ class Context(Told):
     core_token_budget: int
 
 
-def save(caller: Caller, given: NewMemory) -> Made:
+def save(caller: Caller, given: NewMemory) -> RequestResult:
     keys, kind = caller.keys(), MemoryType(given.type)
     with writing():
         agent = Agent.lock(caller.agent_id)
         memory, created = Memory.save(agent, given.content, keys=keys, by=as_actor(agent), type_=kind, tags=given.tags)
-    told = SavedMemory(**_fields(reading.Row.of(memory), keys), created=created)
-    return Made(told, 201 if created else 200)
+    told = SavedMemory(**_fields(reading.MemoryRow.of(memory), keys), created=created)
+    return RequestResult(told, 201 if created else 200)
 
 
 def list_(caller: Caller, given: WantedMemories) -> Memories:
@@ -117,7 +127,7 @@ def list_(caller: Caller, given: WantedMemories) -> Memories:
     return Memories(memories=_told(found, keys), next=following)
 
 
-def show(caller: Caller, memory_id: int, _: Nothing) -> OneMemory:
+def show(caller: Caller, memory_id: int, _: NoParameters) -> OneMemory:
     keys = caller.keys()
     return OneMemory(**_fields(reading.one(caller.agent_id, memory_id), keys))
 
@@ -131,7 +141,7 @@ def search(caller: Caller, given: Search) -> Found:
     return Found(query=given.query, count=count, memories=memories)
 
 
-def context(caller: Caller, _: Nothing) -> Context:
+def context(caller: Caller, _: NoParameters) -> Context:
     agent, keys = caller.agent(), caller.keys()
     core, journal = (_told(memories, keys) for memories in reading.in_context(agent.id))
     text = _as_text(agent.name, core, journal)
@@ -145,11 +155,11 @@ def context(caller: Caller, _: Nothing) -> Context:
     )
 
 
-def _told(memories: Sequence[reading.Row], keys: AgentKeys) -> list[OneMemory]:
+def _told(memories: Sequence[reading.MemoryRow], keys: AgentKeys) -> list[OneMemory]:
     return [OneMemory(**_fields(memory, keys)) for memory in memories]
 
 
-def _fields(memory: reading.Row, keys: AgentKeys, content: str | None = None) -> dict[str, Any]:
+def _fields(memory: reading.MemoryRow, keys: AgentKeys, content: str | None = None) -> dict[str, Any]:
     return {
         "id": memory.id,
         "type": str(memory.type),
@@ -182,7 +192,7 @@ def _line(memory: OneMemory) -> str:
     """In the form that the ledger has in all prompts."""
     date, others = datetime.fromisoformat(memory.origin_at), map(datetime.fromisoformat, memory.other_dates)
     tags, flag = tuple(memory.tags), memory.constitutional
-    return encode(Entry(memory.id, date, memory.tokens, memory.content, flag, tags, tuple(others)).as_dict())
+    return encode(PromptMemory(memory.id, date, memory.tokens, memory.content, flag, tags, tuple(others)).as_dict())
 
 
 OPERATIONS = (
@@ -207,7 +217,7 @@ OPERATIONS = (
     Operation(
         "get_memory", "GET", "/memories/{memory_id}", Scope.READ,
         "One of your active memories, by the number that lists and searches show.",
-        show, OneMemory, at=Place("memory_id", int, "The memory's number.", {"minimum": 1, "maximum": MOST_ID}),
+        show, OneMemory, at=PathParameter("memory_id", int, "The memory's number.", {"minimum": 1, "maximum": MOST_ID}),
     ),
     Operation(
         "get_context", "GET", "/context", Scope.READ,

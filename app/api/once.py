@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Answer:
+class KeptResponse:
     """A body of JSON. `is_repeated` where it was given before."""
 
     status: int
@@ -23,7 +23,7 @@ class Answer:
     is_repeated: bool = False
 
 
-def once(caller: Caller, key: str, request: bytes, do: Callable[[], Answer]) -> Answer:
+def once(caller: Caller, key: str, request: bytes, do: Callable[[], KeptResponse]) -> KeptResponse:
     """Do it, unless the same request was answered before. What is refused may be sent again.
 
     Raises Invalid, KeyReused, StillBeingDone, and whatever `do` refuses with. Where `do` breaks, nobody knows what was
@@ -32,7 +32,7 @@ def once(caller: Caller, key: str, request: bytes, do: Callable[[], Answer]) -> 
     keys = caller.keys()
     earlier = IdempotencyKey.claim(caller.agent_id, key, keys.request_hash(request))
     if earlier is not None:
-        return Answer(earlier.status, earlier.reveal(keys), is_repeated=True)
+        return KeptResponse(earlier.status, earlier.reveal(keys), is_repeated=True)
     try:
         answer = do()
     except WhetstoneError:

@@ -16,13 +16,13 @@ MOST_ID = 2**63 - 1
 LONGEST_PLACE = 100
 
 
-class Sent(BaseModel):
+class RequestBody(BaseModel):
     """What a caller sends: nothing unknown, and no type stands for another."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Asked(BaseModel):
+class QueryModel(BaseModel):
     """What a caller asks for in an address: text that is read as what it should be."""
 
     model_config = ConfigDict(extra="forbid")
@@ -41,25 +41,25 @@ DIGITS = BeforeValidator(_digits)
 """Behind the bounds of a whole number in an address, so that these are told in JSON Schema."""
 
 
-class Told(BaseModel):
+class ResponseModel(BaseModel):
     """What a caller is told. Keys may be added; none is ever renamed."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class NoteToAdmins(Told):
+class NoteToAdmins(ResponseModel):
     """What the caller wrote for the admins to read."""
 
     at: str | None
     text: str
 
 
-class Nothing(Asked):
+class NoParameters(QueryModel):
     """No arguments."""
 
 
 @dataclass(frozen=True)
-class Place:
+class PathParameter:
     """The part of an address that names one thing, such as the id of a memory. `form` is told in JSON Schema."""
 
     name: str
@@ -76,16 +76,16 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Made:
+class RequestResult:
     """An answer whose HTTP status is not the usual one."""
 
-    told: Told
+    told: ResponseModel
     status: int
 
 
 @dataclass(frozen=True)
 class Operation:
-    """`run` is called as `run(caller, *[the place's value], takes)` and returns `gives`, or that as `Made`.
+    """`run` is called as `run(caller, *[the place's value], takes)` and returns `gives`, or that as `RequestResult`.
 
     `name` is the MCP tool and the OpenAPI operation; `about` is for a model that reads it for the first time.
     `statuses` are those that it answers when all is well; `most_bytes` is how long a body may be, where that is more
@@ -98,9 +98,9 @@ class Operation:
     scope: Scope
     about: str
     run: Callable[..., Any]
-    gives: type[Told]
-    takes: type[BaseModel] = Nothing
-    at: Place | None = None
+    gives: type[ResponseModel]
+    takes: type[BaseModel] = NoParameters
+    at: PathParameter | None = None
     statuses: tuple[int, ...] = (200,)
     destroys: bool = False
     most_bytes: int | None = None
@@ -110,10 +110,10 @@ class Operation:
     def reads_only(self) -> bool:
         return self.method == "GET"
 
-    def do(self, caller: Caller, given: BaseModel, place: object = None) -> Made:
+    def do(self, caller: Caller, given: BaseModel, place: object = None) -> RequestResult:
         """Carry it out for a caller. Raises ScopeMissing, and whatever the operation refuses with."""
         caller.check(self.scope)
         if self.at:
             self.at.check(place)
         done = self.run(caller, place, given) if self.at else self.run(caller, given)
-        return done if isinstance(done, Made) else Made(done, self.statuses[0])
+        return done if isinstance(done, RequestResult) else RequestResult(done, self.statuses[0])

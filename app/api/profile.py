@@ -5,20 +5,20 @@ from __future__ import annotations
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import Nothing, Operation, Told
+from app.api.operation import NoParameters, Operation, ResponseModel
 from app.extensions import now
 from app.models import Refinement
 from app.models.base import iso
 from app.models.key import Scope
 
 
-class TokenTold(Told):
+class TokenTold(ResponseModel):
     id: str
     name: str
     scopes: list[str]
 
 
-class Me(Told):
+class Me(ResponseModel):
     id: int
     name: str
     model_id: str
@@ -36,7 +36,7 @@ class Me(Told):
     token: TokenTold = Field(description="The token that you came with.")
 
 
-def me(caller: Caller, _: Nothing) -> Me:
+def me(caller: Caller, _: NoParameters) -> Me:
     agent = caller.agent()
     running, own = Refinement.open_of(agent.id), agent.refinement_threshold
     return Me(

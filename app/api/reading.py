@@ -20,7 +20,7 @@ BATCH = 500
 
 
 @dataclass(frozen=True)
-class Row:
+class MemoryRow:
     """A memory as it stands, sealed. Columns instead of rows of the session: a ledger can be long."""
 
     id: int
@@ -37,7 +37,7 @@ class Row:
     version: int
 
     @classmethod
-    def of(cls, memory: Memory) -> Row:
+    def of(cls, memory: Memory) -> MemoryRow:
         """Of a row that is at hand already."""
         return cls(*(getattr(memory, column.key) for column in _COLUMNS))
 
@@ -58,7 +58,9 @@ _COLUMNS = (
 )
 
 
-def page(agent_id: int, *, type_: MemoryType | None, after: int | None, limit: int) -> tuple[Sequence[Row], int | None]:
+def page(
+    agent_id: int, *, type_: MemoryType | None, after: int | None, limit: int
+) -> tuple[Sequence[MemoryRow], int | None]:
     """Active memories, oldest first, from behind the memory `after` on; and the id to go on from. Raises Invalid."""
     query = Memory.active(agent_id, type_)
     if after is not None:
@@ -67,7 +69,7 @@ def page(agent_id: int, *, type_: MemoryType | None, after: int | None, limit: i
     return found[:limit], found[limit - 1].id if len(found) > limit else None
 
 
-def one(agent_id: int, memory_id: int) -> Row:
+def one(agent_id: int, memory_id: int) -> MemoryRow:
     """An active memory of the agent. Another agent's, a discarded one and none at all are alike: NotFound."""
     found = _rows(Memory.active(agent_id).where(Memory.id == memory_id))
     if not found:
@@ -77,10 +79,10 @@ def one(agent_id: int, memory_id: int) -> Row:
 
 def matching(
     agent_id: int, keys: AgentKeys, text: str, *, type_: MemoryType | None, limit: int
-) -> tuple[list[tuple[Row, str]], int]:
+) -> tuple[list[tuple[MemoryRow, str]], int]:
     """Memories whose text holds `text` in any case, the newest first, at most `limit`; and how many there are."""
     wanted = text.casefold()
-    hits: list[tuple[Row, str]] = []
+    hits: list[tuple[MemoryRow, str]] = []
     for memory in _all(agent_id, type_):
         content = keys.reveal_memory(memory.id, memory.content)
         if wanted in content.casefold():
@@ -93,14 +95,14 @@ def fresh_since() -> datetime:
     return now() - timedelta(days=JOURNAL_DAYS)
 
 
-def in_context(agent_id: int) -> tuple[list[Row], list[Row]]:
+def in_context(agent_id: int) -> tuple[list[MemoryRow], list[MemoryRow]]:
     """The active core memories and the journal of the last days, each oldest first."""
     recent = Memory.active(agent_id, MemoryType.JOURNAL).where(Memory.origin_at >= fresh_since())
     return _rows(Memory.active(agent_id, MemoryType.CORE)), _rows(recent)
 
 
-def _rows(query: Select[Any]) -> list[Row]:
-    return [Row(*columns) for columns in db.session.execute(query.with_only_columns(*_COLUMNS)).tuples()]
+def _rows(query: Select[Any]) -> list[MemoryRow]:
+    return [MemoryRow(*columns) for columns in db.session.execute(query.with_only_columns(*_COLUMNS)).tuples()]
 
 
 def _behind(query: Select[Any], agent_id: int, after: int) -> Select[Any]:
@@ -114,7 +116,7 @@ def _behind(query: Select[Any], agent_id: int, after: int) -> Select[Any]:
     return query.where(tuple_(Memory.origin_at, Memory.id) > place)
 
 
-def _all(agent_id: int, type_: MemoryType | None) -> Iterator[Row]:
+def _all(agent_id: int, type_: MemoryType | None) -> Iterator[MemoryRow]:
     """In batches, with no transaction open in between."""
     after: int | None = None
     while True:

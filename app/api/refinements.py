@@ -9,24 +9,35 @@ from sqlalchemy import select
 
 from app.api.caller import Caller
 from app.api.newest import newest
-from app.api.operation import DIGITS, UUID_FORM, Asked, Made, NoteToAdmins, Nothing, Operation, Place, Sent, Told
+from app.api.operation import (
+    DIGITS,
+    UUID_FORM,
+    NoParameters,
+    NoteToAdmins,
+    Operation,
+    PathParameter,
+    QueryModel,
+    RequestBody,
+    RequestResult,
+    ResponseModel,
+)
 from app.errors import NotFound
 from app.extensions import db
 from app.models import Mode, Refinement, Trigger
 from app.models.key import Scope
 from app.refinement.start import start
 
-ID = Place("refinement_id", str, "The refinement's UUID.", UUID_FORM)
+ID = PathParameter("refinement_id", str, "The refinement's UUID.", UUID_FORM)
 
 
-class NewRefinement(Sent):
+class NewRefinement(RequestBody):
     mode: Annotated[
         Literal["full", "dedup_only"],
         Field(description="full: you look over your ledger with the six functions. dedup_only: exact copies go."),
     ] = "full"
 
 
-class Stats(Told):
+class Stats(ResponseModel):
     consolidated: int
     updated: int
     deleted: int
@@ -40,7 +51,7 @@ class Stats(Told):
     refused: dict[str, int] = Field(description="How many of your calls were refused, by kind.")
 
 
-class Mass(Told):
+class Mass(ResponseModel):
     start: int = Field(description="Before anything was done, in tokens.")
     after_dedup: int = Field(description="Without the exact duplicates: what retention is measured from.")
     after: int | None
@@ -49,7 +60,7 @@ class Mass(Told):
     line: str = Field(description="The same in words.")
 
 
-class OneRefinement(Told):
+class OneRefinement(ResponseModel):
     id: str
     status: str
     mode: str
@@ -76,22 +87,22 @@ class OneRefinement(Told):
     summary: str | None = Field(description="What you said of it when you completed it.")
 
 
-class WantedRefinements(Asked):
+class WantedRefinements(QueryModel):
     before: Annotated[str | None, Field(description="To go on: `next` of the page before.")] = None
     limit: Annotated[int, Field(ge=1, le=100, description="How many at most."), DIGITS] = 20
 
 
-class Refinements(Told):
+class Refinements(ResponseModel):
     refinements: list[OneRefinement] = Field(description="Newest first.")
     next: str | None = Field(description="Send it as `before` for the next page; null at the end.")
 
 
-def request(caller: Caller, given: NewRefinement) -> Made:
+def request(caller: Caller, given: NewRefinement) -> RequestResult:
     from tasks import refinement as queue
 
     refinement = start(caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode))
     queue.enqueue(refinement.id)
-    return Made(_told(caller, refinement), 202)
+    return RequestResult(_told(caller, refinement), 202)
 
 
 def list_(caller: Caller, given: WantedRefinements) -> Refinements:
@@ -100,7 +111,7 @@ def list_(caller: Caller, given: WantedRefinements) -> Refinements:
     return Refinements(refinements=[_told(caller, each) for each in shown], next=following)
 
 
-def show(caller: Caller, refinement_id: str, _: Nothing) -> OneRefinement:
+def show(caller: Caller, refinement_id: str, _: NoParameters) -> OneRefinement:
     mine = (Refinement.id == refinement_id, Refinement.agent_id == caller.agent_id)
     refinement = db.session.scalar(select(Refinement).where(*mine))
     if refinement is None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import Made, Nothing, Operation, Place, Sent, Told
+from app.api.operation import NoParameters, Operation, PathParameter, RequestBody, RequestResult, ResponseModel
 from app.authoring.fields import FIELDS, FieldView, author, view, views
 from app.authoring.versions import versions
 from app.errors import Invalid
@@ -15,10 +15,10 @@ from app.models.key import Scope
 
 Value = str | float | int | None
 
-FIELD = Place("field", str, f"One of {', '.join(FIELDS)}.", {"enum": list(FIELDS)})
+FIELD = PathParameter("field", str, f"One of {', '.join(FIELDS)}.", {"enum": list(FIELDS)})
 
 
-class NewValue(Sent):
+class NewValue(RequestBody):
     value: Annotated[
         str | float | int | bool | list[Any] | dict[str, Any] | None,
         Field(
@@ -29,7 +29,7 @@ class NewValue(Sent):
     ]
 
 
-class Waiting(Told):
+class Waiting(ResponseModel):
     id: str
     value: str | None
     status: str = Field(description="reading: a safety model reads it. held: an admin has to let it through.")
@@ -37,7 +37,7 @@ class Waiting(Told):
     proposed_at: str | None
 
 
-class Setting(Told):
+class Setting(ResponseModel):
     field: str
     value: Value = Field(description="What was set; null where the default holds.")
     default: Value
@@ -49,11 +49,11 @@ class Setting(Told):
     pending: Waiting | None = Field(description="A change of yours that does not apply yet.")
 
 
-class Settings(Told):
+class AgentSettings(ResponseModel):
     settings: list[Setting]
 
 
-class Version(Told):
+class Version(ResponseModel):
     entry: int
     at: str | None
     by: str
@@ -61,35 +61,35 @@ class Version(Told):
     value: Value
 
 
-class Versions(Told):
+class Versions(ResponseModel):
     versions: list[Version] = Field(description="Newest first.")
 
 
-def list_(caller: Caller, _: Nothing) -> Settings:
-    return Settings(settings=[_told(each) for each in views(caller.agent())])
+def list_(caller: Caller, _: NoParameters) -> AgentSettings:
+    return AgentSettings(settings=[_told(each) for each in views(caller.agent())])
 
 
-def show(caller: Caller, field: str, _: Nothing) -> Setting:
+def show(caller: Caller, field: str, _: NoParameters) -> Setting:
     return _told(view(caller.agent(), field))
 
 
-def past(caller: Caller, field: str, _: Nothing) -> Versions:
+def past(caller: Caller, field: str, _: NoParameters) -> Versions:
     agent = caller.agent()
     known = view(agent, field).field
     return Versions(versions=[Version(**each.as_json()) for each in versions(agent, known)])
 
 
-def change(caller: Caller, field: str, given: NewValue) -> Made:
+def change(caller: Caller, field: str, given: NewValue) -> RequestResult:
     if given.value is None:
         raise Invalid(f"null is no {field}. To go back to its default, reset it. Nothing was changed.")
     return _authored(caller, field, given.value)
 
 
-def reset(caller: Caller, field: str, _: Nothing) -> Made:
+def reset(caller: Caller, field: str, _: NoParameters) -> RequestResult:
     return _authored(caller, field, None)
 
 
-def _authored(caller: Caller, field: str, value: object) -> Made:
+def _authored(caller: Caller, field: str, value: object) -> RequestResult:
     """202 where a safety model reads it first."""
     from tasks import authoring as queue
 
@@ -97,7 +97,7 @@ def _authored(caller: Caller, field: str, value: object) -> Made:
     if authored.unread:
         queue.enqueue(authored.unread)
     waits = value is not None and authored.pending is not None
-    return Made(_told(authored), 202 if waits else 200)
+    return RequestResult(_told(authored), 202 if waits else 200)
 
 
 def _told(found: FieldView) -> Setting:
@@ -109,7 +109,7 @@ OPERATIONS = (
     Operation(
         "list_settings", "GET", "/settings", Scope.READ,
         "The six settings that are yours to write: name, the four prompts, and your retention threshold.",
-        list_, Settings,
+        list_, AgentSettings,
     ),
     Operation(
         "get_setting", "GET", "/settings/{field}", Scope.READ,

@@ -9,12 +9,20 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.operation import UUID_FORM, Made, Nothing, Operation, Place, Sent, Told
+from app.api.operation import (
+    UUID_FORM,
+    NoParameters,
+    Operation,
+    PathParameter,
+    RequestBody,
+    RequestResult,
+    ResponseModel,
+)
 from app.authoring.fields import author, check
 from app.errors import NotFound
 from app.exchange.bundle import BATCH, export_bundle
 from app.exchange.formats import read
-from app.exchange.parsed import Format
+from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import receive
 from app.extensions import db
 from app.models import Intake
@@ -22,10 +30,10 @@ from app.models.base import iso
 from app.models.intake import IMPORT
 from app.models.key import Scope
 
-ID = Place("import_id", str, "The import's UUID.", UUID_FORM)
+ID = PathParameter("import_id", str, "The import's UUID.", UUID_FORM)
 
 
-class NewImport(Sent):
+class NewImport(RequestBody):
     data: Annotated[str, Field(min_length=1, description="The file's text.")]
     format: Annotated[
         Literal["auto", "bundle", "jsonl", "af", "mem0", "text"],
@@ -39,7 +47,7 @@ class NewImport(Sent):
     ] = False
 
 
-class OneImport(Told):
+class OneImport(ResponseModel):
     id: str
     status: str = Field(description="waiting, taken (all its memories are saved) or failed (none is).")
     format: str
@@ -52,17 +60,17 @@ class OneImport(Told):
     error: str | None
 
 
-class Bundle(Told):
+class Bundle(ResponseModel):
     bundle: str = Field(description="JSON: your settings and all your active memories. import_memories takes it back.")
 
 
-def bring(caller: Caller, given: NewImport) -> Made:
+def bring(caller: Caller, given: NewImport) -> RequestResult:
     """The memories first: what can't be used is refused whole, before any setting is written."""
     from tasks import intake as queue
 
     if given.with_settings:
         caller.check(Scope.AUTHOR)
-    by, format_ = caller.actor(), None if given.format == "auto" else Format(given.format)
+    by, format_ = caller.actor(), None if given.format == "auto" else ImportFormat(given.format)
     data = given.data.encode("utf-8", "surrogatepass")
     settings = dict(checked_settings(data, format_)) if given.with_settings else {}
     received = receive(caller.agent_id, data, by=by, format=format_)
@@ -70,10 +78,10 @@ def bring(caller: Caller, given: NewImport) -> Made:
     written = [_write(caller, field, value) for field, value in settings.items()]
     left_out = {what: count for what, count in received.parsed.left_out.items() if not (written and what == "settings")}
     intake = _mine(caller, received.intake_id)
-    return Made(_told(intake, memories=received.memories, left_out=left_out, settings=written), 202)
+    return RequestResult(_told(intake, memories=received.memories, left_out=left_out, settings=written), 202)
 
 
-def checked_settings(data: bytes, format_: Format | None) -> dict[str, str | None]:
+def checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str | None]:
     """The settings of a bundle; none of other files. Raises as `receive` and `author` do."""
     settings = dict(read(data, format=format_).settings)
     for field, value in settings.items():
@@ -81,14 +89,14 @@ def checked_settings(data: bytes, format_: Format | None) -> dict[str, str | Non
     return settings
 
 
-def show(caller: Caller, import_id: str, _: Nothing) -> OneImport:
+def show(caller: Caller, import_id: str, _: NoParameters) -> OneImport:
     intake = _mine(caller, import_id)
     outcome = intake.outcome or {}
     left_out = dict(outcome.get("left_out", {}))
     return _told(intake, memories=intake.imported, left_out=left_out, settings=[], duplicates=outcome.get("duplicates"))
 
 
-def export(caller: Caller, _: Nothing) -> Bundle:
+def export(caller: Caller, _: NoParameters) -> Bundle:
     return Bundle(bundle="".join(pieces(caller)))
 
 
@@ -133,7 +141,7 @@ def _told(
     return OneImport(
         id=intake.id,
         status=str(intake.status),
-        format=intake.format or Format.JSON_LINES,
+        format=intake.format or ImportFormat.JSON_LINES,
         memories=memories,
         duplicates=duplicates,
         left_out=left_out,

@@ -14,9 +14,9 @@ from spectree.models import SecureType, SecuritySchemeData
 
 from app.api.caller import Caller, admit
 from app.api.description import complete
-from app.api.given import Malformed, read_json, read_query
-from app.api.once import Answer, once
-from app.api.operation import Nothing, Operation, Told
+from app.api.given import MalformedRequest, read_json, read_query
+from app.api.once import KeptResponse, once
+from app.api.operation import NoParameters, Operation, ResponseModel
 from app.api.operations import OPERATIONS
 from app.api.refusal import headers_of, sentence_of
 from app.errors import WhetstoneError
@@ -30,14 +30,14 @@ BEARER = SecurityScheme(name="token", data=SecuritySchemeData(type=SecureType.HT
 blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 
 
-class LengthMissing(Malformed):
+class LengthMissing(MalformedRequest):
     """The body came in chunks, so it was not read: send it whole, with a Content-Length. Nothing was written."""
 
     code = "length_required"
     http_status = 411
 
 
-class Problem(Told):
+class Problem(ResponseModel):
     """What can't be done, and why (RFC 9457)."""
 
     type: str
@@ -64,9 +64,9 @@ def _view(operation: Operation) -> Callable[..., Response]:
             return _streamed(caller, operation.streams(caller))
         given = _given(operation)
 
-        def do() -> Answer:
+        def do() -> KeptResponse:
             made = operation.do(caller, given, *at.values())
-            return Answer(made.status, made.told.model_dump_json())
+            return KeptResponse(made.status, made.told.model_dump_json())
 
         key = request.headers.get("Idempotency-Key")
         if key is None or operation.method != "POST":
@@ -84,11 +84,11 @@ def _given(operation: Operation) -> Any:
     if "Transfer-Encoding" in request.headers:
         raise LengthMissing
     request.max_content_length = operation.most_bytes or current_app.config["MAX_CONTENT_LENGTH"]
-    body = request.get_data() if operation.takes is not Nothing else b""
+    body = request.get_data() if operation.takes is not NoParameters else b""
     return read_json(operation.takes, body)
 
 
-def _answer(answer: Answer) -> Response:
+def _answer(answer: KeptResponse) -> Response:
     response = Response(answer.body, answer.status, content_type="application/json")
     if answer.is_repeated:
         response.headers["Idempotent-Replayed"] = "true"
@@ -139,7 +139,7 @@ _REFUSALS = dict.fromkeys((400, 401, 403, 404, 409, 411, 413, 422, 429, 503), Pr
 def _register(operation: Operation) -> None:
     answers = {f"HTTP_{status}": operation.gives for status in operation.statuses}
     refusals = {f"HTTP_{status}": model for status, model in _REFUSALS.items()}
-    takes = operation.takes if operation.takes is not Nothing else None
+    takes = operation.takes if operation.takes is not NoParameters else None
     described = SPEC.validate(
         query=takes if operation.reads_only else None,
         json=None if operation.reads_only else takes,

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from app.authoring.versions import Newest, newest
+from app.authoring.versions import CurrentVersion, newest
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import writing
 from app.models import (
@@ -45,7 +45,7 @@ class NoDefault(Refused):
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingChange:
     """A change by the agent that does not apply yet: it is being read, or held for an admin for the reason `why`."""
 
     id: str
@@ -55,7 +55,7 @@ class Pending:
     proposed_at: datetime
 
     @classmethod
-    def of(cls, proposal: SettingProposal) -> Pending:
+    def of(cls, proposal: SettingProposal) -> PendingChange:
         status = ProposalStatus(proposal.status)
         return cls(proposal.id, proposal.value, status, proposal.why, proposal.proposed_at)
 
@@ -78,7 +78,7 @@ class FieldView:
     version: int
     changed_at: datetime | None
     changed_by: str | None
-    pending: Pending | None
+    pending: PendingChange | None
 
     @property
     def is_default(self) -> bool:
@@ -162,10 +162,10 @@ def _must_wait(agent: Agent, field: str, cleaned: object, by: Actor) -> bool:
     return bool(settings().safety_model) and field in PROMPTS and by.kind == ActorKind.AGENT and is_new
 
 
-def _view(agent: Agent, field: str, last: Newest, proposal: SettingProposal | None) -> FieldView:
+def _view(agent: Agent, field: str, last: CurrentVersion, proposal: SettingProposal | None) -> FieldView:
     value, default = getattr(agent, field), _default(field)
     effective = agent.effective_refinement_threshold if field == "refinement_threshold" else value or default
-    pending = Pending.of(proposal) if proposal else None
+    pending = PendingChange.of(proposal) if proposal else None
     return FieldView(field, value, default, effective, last.count, last.at, last.by, pending)
 
 

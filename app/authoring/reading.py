@@ -21,9 +21,9 @@ from app.models.agent_settings import settings
 from app.refinement.asking import ask_once
 from app.refinement.consent import CUT_OFF, clean_note, first_word, without_thought
 from app.refinement.guard import as_actor
-from app.refinement.process import Means
+from app.refinement.model_endpoint import ModelEndpoint
+from app.refinement.process import Dependencies
 from app.refinement.prompts import encode, render
-from app.refinement.voice import Voice
 
 LOST_AFTER = timedelta(minutes=1)
 
@@ -36,7 +36,7 @@ PURPOSES = {
 
 
 @dataclass(frozen=True)
-class _Question:
+class _SafetyQuestion:
     """All that is needed while no row may be held."""
 
     proposal_id: str
@@ -45,7 +45,7 @@ class _Question:
     text: str = field(repr=False)
 
 
-def read(proposal_id: str, means: Means) -> None:
+def read(proposal_id: str, dependencies: Dependencies) -> None:
     """Ask the safety model, and let its answer decide. Does nothing when another worker asks, or it is decided."""
     question = _claim(proposal_id)
     if question is None:
@@ -54,7 +54,7 @@ def read(proposal_id: str, means: Means) -> None:
         _hold(question, "The safety model was switched off before it had read this.")
         return
     try:
-        reply = _put(question, means)
+        reply = _put(question, dependencies)
     except ModelError as error:
         _hold(question, error.sentence)
         return
@@ -75,20 +75,20 @@ def find_unread() -> list[str]:
     return found
 
 
-def _claim(proposal_id: str) -> _Question | None:
+def _claim(proposal_id: str) -> _SafetyQuestion | None:
     """For exactly one worker at a time."""
     with writing():
         proposal = SettingProposal.claim(proposal_id, SettingProposal.status == ProposalStatus.READING)
         if proposal is None:
             return None
-        return _Question(proposal.id, proposal.agent_id, proposal.field, proposal.value or "")
+        return _SafetyQuestion(proposal.id, proposal.agent_id, proposal.field, proposal.value or "")
 
 
-def _put(question: _Question, means: Means) -> Reply:
+def _put(question: _SafetyQuestion, dependencies: Dependencies) -> Reply:
     known = settings()
     where = (known.safety_api_base or None, known.safety_api_key_env or None)
-    voice = Voice(known.safety_model, *where, is_operators=True)
-    return ask_once(voice, lambda _: safety_messages(question.setting, question.text), means)
+    endpoint = ModelEndpoint(known.safety_model, *where, is_operators=True)
+    return ask_once(endpoint, lambda _: safety_messages(question.setting, question.text), dependencies)
 
 
 def safety_messages(setting: str, text: str) -> list[dict[str, Any]]:
@@ -107,14 +107,14 @@ def _objection(reply: Reply) -> str:
     return "" if word == "SAFE" else "The safety model gave no clear answer."
 
 
-def _apply(question: _Question, said: str) -> None:
+def _apply(question: _SafetyQuestion, said: str) -> None:
     with writing():
         agent, proposal = _lock_both(question)
         if proposal.status == ProposalStatus.READING and agent.forgotten_at is None:
             proposal.apply(agent, by=as_actor(agent), said=said)
 
 
-def _hold(question: _Question, why: str, said: str = "") -> None:
+def _hold(question: _SafetyQuestion, why: str, said: str = "") -> None:
     """Keep it from applying, and tell the agent in its journal, in one transaction."""
     with writing():
         agent, proposal = _lock_both(question)
@@ -124,7 +124,7 @@ def _hold(question: _Question, why: str, said: str = "") -> None:
         tell_held(agent, proposal)
 
 
-def _lock_both(question: _Question) -> tuple[Agent, SettingProposal]:
+def _lock_both(question: _SafetyQuestion) -> tuple[Agent, SettingProposal]:
     """The agent's row, then the proposal's."""
     agent = Agent.lock(question.agent_id)
     return agent, SettingProposal.lock(agent, question.proposal_id)

@@ -19,7 +19,7 @@ SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Version:
+class SettingVersion:
     """What a setting was from an entry on; `value` is as in the log, None for the default."""
 
     entry_id: int
@@ -35,7 +35,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Newest:
+class CurrentVersion:
     """How many versions a setting has had, and when and by whom it became what it is."""
 
     count: int = 0
@@ -43,16 +43,16 @@ class Newest:
     by: str | None = None
 
 
-def versions(agent: Agent, field: str, *, limit: int = SHOWN) -> list[Version]:
+def versions(agent: Agent, field: str, *, limit: int = SHOWN) -> list[SettingVersion]:
     """Newest first. The last one is what the agent was made with."""
     query = select(AuditLog).where(*_of(agent), _says(field)).order_by(AuditLog.id.desc()).limit(limit)
     return [
-        Version(entry.id, entry.at, entry.actor, is_by_agent(entry), _after(entry)[field])
+        SettingVersion(entry.id, entry.at, entry.actor, is_by_agent(entry), _after(entry)[field])
         for entry in db.session.scalars(query)
     ]
 
 
-def newest(agent: Agent, fields: Sequence[str]) -> dict[str, Newest]:
+def newest(agent: Agent, fields: Sequence[str]) -> dict[str, CurrentVersion]:
     """Of some settings, in two queries."""
     columns = [
         column
@@ -64,7 +64,7 @@ def newest(agent: Agent, fields: Sequence[str]) -> dict[str, Newest]:
     ids = {entry_id for _, entry_id in counted.values() if entry_id}
     entries = {entry.id: entry for entry in db.session.scalars(select(AuditLog).where(AuditLog.id.in_(ids)))}
     return {
-        name: Newest(count, entries[entry_id].at, entries[entry_id].actor) if entry_id else Newest()
+        name: CurrentVersion(count, entries[entry_id].at, entries[entry_id].actor) if entry_id else CurrentVersion()
         for name, (count, entry_id) in counted.items()
     }
 

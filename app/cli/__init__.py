@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Entry:
+class LazyCommand:
     """A command that is imported only when it runs. `target` is "module:attribute"."""
 
     target: str
@@ -34,32 +34,40 @@ class Entry:
 
 
 COMMANDS = {
-    "up": Entry("app.cli.up:up", "Start everything on this machine, and print the address."),
-    "demo": Entry("app.cli.demo:demo", "Make an account with two agents that need no API key."),
-    "agents": Entry("app.cli.agents:agents", "Create, list, show, set, pause, resume and forget agents; their tokens."),
-    "memories": Entry("app.cli.memories:memories", "Import and list an agent's memories, without their content."),
-    "refine": Entry("app.cli.refine:refine", "Start a refinement of an agent."),
-    "refinements": Entry("app.cli.refine:refinements", "List, show and stop refinements."),
-    "attention": Entry("app.cli.attention:attention", "List what needs attention, and mark it as seen."),
-    "rollback": Entry("app.cli.rollback:rollback", "Take back a refinement, a rollback or one audit entry; or rewind."),
-    "sweep": Entry("app.cli.sweep:sweep", "Start what is due now."),
-    "grants": Entry("app.cli.grants:grants", "List, request and revoke exceptions: who may read, and until when."),
-    "audit": Entry("app.cli.audit:audit", "Print the audit log as JSON Lines or as a table."),
-    "verify": Entry("app.cli.audit:verify", "Check the audit log and replay it against the tables."),
-    "users": Entry("app.cli.users:users", "Create the people who run the agents."),
-    "keys": Entry("app.cli.keys:keys", "Check, back up, restore and rotate the keys."),
-    "db": Entry("app.cli.db:db", "Bring the database to this version."),
-    "doctor": Entry("app.cli.doctor:doctor", "Say what is wrong with this installation, if anything is."),
-    "mcp": Entry("app.cli.mcp:mcp", "Serve one agent's tools over MCP on standard input and output."),
-    "web": Entry("app.cli.processes:web", "Run the web process alone."),
-    "worker": Entry("app.cli.processes:worker", "Run a worker alone."),
-    "beat": Entry("app.cli.processes:beat", "Run the timetable alone."),
-    "test": Entry("app.cli.develop:test", "Run the checks and the tests of this checkout."),
-    "check": Entry("app.cli.develop:check", "Run the linters, the types and the import contracts."),
+    "up": LazyCommand("app.cli.up:up", "Start everything on this machine, and print the address."),
+    "demo": LazyCommand("app.cli.demo:demo", "Make an account with two agents that need no API key."),
+    "agents": LazyCommand(
+        "app.cli.agents:agents", "Create, list, show, set, pause, resume and forget agents; their tokens."
+    ),
+    "memories": LazyCommand("app.cli.memories:memories", "Import and list an agent's memories, without their content."),
+    "refine": LazyCommand("app.cli.refine:refine", "Start a refinement of an agent."),
+    "refinements": LazyCommand("app.cli.refine:refinements", "List, show and stop refinements."),
+    "attention": LazyCommand("app.cli.attention:attention", "List what needs attention, and mark it as seen."),
+    "rollback": LazyCommand(
+        "app.cli.rollback:rollback", "Take back a refinement, a rollback or one audit entry; or rewind."
+    ),
+    "sweep": LazyCommand("app.cli.sweep:sweep", "Start what is due now."),
+    "grants": LazyCommand(
+        "app.cli.grants:grants", "List, request and revoke exceptions: who may read, and until when."
+    ),
+    "audit": LazyCommand("app.cli.audit:audit", "Print the audit log as JSON Lines or as a table."),
+    "verify": LazyCommand("app.cli.audit:verify", "Check the audit log and replay it against the tables."),
+    "users": LazyCommand("app.cli.users:users", "Create the people who run the agents."),
+    "keys": LazyCommand("app.cli.keys:keys", "Check, back up, restore and rotate the keys."),
+    "db": LazyCommand("app.cli.db:db", "Bring the database to this version."),
+    "doctor": LazyCommand("app.cli.doctor:doctor", "Say what is wrong with this installation, if anything is."),
+    "mcp": LazyCommand("app.cli.mcp:mcp", "Serve one agent's tools over MCP on standard input and output."),
+    "web": LazyCommand("app.cli.processes:web", "Run the web process alone."),
+    "worker": LazyCommand("app.cli.processes:worker", "Run a worker alone."),
+    "beat": LazyCommand("app.cli.processes:beat", "Run the timetable alone."),
+    "test": LazyCommand("app.cli.develop:test", "Run the checks and the tests of this checkout."),
+    "check": LazyCommand("app.cli.develop:check", "Run the linters, the types and the import contracts."),
 }
 """In the order of `--help`. A new command is one line here and one module."""
 
-HIDDEN = {"prepare": Entry("app.cli.processes:prepare", "Migrations, keys and the first admin, as `up` makes them.")}
+HIDDEN = {
+    "prepare": LazyCommand("app.cli.processes:prepare", "Migrations, keys and the first admin, as `up` makes them.")
+}
 
 
 class LazyGroup(click.Group):

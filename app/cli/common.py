@@ -218,6 +218,6 @@ def _close(app: Flask) -> None:
     from app.extensions import db
 
     db.session.remove()
-    if "heart" in app.extensions:
-        app.extensions["heart"].stop()
+    if "heartbeat" in app.extensions:
+        app.extensions["heartbeat"].stop()
     db.engine.dispose()

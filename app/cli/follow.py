@@ -16,9 +16,9 @@ from app.cli.common import aside
 from app.cli.crash import record as record_crash
 from app.cli.steps import line
 from app.extensions import db, release, writing
-from app.llm.client import Voices
+from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.sweep import close_stalled
 
 LOOK_SECONDS = 0.3
@@ -71,12 +71,12 @@ def watch(refinement_id: str, tell: Tell) -> None:
     follower.look()
 
 
-def carry(app: Flask, refinement_id: str, voices: Voices, tell: Tell) -> None:
+def carry(app: Flask, refinement_id: str, clients: ModelClients, tell: Tell) -> None:
     """Do the work in this process, to its end. Ctrl-C and SIGTERM stop the refinement; earlier changes are kept."""
     follower = Follower(refinement_id, tell)
     with _told_at_once(app, follower), _termination_as_interrupt():
         try:
-            refine(refinement_id, Means(voices))
+            refine(refinement_id, Dependencies(clients))
         except KeyboardInterrupt:
             _stop_here(refinement_id)
         except Exception as error:  # noqa: BLE001 - the refinement has reached its end; its result is told all the same

@@ -114,12 +114,12 @@ def revoke(number: str, as_json: bool) -> None:
 def _ask(agent: Agent, user: User, wish: dict[str, str]) -> AccessGrant:
     """Write the question down. Raises UsageError for what can't be asked so, and Refused for what a rule forbids."""
     from app.grants.endings import end_what_is_over
-    from app.grants.request import Wish, request_access
+    from app.grants.request import WantedException, request_access
     from app.models import COMMAND_LINE
 
     end_what_is_over()
     with as_usage():
-        read = Wish.read(wish | {"scope": _scope(wish["scope"])})
+        read = WantedException.read(wish | {"scope": _scope(wish["scope"])})
     return request_access(agent.id, read, for_user=user, by=COMMAND_LINE)
 
 
@@ -159,13 +159,13 @@ def _left_to_a_worker(grant: AccessGrant) -> AccessGrant:
 def _answered(grant: AccessGrant) -> AccessGrant:
     """The same when the agent has answered: asked by a worker that answers, or here."""
     from app.grants.asking import ask
-    from app.llm.litellm import LiteLLMVoices
-    from app.refinement.process import Means
+    from app.llm.litellm import LiteLLMClients
+    from app.refinement.process import Dependencies
     from tasks.grants import enqueue
     from tasks.refinement import worker_answers
 
     if not (worker_answers() and enqueue(grant.id)):
-        ask(grant.id, Means(LiteLLMVoices()))
+        ask(grant.id, Dependencies(LiteLLMClients()))
     return _watched(grant.id)
 
 

@@ -24,7 +24,7 @@ from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBr
 
 
 @dataclass(frozen=True)
-class Kept:
+class EarlierKeyFile:
     """The file of an earlier master key. `fingerprint` is empty where it can't be read."""
 
     path: Path
@@ -36,7 +36,7 @@ class Kept:
 
 
 @dataclass
-class Report:
+class KeyReport:
     """What was looked at; `problems` are sentences, worst first."""
 
     fingerprint: str
@@ -45,7 +45,7 @@ class Report:
     forgotten: int = 0
     keys: int = 0
     tokens: int = 0
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[EarlierKeyFile] = field(default_factory=list)
     rotating_from: list[str] = field(default_factory=list)
     backed_up_at: datetime | None = None
     problems: list[str] = field(default_factory=list)
@@ -67,10 +67,10 @@ class Report:
         }
 
 
-def examine() -> Report:
+def examine() -> KeyReport:
     """Look at everything; show and write nothing. The process holds the master key, which belongs to this database."""
     ring = key_ring()
-    report = Report(master_key().fingerprint, ring.path, kept=list(_kept()), rotating_from=unfinished_rotation())
+    report = KeyReport(master_key().fingerprint, ring.path, kept=list(_kept()), rotating_from=unfinished_rotation())
     report.backed_up_at = last_backup(report.fingerprint)
     report.problems += [*_files(report), *_rotation(report), *_removed()]
     for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():
@@ -88,11 +88,11 @@ def kept_badly(path: Path) -> list[str]:
     return [f"Others on this machine may read {path} (mode {mode:03o}): chmod 600 {path}"] if mode & 0o077 else []
 
 
-def _kept() -> Iterator[Kept]:
+def _kept() -> Iterator[EarlierKeyFile]:
     retired = {row.fingerprint: row.retired_at for row in db.session.scalars(select(MasterKeyRow))}
     for path in key_ring().kept():
         fingerprint = _fingerprint(path)
-        yield Kept(path, fingerprint, retired.get(fingerprint))
+        yield EarlierKeyFile(path, fingerprint, retired.get(fingerprint))
 
 
 def _fingerprint(path: Path) -> str:
@@ -102,7 +102,7 @@ def _fingerprint(path: Path) -> str:
         return ""
 
 
-def _files(report: Report) -> Iterator[str]:
+def _files(report: KeyReport) -> Iterator[str]:
     ring = key_ring()
     if not ring.path.exists():
         yield f"{ring.path} is not there; the key was found beside it: move it back to that name."
@@ -117,7 +117,7 @@ def _files(report: Report) -> Iterator[str]:
             yield f"{each.path} is no key of this database."
 
 
-def _rotation(report: Report) -> Iterator[str]:
+def _rotation(report: KeyReport) -> Iterator[str]:
     if report.rotating_from:
         named = ", ".join(report.rotating_from)
         yield f"A rotation from {named} was cut off: run `./whetstone keys rotate` again, and it goes on where it was."
@@ -131,7 +131,7 @@ def _removed() -> Iterator[str]:
         )
 
 
-def _agent(agent: Agent, report: Report) -> Iterator[str]:
+def _agent(agent: Agent, report: KeyReport) -> Iterator[str]:
     report.agents += 1
     if agent.forgotten_at is not None:
         report.forgotten += 1
@@ -158,7 +158,7 @@ def _open_some(agent: Agent, keys: AgentKeys) -> None:
             keys.reveal_memory(number, content)
 
 
-def _tokens(agent: Agent, keys: AgentKeys, report: Report) -> Iterator[str]:
+def _tokens(agent: Agent, keys: AgentKeys, report: KeyReport) -> Iterator[str]:
     """Whether each live token has its copy of each key, and nobody else has one."""
     counts = select(AgentKey.reader, func.count()).where(AgentKey.agent_id == agent.id).group_by(AgentKey.reader)
     copies = dict(db.session.execute(counts).tuples().all())

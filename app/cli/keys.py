@@ -28,7 +28,7 @@ from app.cli.common import (
 from app.cli.recovery_words import show_words
 
 if TYPE_CHECKING:
-    from app.cli.key_checkup import Report
+    from app.cli.key_checkup import KeyReport
     from app.silo import MasterKey
 
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -130,7 +130,7 @@ def rotate(name: str | None, prepare: bool, account: str | None, as_json: bool) 
         return _prepare(as_json) if prepare else _rotate_master(as_json)
 
 
-def _tell_report(report: Report) -> None:
+def _tell_report(report: KeyReport) -> None:
     say(f"Master key {report.fingerprint}, {report.path}")
     opens = f" and opens all {report.keys:,} keys of {report.agents - report.forgotten:,} agents."
     say("It belongs to this database" + (opens if not report.problems else "."))

@@ -21,7 +21,7 @@ from app.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from app.exchange.parsed import Parsed
+    from app.exchange.parsed import ParsedFile
     from app.models import Agent
     from app.models.importing import Imported
 
@@ -115,14 +115,14 @@ def export(name: str, discarded: bool, account: str | None, as_json: bool) -> No
             click.echo(json.dumps(row))
 
 
-def _read(file: BinaryIO, kind: str) -> Parsed:
+def _read(file: BinaryIO, kind: str) -> ParsedFile:
     """Raises NotRecognised, ImportRefused or Invalid; no more than what is refused for its size is read."""
     from app.exchange.formats import MOST_BYTES
-    from app.exchange.parsed import Format
+    from app.exchange.parsed import ImportFormat
     from app.exchange.taking_in import checked
     from app.models import COMMAND_LINE
 
-    wanted = None if kind == "auto" else Format(kind)
+    wanted = None if kind == "auto" else ImportFormat(kind)
     return checked(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=_name(file), format=wanted)
 
 
@@ -130,7 +130,7 @@ def _name(file: BinaryIO) -> str:
     return str(getattr(file, "name", ""))
 
 
-def _as_json(done: Imported, parsed: Parsed, copies: int) -> dict[str, Any]:
+def _as_json(done: Imported, parsed: ParsedFile, copies: int) -> dict[str, Any]:
     return {
         "imported": done.imported,
         "core": done.core,
@@ -141,7 +141,7 @@ def _as_json(done: Imported, parsed: Parsed, copies: int) -> dict[str, Any]:
     }
 
 
-def _say_imported(agent: Agent, done: Imported, parsed: Parsed) -> None:
+def _say_imported(agent: Agent, done: Imported, parsed: ParsedFile) -> None:
     say(f"Recognised as {parsed.format.words}.")
     number = "1 memory" if done.imported == 1 else f"{done.imported:,} memories"
     say(f"Imported {number}: {done.core:,} core, {done.journal:,} journal.")

@@ -169,7 +169,7 @@ def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
     from app.cli import follow
     from app.demo.pace import voices_of
     from app.extensions import db
-    from app.llm.litellm import LiteLLMVoices
+    from app.llm.litellm import LiteLLMClients
     from app.models import Refinement
     from tasks.refinement import enqueue, worker_answers
 
@@ -182,7 +182,7 @@ def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
     if by_worker and enqueue(refinement_id):
         follow.watch(refinement_id, tell)
     else:
-        follow.carry(app, refinement_id, voices_of(refinement_id, LiteLLMVoices()), tell)
+        follow.carry(app, refinement_id, voices_of(refinement_id, LiteLLMClients()), tell)
     return db.session.get_one(Refinement, refinement_id, populate_existing=True)
 
 

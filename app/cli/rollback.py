@@ -25,7 +25,7 @@ from app.cli.refinement_facts import SHORT
 
 if TYPE_CHECKING:
     from app.history.plan import Plan, Target
-    from app.history.undo import Done
+    from app.history.undo import UndoResult
     from app.models import Rollback
 
 
@@ -47,7 +47,7 @@ def rollback(number: str, rewind: bool, dry_run: bool, account: str | None, as_j
     """
     with opened():
         target = _target(number, rewind, find_account(account).id if account else None)
-        outcome = _Outcome.of(target, dry_run)
+        outcome = _RollbackOutcome.of(target, dry_run)
         if as_json:
             emit(outcome.as_json())
         else:
@@ -56,7 +56,7 @@ def rollback(number: str, rewind: bool, dry_run: bool, account: str | None, as_j
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class _RollbackOutcome:
     """What happened, or in a dry run what would. `rollback` is the one that was made, or the one of long ago."""
 
     target: Target
@@ -66,7 +66,7 @@ class _Outcome:
     dry_run: bool
 
     @classmethod
-    def of(cls, target: Target, dry_run: bool) -> _Outcome:
+    def of(cls, target: Target, dry_run: bool) -> _RollbackOutcome:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
         from app.extensions import db
         from app.history.plan import GuardFinal, preview
@@ -78,7 +78,7 @@ class _Outcome:
             earlier = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
             return cls(target, plan, earlier, applied=False, dry_run=True)
         try:
-            done: Done = roll_back(target, by=COMMAND_LINE)
+            done: UndoResult = roll_back(target, by=COMMAND_LINE)
         except (RollbackConflict, GuardFinal) as refused:
             return cls(target, refused.plan, None, applied=False, dry_run=False)
         return cls(target, done.plan, done.rollback, applied=done.applied, dry_run=False)

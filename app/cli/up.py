@@ -19,7 +19,7 @@ from app.config import Settings, load_settings
 from app.datadir import DataDirLock, check_data_dir
 from app.errors import WhetstoneError, has_no_room
 from app.parts import PartsFile
-from app.startup import Outcome, address, start_beat, start_parts, wait_until_ready
+from app.startup import PreparationResult, address, start_beat, start_parts, wait_until_ready
 from app.supervisor import StopRequested, Supervisor
 
 
@@ -41,7 +41,7 @@ def up(port: int | None, data_dir: Path | None, no_browser: bool, as_json: bool)
     check_data_dir(settings)
     with contextlib.suppress(StopRequested), DataDirLock(settings, address(settings)):
         check_port(settings)
-        _run(settings, Voice(as_json), browser=not no_browser)
+        _run(settings, StartupOutput(as_json), browser=not no_browser)
 
 
 def check_port(settings: Settings) -> None:
@@ -58,7 +58,7 @@ def check_port(settings: Settings) -> None:
         ) from None
 
 
-class Voice:
+class StartupOutput:
     """What `up` says: on stdout the first admin's password, the recovery words and the ready line, all else on stderr.
 
     Nothing of it reaches a log: those of the data dir are its children's.
@@ -80,7 +80,7 @@ class Voice:
             if not has_no_room(error):
                 raise
 
-    def prepared(self, outcome: Outcome) -> None:
+    def prepared(self, outcome: PreparationResult) -> None:
         if outcome.made_master_key:
             tell_of_new_key(outcome.made_master_key, outcome.recovery_words)
         if outcome.first_password and self._as_json:
@@ -105,18 +105,18 @@ def _settle(port: int | None, data_dir: Path | None) -> Settings:
     return load_settings()
 
 
-def _run(settings: Settings, voice: Voice, *, browser: bool) -> None:
+def _run(settings: Settings, output: StartupOutput, *, browser: bool) -> None:
     if settings.redis_url:
         require_broker(settings)
     broker = None if settings.redis_url else EmbeddedBroker(settings)
     parts = PartsFile(settings)
     parts.remove()
     try:
-        with Supervisor(voice.aside, partial(parts.write, os.getpid())) as supervisor:
-            voice.prepared(start_parts(supervisor, settings, broker, with_words=voice.has_a_reader))
+        with Supervisor(output.aside, partial(parts.write, os.getpid())) as supervisor:
+            output.prepared(start_parts(supervisor, settings, broker, with_words=output.has_a_reader))
             wait_until_ready(supervisor, settings)
             start_beat(supervisor, settings)
-            voice.ready(address(settings))
+            output.ready(address(settings))
             if browser and _somebody_watches():
                 _open_browser(address(settings))
             supervisor.watch()

@@ -10,21 +10,23 @@ from sqlalchemy import select
 
 from app.demo import CHARACTERS, MODEL
 from app.extensions import db, release
-from app.llm.client import Message, ModelClient, Reply, Voices
+from app.llm.client import Message, ModelClient, ModelClients, Reply
 from app.models import Agent, Refinement
 from app.models.agent_settings import settings
 
 
-def paced(voices: Voices, agent: Agent, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Voices:
+def paced(
+    clients: ModelClients, agent: Agent, seconds: float, sleep: Callable[[float], None] = time.sleep
+) -> ModelClients:
     """These voices; for an agent as the demo made it, with so many seconds before each answer."""
-    return _Paced(voices, seconds, sleep) if seconds and _is_of_the_demo(agent) else voices
+    return _Paced(clients, seconds, sleep) if seconds and _is_of_the_demo(agent) else clients
 
 
-def voices_of(refinement_id: str, voices: Voices) -> Voices:
+def voices_of(refinement_id: str, clients: ModelClients) -> ModelClients:
     """Of one refinement, as this installation's settings want it. Leaves no transaction open."""
     query = select(Agent).join(Refinement, Refinement.agent_id == Agent.id).where(Refinement.id == refinement_id)
     agent = db.session.scalar(query)
-    chosen = paced(voices, agent, settings().demo_pace_seconds) if agent else voices
+    chosen = paced(clients, agent, settings().demo_pace_seconds) if agent else clients
     release()
     return chosen
 
@@ -35,8 +37,8 @@ def _is_of_the_demo(agent: Agent) -> bool:
 
 
 class _Paced:
-    def __init__(self, voices: Voices, seconds: float, sleep: Callable[[float], None]) -> None:
-        self._voices, self._seconds, self._sleep = voices, seconds, sleep
+    def __init__(self, clients: ModelClients, seconds: float, sleep: Callable[[float], None]) -> None:
+        self._voices, self._seconds, self._sleep = clients, seconds, sleep
 
     def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> ModelClient:
         client = self._voices.for_model(model_id, api_base=api_base, api_key_env=api_key_env)

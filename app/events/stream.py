@@ -59,7 +59,7 @@ AGAIN = (b"retry-after", b"%d" % AGAIN_SECONDS)
 
 
 @dataclass(frozen=True)
-class Admitted:
+class AdmittedStream:
     """A visitor who may listen to a topic, and the last event that the page shows."""
 
     visitor: Visitor
@@ -104,7 +104,7 @@ class EventStream:
         else:
             await self._serve_to_the_end(admitted, receive, send)
 
-    def _admit(self, scope: Scope) -> Admitted | None:
+    def _admit(self, scope: Scope) -> AdmittedStream | None:
         """Ask Flask, by a request context of its own, who this is; nothing of it lives on."""
         environ = build_environ(scope, io.BytesIO())
         with self._hub.flask.request_context(environ):
@@ -115,9 +115,9 @@ class EventStream:
             if not topic.belongs_to(visitor.viewer.account_id):
                 return None
             said = request.headers.get("Last-Event-ID") or request.args.get("after")
-            return Admitted(visitor, topic, last_seen(said, visitor.viewer.account_id))
+            return AdmittedStream(visitor, topic, last_seen(said, visitor.viewer.account_id))
 
-    async def _serve_to_the_end(self, admitted: Admitted, receive: Receive, send: Send) -> None:
+    async def _serve_to_the_end(self, admitted: AdmittedStream, receive: Receive, send: Send) -> None:
         user_id = admitted.visitor.user_id
         self._held_by[user_id] += 1
         try:
@@ -133,7 +133,7 @@ class EventStream:
             self._held_by[user_id] -= 1
             self._held_by += Counter()  # forget who holds none
 
-    async def _serve(self, admitted: Admitted, receive: Receive, send: Send) -> None:
+    async def _serve(self, admitted: AdmittedStream, receive: Receive, send: Send) -> None:
         listener = Listener(admitted.topic, admitted.visitor, admitted.seen)
         watching = asyncio.create_task(_watch(receive, listener))
         try:
@@ -150,7 +150,7 @@ class EventStream:
             watching.cancel()
             self._hub.leave(listener)
 
-    async def _replay(self, listener: Listener, admitted: Admitted) -> None:
+    async def _replay(self, listener: Listener, admitted: AdmittedStream) -> None:
         """Everything that the page missed, as one frame; it may also come a second time, which shows the same."""
         topic, viewer = admitted.topic, admitted.visitor.viewer
         newest = await self._hub.in_thread(lambda: catch_up(topic, viewer.account_id, admitted.seen))

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.errors import Invalid
 from app.exchange.document import load, objects, size
-from app.exchange.parsed import Format, Parsed, counted, usable_tags
+from app.exchange.parsed import ImportFormat, ParsedFile, counted, usable_tags
 from app.models.draft import Checking, Draft, moment
 from app.models.text import MAX_CONTENT, clean_content, clean_text, is_blank
 
@@ -31,7 +31,7 @@ def recognises(found: object) -> bool:
     return isinstance(found, dict) and any(isinstance(found.get(key), list) for key in ("agents", "core_memory"))
 
 
-def parse(data: bytes) -> Parsed:
+def parse(data: bytes) -> ParsedFile:
     """Raises ImportRefused with the blocks and passages that can't be used, or Invalid."""
     found = load(data)
     if not recognises(found):
@@ -87,14 +87,14 @@ class _Reading:
     left_out: dict[str, int] = field(default_factory=dict)
     divided: int = 0
 
-    def parsed(self) -> Parsed:
+    def parsed(self) -> ParsedFile:
         for noun, number, block in self._blocks():
             self._take(noun, number, block, block.get("value"), [block.get("label")])
         for noun, number, passage in self._passages():
             self._take(noun, number, passage, passage.get("text", passage.get("content")), passage.get("tags"))
         self._count_the_rest()
         drafts = self.checking.result()
-        return Parsed(Format.AGENT_FILE, drafts, left_out=self.left_out, divided=self.divided)
+        return ParsedFile(ImportFormat.AGENT_FILE, drafts, left_out=self.left_out, divided=self.divided)
 
     def _blocks(self) -> Iterator[Item]:
         for key in ("core_memory", "memory_blocks"):

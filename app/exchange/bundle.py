@@ -13,7 +13,7 @@ from sqlalchemy import select, tuple_
 
 from app.errors import Invalid
 from app.exchange.document import load
-from app.exchange.parsed import Format, Parsed
+from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, now, release
 from app.models.agent import Agent
 from app.models.agent_settings import PROMPTS, as_json
@@ -41,7 +41,7 @@ def recognises(found: object) -> bool:
     return isinstance(found, dict) and str(found.get("format")).startswith(MARK)
 
 
-def parse(data: bytes) -> Parsed:
+def parse(data: bytes) -> ParsedFile:
     """Raises ImportRefused with the memories that can't be used, or Invalid.
 
     The settings only have to be texts: who applies them checks them.
@@ -62,7 +62,7 @@ def parse(data: bytes) -> Parsed:
     drafts = checking.result(or_none=True)
     if not drafts and "memories" not in found and not any(settings.values()):
         raise Invalid(NO_MEMORIES)
-    return Parsed(Format.BUNDLE, drafts, settings=settings)
+    return ParsedFile(ImportFormat.BUNDLE, drafts, settings=settings)
 
 
 def export_bundle(agent: Agent, keys: AgentKeys) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from app.errors import Invalid
 from app.exchange import agent_file, bundle, mem0, plain
 from app.exchange.document import load
-from app.exchange.parsed import Format, Parsed
+from app.exchange.parsed import ImportFormat, ParsedFile
 from app.models.draft import NO_MEMORIES, parse_json
 from app.models.importing import MAX_LINE, decode, parse_lines, read_lines
 
@@ -22,14 +22,14 @@ MOST_BYTES = 64_000_000
 """Of one file, whatever it is."""
 
 _SUFFIXES = {
-    ".jsonl": Format.JSON_LINES,
-    ".ndjson": Format.JSON_LINES,
-    ".af": Format.AGENT_FILE,
-    ".txt": Format.TEXT,
-    ".text": Format.TEXT,
+    ".jsonl": ImportFormat.JSON_LINES,
+    ".ndjson": ImportFormat.JSON_LINES,
+    ".af": ImportFormat.AGENT_FILE,
+    ".txt": ImportFormat.TEXT,
+    ".text": ImportFormat.TEXT,
 }
 _BEGINS_LIKE_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:[{\[]|"(?:\s|\\[nrt])*[{\[])')
-_NAME_IT = f"Name its format: {', '.join(Format)}. Nothing was imported."
+_NAME_IT = f"Name its format: {', '.join(ImportFormat)}. Nothing was imported."
 
 
 class NotRecognised(Invalid):
@@ -38,13 +38,13 @@ class NotRecognised(Invalid):
     code = "format_not_recognised"
 
 
-def read(data: bytes, *, name: str = "", format: Format | None = None) -> Parsed:
+def read(data: bytes, *, name: str = "", format: ImportFormat | None = None) -> ParsedFile:
     """All that is in a file, checked. Raises NotRecognised, ImportRefused or Invalid."""
     _check_size(data)
     return parse(data, format or detect(name, data))
 
 
-def detect(name: str, data: bytes) -> Format:
+def detect(name: str, data: bytes) -> ImportFormat:
     """What it is. `name` is the file's, "" where it has none. Raises NotRecognised, or Invalid for a blank file."""
     _check_size(data)
     if not data.strip():
@@ -57,20 +57,20 @@ def detect(name: str, data: bytes) -> Format:
     return named
 
 
-def parse(data: bytes, format: Format) -> Parsed:
+def parse(data: bytes, format: ImportFormat) -> ParsedFile:
     """Read it as that, and nothing else. Raises ImportRefused or Invalid."""
     return _PARSERS[format](data)
 
 
-def _detect_json(data: bytes, named: Format | None) -> Format:
-    are_lines = named is Format.JSON_LINES or _begins_with_a_whole_line(data)
+def _detect_json(data: bytes, named: ImportFormat | None) -> ImportFormat:
+    are_lines = named is ImportFormat.JSON_LINES or _begins_with_a_whole_line(data)
     try:
         found = load(data)
     except Invalid as error:
         if are_lines:
-            return Format.JSON_LINES
+            return ImportFormat.JSON_LINES
         raise NotRecognised(f"It begins like JSON. {error.sentence} {_NAME_IT}") from None
-    kind = _kind_of(found) or (named if named is Format.JSON_LINES else None)
+    kind = _kind_of(found) or (named if named is ImportFormat.JSON_LINES else None)
     if kind is None:
         raise NotRecognised(f"It is JSON, but of no form that is known here. {_NAME_IT}")
     return kind
@@ -85,11 +85,11 @@ def _begins_with_a_whole_line(data: bytes) -> bool:
         return False
 
 
-def _kind_of(found: object) -> Format | None:
+def _kind_of(found: object) -> ImportFormat | None:
     for kind, recognises in _MARKS.items():
         if recognises(found):
             return kind
-    return Format.JSON_LINES if isinstance(found, dict) and "content" in found else None
+    return ImportFormat.JSON_LINES if isinstance(found, dict) and "content" in found else None
 
 
 def _check_size(data: bytes) -> None:
@@ -97,20 +97,20 @@ def _check_size(data: bytes) -> None:
         raise Invalid(f"A file of more than {MOST_BYTES // 1_000_000} MB is not taken; split it. Nothing was imported.")
 
 
-def _parse_lines(data: bytes) -> Parsed:
-    return Parsed(Format.JSON_LINES, parse_lines(read_lines(BytesIO(data))))
+def _parse_lines(data: bytes) -> ParsedFile:
+    return ParsedFile(ImportFormat.JSON_LINES, parse_lines(read_lines(BytesIO(data))))
 
 
-_MARKS: dict[Format, Callable[[object], bool]] = {
-    Format.BUNDLE: bundle.recognises,
-    Format.AGENT_FILE: agent_file.recognises,
-    Format.MEM0: mem0.recognises,
+_MARKS: dict[ImportFormat, Callable[[object], bool]] = {
+    ImportFormat.BUNDLE: bundle.recognises,
+    ImportFormat.AGENT_FILE: agent_file.recognises,
+    ImportFormat.MEM0: mem0.recognises,
 }
 
-_PARSERS: dict[Format, Callable[[bytes], Parsed]] = {
-    Format.JSON_LINES: _parse_lines,
-    Format.AGENT_FILE: agent_file.parse,
-    Format.MEM0: mem0.parse,
-    Format.TEXT: plain.parse,
-    Format.BUNDLE: bundle.parse,
+_PARSERS: dict[ImportFormat, Callable[[bytes], ParsedFile]] = {
+    ImportFormat.JSON_LINES: _parse_lines,
+    ImportFormat.AGENT_FILE: agent_file.parse,
+    ImportFormat.MEM0: mem0.parse,
+    ImportFormat.TEXT: plain.parse,
+    ImportFormat.BUNDLE: bundle.parse,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.errors import Invalid
 from app.exchange.document import load, size
-from app.exchange.parsed import Format, Parsed, counted, usable_tags
+from app.exchange.parsed import ImportFormat, ParsedFile, counted, usable_tags
 from app.models.draft import Checking, Draft, moment
 from app.models.text import clean_content
 
@@ -17,7 +17,7 @@ def recognises(found: object) -> bool:
     return isinstance(listed, list) and all(isinstance(each, dict) and "memory" in each for each in listed[:1])
 
 
-def parse(data: bytes) -> Parsed:
+def parse(data: bytes) -> ParsedFile:
     """Raises ImportRefused with the memories that can't be used, or Invalid."""
     found = load(data)
     listed = _listed(found)
@@ -33,7 +33,7 @@ def parse(data: bytes) -> Parsed:
             break
     around = found if isinstance(found, dict) else {}
     left_out = counted({"tags": refused, "relations": size(around.get("relations"))})
-    return Parsed(Format.MEM0, checking.result(), left_out=left_out, is_partial=bool(around.get("next")))
+    return ParsedFile(ImportFormat.MEM0, checking.result(), left_out=left_out, is_partial=bool(around.get("next")))
 
 
 def _listed(found: object) -> object:

@@ -11,7 +11,7 @@ from app.models.draft import Draft
 from app.models.text import MAX_TAGS, clean_tags
 
 
-class Format(StrEnum):
+class ImportFormat(StrEnum):
     """The kinds of files that are taken in, by the names that people give them on the command line."""
 
     JSON_LINES = "jsonl"
@@ -26,11 +26,11 @@ class Format(StrEnum):
 
 
 _WORDS = {
-    Format.JSON_LINES: "JSON Lines",
-    Format.AGENT_FILE: "a Letta agent file",
-    Format.MEM0: "a mem0 export",
-    Format.TEXT: "plain text, one memory a line",
-    Format.BUNDLE: "a bundle of a Whetstone agent",
+    ImportFormat.JSON_LINES: "JSON Lines",
+    ImportFormat.AGENT_FILE: "a Letta agent file",
+    ImportFormat.MEM0: "a mem0 export",
+    ImportFormat.TEXT: "plain text, one memory a line",
+    ImportFormat.BUNDLE: "a bundle of a Whetstone agent",
 }
 
 _NOUNS = {
@@ -50,20 +50,20 @@ _NOUNS = {
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedFile:
     """A file, checked whole. `settings` are the agent's own of a bundle, None for a default: for who applies them.
 
     `left_out` counts by the nouns above. `divided` texts were longer than a memory may be, and became several.
     """
 
-    format: Format
+    format: ImportFormat
     drafts: Sequence[Draft] = field(repr=False)
     settings: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     left_out: Mapping[str, int] = field(default_factory=dict)
     divided: int = 0
     is_partial: bool = False
 
-    def memories_only(self, *, own: bool) -> Parsed:
+    def memories_only(self, *, own: bool) -> ParsedFile:
         """What an import writes: no settings; and, where the agent brings in its `own`, no constitutional flag."""
         left_out = counted({"settings": sum(value is not None for value in self.settings.values())}, self.left_out)
         drafts = self.drafts

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from app.exchange.parsed import Format, Parsed
-from app.models.draft import MOST_DRAFTS, Checking, Draft, TooMuch
+from app.exchange.parsed import ImportFormat, ParsedFile
+from app.models.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems
 from app.models.importing import decode
 from app.models.text import clean_content
 
 
-def parse(data: bytes) -> Parsed:
+def parse(data: bytes) -> ParsedFile:
     """Raises ImportRefused with the lines that can't be used, or Invalid where there are none. UTF-8 only."""
     checking = Checking()
     for number, line in enumerate(data.split(b"\n", MOST_DRAFTS), start=1):
         with checking.of("line", number) as drafts:
             if number > MOST_DRAFTS:
-                raise TooMuch(f"One import takes at most {MOST_DRAFTS:,} lines; split the file. The rest was not read.")
+                raise TooManyProblems(
+                    f"One import takes at most {MOST_DRAFTS:,} lines; split the file. The rest was not read."
+                )
             text = decode(line)
             drafts += [Draft(clean_content(text))] if text else []
-    return Parsed(Format.TEXT, checking.result())
+    return ParsedFile(ImportFormat.TEXT, checking.result())

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from app.errors import Invalid, NotFound, Refused
 from app.exchange.already import without_known
 from app.exchange.formats import parse, read
-from app.exchange.parsed import Format, Parsed
+from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, release, writing
 from app.models.actor import Actor, ActorKind
 from app.models.agent import Agent
@@ -26,7 +26,7 @@ class Received:
     """A file on its way in: the id of its intake, for the worker, and what will be written."""
 
     intake_id: str
-    parsed: Parsed
+    parsed: ParsedFile
 
     @property
     def memories(self) -> int:
@@ -39,7 +39,7 @@ def receive(
     *,
     by: Actor,
     name: str = "",
-    format: Format | None = None,
+    format: ImportFormat | None = None,
 ) -> Received:
     """Check all of it, then keep it sealed to the master public key; the caller enqueues the intake.
 
@@ -58,23 +58,25 @@ def checked(
     *,
     by: Actor,
     name: str = "",
-    format: Format | None = None,
-) -> Parsed:
+    format: ImportFormat | None = None,
+) -> ParsedFile:
     """What `by` would bring in with this file. Raises NotRecognised, ImportRefused or Invalid."""
     parsed = _by(by, read(data, name=name, format=format))
-    if not parsed.drafts and parsed.format != Format.BUNDLE:
+    if not parsed.drafts and parsed.format != ImportFormat.BUNDLE:
         raise Invalid(NO_MEMORIES)
     return parsed
 
 
-def bring_in(agent_id: int, parsed: Parsed, *, by: Actor, name: str = "", keys: AgentKeys | None = None) -> Imported:
+def bring_in(
+    agent_id: int, parsed: ParsedFile, *, by: Actor, name: str = "", keys: AgentKeys | None = None
+) -> Imported:
     """Write them at once, where the agent's keys or the master key are at hand. Raises NotFound or AgentForgotten."""
     with writing():
         agent, label = Agent.lock(agent_id), import_name(name, parsed.format)
         return write_memories(agent, parsed.drafts, keys=keys or ensure_keys(agent), by=by, name=label)
 
 
-def import_name(file_name: str, format: Format) -> str:
+def import_name(file_name: str, format: ImportFormat) -> str:
     """What an import is called: its file's own name on one printable line, without folders, or its format."""
     shown = MARKED.sub(" ", re.split(r"[\\/]", file_name)[-1])
     name = " ".join("".join(each if each.isprintable() else " " for each in shown).split())
@@ -99,18 +101,18 @@ def take_in(intake_id: str) -> None:
         _refuse(intake_id, error.sentence)
 
 
-def _by(actor: Actor, parsed: Parsed) -> Parsed:
+def _by(actor: Actor, parsed: ParsedFile) -> ParsedFile:
     """An agent that brings in its own never makes it constitutional; an admin vouches for what the file says."""
     return parsed.memories_only(own=actor.kind == ActorKind.AGENT)
 
 
-def _open(intake: Intake) -> Parsed:
+def _open(intake: Intake) -> ParsedFile:
     """Raises Invalid or SealBroken."""
     text = intake.open(db.session.get_one(Agent, intake.agent_id))
-    return _by(intake.actor, parse(text.encode(), Format(intake.format or Format.JSON_LINES)))
+    return _by(intake.actor, parse(text.encode(), ImportFormat(intake.format or ImportFormat.JSON_LINES)))
 
 
-def _write(intake_id: str, parsed: Parsed) -> None:
+def _write(intake_id: str, parsed: ParsedFile) -> None:
     with writing():
         intake = Intake.lock(intake_id)
         if intake.status == IntakeStatus.WAITING:

@@ -17,7 +17,7 @@ MOST_HEADERS = 100
 MOST_PIPELINED = 16
 
 
-class Arriving(Enum):
+class RequestState(Enum):
     """What of the next request is here."""
 
     NOTHING = auto()
@@ -26,7 +26,7 @@ class Arriving(Enum):
     ALL = auto()
 
 
-class TooMuch(Exception):
+class HeadTooLarge(Exception):
     """A request's head, or what was sent ahead, is larger than what is read."""
 
 
@@ -37,7 +37,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(**given)
         self._connections = connections
         self._deadlines = deadlines
-        self._arriving = Arriving.HEAD
+        self._arriving = RequestState.HEAD
         self._heads = 0
         self._head_bytes = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -59,34 +59,34 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._arriving in (Arriving.NOTHING, Arriving.ALL):
+        if self._arriving in (RequestState.NOTHING, RequestState.ALL):
             self._await_head()
         head = self._heads
         super().data_received(data)
-        if self._arriving is Arriving.HEAD and self._heads == head:
+        if self._arriving is RequestState.HEAD and self._heads == head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
                 self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
-        if self._arriving is not Arriving.HEAD:
+        if self._arriving is not RequestState.HEAD:
             self._await_head()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
         if len(self.headers) > MOST_HEADERS:
-            raise TooMuch
+            raise HeadTooLarge
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
-            raise TooMuch
+            raise HeadTooLarge
         self._cancel("head")
-        self._arriving = Arriving.BODY
+        self._arriving = RequestState.BODY
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._arriving = Arriving.ALL
+        self._arriving = RequestState.ALL
         self._cancel("linger")
         self._connections.whole(self)
         super().on_message_complete()
@@ -95,9 +95,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._arriving is Arriving.BODY and self.cycle.response_complete:
+        if self._arriving is RequestState.BODY and self.cycle.response_complete:
             self._later("linger", self._deadlines.lingering, self.give_up)
-        elif self._arriving is Arriving.ALL and self.cycle.response_complete:
+        elif self._arriving is RequestState.ALL and self.cycle.response_complete:
             self._await_next()
         if self.transport.get_write_buffer_size():
             self._watch_reading()
@@ -111,15 +111,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._cancel("reading")
 
     def send_400_response(self, msg: str) -> None:
-        """Also what `TooMuch` becomes."""
+        """Also what `HeadTooLarge` becomes."""
         self._refuse(b"400 Bad Request")
 
     def _await_next(self) -> None:
-        self._arriving = Arriving.NOTHING
+        self._arriving = RequestState.NOTHING
         self._connections.rest(self)
 
     def _await_head(self) -> None:
-        self._arriving, self._head_bytes = Arriving.HEAD, 0
+        self._arriving, self._head_bytes = RequestState.HEAD, 0
         self._heads += 1
         self._connections.begin(self)
         self._later("head", self._deadlines.head, self._head_is_overdue)

@@ -17,14 +17,14 @@ from app.refinement.asking import ask_once
 from app.refinement.consent import read_answer
 from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
-from app.refinement.process import Means
+from app.refinement.model_endpoint import ModelEndpoint
+from app.refinement.process import Dependencies
 from app.refinement.prompts import exception_messages
-from app.refinement.voice import Voice
 from app.silo import AgentKeys
 
 
 @dataclass(frozen=True)
-class _Question:
+class _ExceptionQuestion:
     """All that is needed while no row may be held."""
 
     grant_id: str
@@ -34,7 +34,7 @@ class _Question:
     asked_at: datetime | None
 
 
-def ask(grant_id: str, means: Means) -> None:
+def ask(grant_id: str, dependencies: Dependencies) -> None:
     """Ask, and write the answer down. Does nothing when another worker asks, or when it is decided already.
 
     Nobody is asked on behalf of a human who may not look any more.
@@ -45,7 +45,7 @@ def ask(grant_id: str, means: Means) -> None:
     if question is None:
         return
     try:
-        reply = _put(question, means)
+        reply = _put(question, dependencies)
     except ModelError as error:
         _fail(grant_id, error.sentence)
         return
@@ -58,7 +58,7 @@ def ask(grant_id: str, means: Means) -> None:
         release()
 
 
-def _claim(grant_id: str) -> _Question | None:
+def _claim(grant_id: str) -> _ExceptionQuestion | None:
     """For exactly one worker at a time."""
     with writing():
         grant = AccessGrant.claim(grant_id, AccessGrant.status == GrantStatus.PENDING)
@@ -76,10 +76,10 @@ def _claim(grant_id: str) -> _Question | None:
             "scope": scope,
             "minutes": grant.minutes,
         }
-        return _Question(grant.id, agent, open_keys(agent), said, grant.asked_at)
+        return _ExceptionQuestion(grant.id, agent, open_keys(agent), said, grant.asked_at)
 
 
-def _put(question: _Question, means: Means) -> Reply:
+def _put(question: _ExceptionQuestion, dependencies: Dependencies) -> Reply:
     agent, since = question.agent, now() - timedelta(days=JOURNAL_DAYS)
 
     def compose(window: int | None) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def _put(question: _Question, means: Means) -> Reply:
             window=window,
         )
 
-    return ask_once(Voice.of(agent), compose, means)
+    return ask_once(ModelEndpoint.of(agent), compose, dependencies)
 
 
 def _fail(grant_id: str, why: str) -> None:

@@ -55,14 +55,14 @@ class NotCovered(Refused):
 
 
 @dataclass(frozen=True)
-class Look:
+class RequestedView:
     """A view that was asked for, and the key that will read its answer."""
 
     view_id: str
     key: ViewKey = field(repr=False)
 
 
-def look(grant: AccessGrant, user: User, **wanted: Any) -> Look:
+def look(grant: AccessGrant, user: User, **wanted: Any) -> RequestedView:
     """Write down what the user wants to see; the caller lets a worker answer. Raises NotCovered: nothing is written."""
     key = ViewKey()
     with writing():
@@ -80,7 +80,7 @@ def look(grant: AccessGrant, user: User, **wanted: Any) -> Look:
             requested_at=now(),
         )
         db.session.add(view)
-    return Look(view.id, key)
+    return RequestedView(view.id, key)
 
 
 def answer(view_id: str) -> None:
@@ -114,7 +114,7 @@ def answer(view_id: str) -> None:
         _receipt(grant, agent, view, shown)
 
 
-def withdraw(look: Look) -> bool:
+def withdraw(look: RequestedView) -> bool:
     """Nobody waits for it any more, so that no worker writes a receipt of what nobody sees. False: it is answered."""
     grant_id = db.session.scalars(select(AccessView.grant_id).where(AccessView.id == look.view_id)).one()
     with writing():
@@ -126,7 +126,7 @@ def withdraw(look: Look) -> bool:
         return True
 
 
-def fetch(look: Look) -> dict[str, Any]:
+def fetch(look: RequestedView) -> dict[str, Any]:
     """What the worker sealed for this look, which is then gone from the database. Raises NotCovered or SealBroken."""
     with writing():
         view = db.session.get_one(AccessView, look.view_id, populate_existing=True)

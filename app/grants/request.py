@@ -62,7 +62,7 @@ class RestingAfterAsk(Refused):
 
 
 @dataclass(frozen=True)
-class Wish:
+class WantedException:
     """What a human asks for. `refinement_id` null means the ledger."""
 
     category: GrantCategory
@@ -71,7 +71,7 @@ class Wish:
     refinement_id: str | None = None
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Wish:
+    def read(cls, given: Mapping[str, Any]) -> WantedException:
         """From a form, options or JSON: category, purpose, minutes, scope. Raises Invalid with what is allowed."""
         category = str(given.get("category") or "").strip().lower()
         if category not in list(GrantCategory):
@@ -83,7 +83,7 @@ class Wish:
         )
 
 
-def request_access(agent_id: int, wish: Wish, *, for_user: User, by: Actor) -> AccessGrant:
+def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: Actor) -> AccessGrant:
     """Write the question down; the caller lets a worker ask once it is committed.
 
     Raises NotFound, Invalid, AlreadyAsked, RestingAfterAsk or Refused; nothing is written then.
@@ -186,7 +186,7 @@ def resting_until(agent_id: int) -> datetime | None:
     return last + REST if last is not None and last + REST > now() else None
 
 
-def _check(agent: Agent, wish: Wish, for_user: User) -> None:
+def _check(agent: Agent, wish: WantedException, for_user: User) -> None:
     if agent.forgotten_at is not None:
         raise Refused(f"{agent.name} was forgotten: there is nothing left that could be shown. Nothing was asked.")
     if for_user.account_id != agent.account_id or not for_user.active or not for_user.may(ADMIN):

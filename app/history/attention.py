@@ -19,7 +19,7 @@ Key = tuple[int, str]
 """The entry that called for it, and the kind."""
 
 
-class Calls:
+class ReplayedAttention:
     """Of one agent: by entry and kind what called for attention, and by item who has seen it."""
 
     def __init__(self, agent: Agent) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from app.extensions import db
-from app.history.findings import Change
-from app.history.log import Entry
+from app.history.findings import MemoryReversal
+from app.history.log import LogEntry
 from app.history.trace import traces
 from app.models import Action, AuditLog, Memory
 
@@ -36,7 +36,7 @@ def reversed_by_guard(refinement_ids: Sequence[str]) -> set[str]:
     return {each for each in db.session.scalars(query.where(AuditLog.action == Action.REFINEMENT_ROLLBACK)) if each}
 
 
-def final_among(entries: Sequence[Entry]) -> set[int]:
+def final_among(entries: Sequence[LogEntry]) -> set[int]:
     """Ids of those entries that can't be undone, because a guard reversed their refinement."""
     about = {
         entry.id: entry.refinement_id for entry in entries if entry.refinement_id and entry.action in UNLESS_REVERSED
@@ -45,7 +45,7 @@ def final_among(entries: Sequence[Entry]) -> set[int]:
     return {entry_id for entry_id, refinement_id in about.items() if refinement_id in reversed_}
 
 
-def brought_back(account_id: int, agent_id: int, changes: Sequence[Change]) -> str | None:
+def brought_back(account_id: int, agent_id: int, changes: Sequence[MemoryReversal]) -> str | None:
     """The refinement whose reversed work one of these changes would show again, if there is one."""
     restored = {change.memory.id: change.state.origin_entry_id for change in changes if change.state is not None}
     if not restored:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.history.trace import Present, Recorded
+from app.history.trace import PresentMemory, Recorded
 from app.models import MemoryType, Restoration
 from app.models.state import NOTHING
 
 
 @dataclass(frozen=True)
-class Change:
+class MemoryReversal:
     """One memory's way back. Without a state it is taken away: what is undone had made it."""
 
-    memory: Present
+    memory: PresentMemory
     state: Recorded | None
     constitutional: bool
 
@@ -36,13 +36,13 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Findings:
+class PlanFindings:
     """`conflicts` are memories that changed since. `stays` are left alone: an admin made them constitutional since.
 
     `later` are refinements since: those that stand in the way, or those that a rewind reverses.
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[MemoryReversal, ...] = ()
     conflicts: tuple[int, ...] = ()
     stays: tuple[int, ...] = ()
     later: tuple[str, ...] = ()
@@ -58,5 +58,5 @@ class Findings:
         return len(self.changes) - self.restored
 
 
-def _weight(of: Present | Recorded) -> int:
+def _weight(of: PresentMemory | Recorded) -> int:
     return of.token_estimate if of.is_active and of.type == MemoryType.CORE else 0

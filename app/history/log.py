@@ -31,7 +31,7 @@ _PLACE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?)Z~(\d{1,18})",
 
 
 @dataclass(frozen=True)
-class Place:
+class LogCursor:
     """Where an entry stands in time; of two at the same moment, the one with the higher id is the newer."""
 
     at: datetime
@@ -41,7 +41,7 @@ class Place:
         return f"{iso(self.at)}~{self.id}"
 
     @classmethod
-    def parse(cls, text: str) -> Place | None:
+    def parse(cls, text: str) -> LogCursor | None:
         """None for what is no place of ours."""
         match = _PLACE.fullmatch(text)
         try:
@@ -51,7 +51,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Who:
+class LogActor:
     """An actor as the log names it, or all of one kind. The ids, where they are known, find the entries faster."""
 
     kind: ActorKind
@@ -69,7 +69,7 @@ class Filters:
 
     account_id: int
     agent_id: int | None = None
-    who: Who | None = None
+    who: LogActor | None = None
     action: Action | None = None
     refinement_id: str | None = None
     since: datetime | None = None
@@ -82,19 +82,19 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LogPeriod:
     """A part of the log, in the order in which it was walked. `next` is where to go on, None at the log's end.
 
     `is_cut` when fewer than wanted were found among the entries that a page looks at.
     """
 
-    places: Sequence[Place]
-    next: Place | None
+    places: Sequence[LogCursor]
+    next: LogCursor | None
     is_cut: bool = False
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """What an entry openly says, with its agent's name of today."""
 
     id: int
@@ -111,8 +111,8 @@ class Entry:
     previous_hash: bytes
 
     @property
-    def place(self) -> Place:
-        return Place(self.at, self.id)
+    def place(self) -> LogCursor:
+        return LogCursor(self.at, self.id)
 
     def as_json(self) -> dict[str, Any]:
         """The stable form that programs rely on, the same as `./whetstone audit --json`."""
@@ -131,33 +131,33 @@ class Entry:
 
 
 def walk(
-    filters: Filters, start: Place | None = None, *, want: int, newest_first: bool = True, fold: bool = False
-) -> Stretch:
+    filters: Filters, start: LogCursor | None = None, *, want: int, newest_first: bool = True, fold: bool = False
+) -> LogPeriod:
     """The next entries that fit, from behind a place on, or from the newest (oldest) one.
 
     With `fold`, of each refinement only its newest entry within the dates.
     """
-    route = _Route.of(filters, newest_first=newest_first, fold=fold)
-    found: list[Place] = []
+    route = _IndexWalk.of(filters, newest_first=newest_first, fold=fold)
+    found: list[LogCursor] = []
     looked, place = 0, start
     size = min((want + 1) * 4, LOOKED_AT) if route.looked_at else want + 1
     while True:
         found += route.fitting(place, size)
         if len(found) > want:
-            return Stretch(found[:want], found[want - 1])
+            return LogPeriod(found[:want], found[want - 1])
         place = route.skip(place, size)
         if place is None:
-            return Stretch(found, None)
+            return LogPeriod(found, None)
         looked += size
         if looked >= LOOKED_AT:
-            return Stretch(found, place, is_cut=True)
+            return LogPeriod(found, place, is_cut=True)
         size = min(size * 4, LOOKED_AT - looked)
 
 
-def batches(filters: Filters) -> Iterator[list[Entry]]:
+def batches(filters: Filters) -> Iterator[list[LogEntry]]:
     """All that fits, oldest first, batch by batch: no transaction is open, and nothing kept, between two of them."""
-    route = _Route.of(filters, newest_first=False, fold=False)
-    place: Place | None = None
+    route = _IndexWalk.of(filters, newest_first=False, fold=False)
+    place: LogCursor | None = None
     while True:
         entries = read(route.fitting(place, BATCH))
         place = route.skip(place, BATCH)
@@ -168,15 +168,15 @@ def batches(filters: Filters) -> Iterator[list[Entry]]:
             return
 
 
-def read(places: Sequence[Place]) -> list[Entry]:
+def read(places: Sequence[LogCursor]) -> list[LogEntry]:
     """The entries at these places, in this order."""
     query = select(*_COLUMNS).where(AuditLog.id.in_([place.id for place in places]))
     rows = db.session.execute(query) if places else ()
-    found = {row[0]: Entry(*row) for row in rows}
+    found = {row[0]: LogEntry(*row) for row in rows}
     return [found[place.id] for place in places]
 
 
-def newest(filters: Filters) -> Place | None:
+def newest(filters: Filters) -> LogCursor | None:
     """The newest entry of the agent or the account, whatever else is wanted."""
     bare = Filters(filters.account_id, filters.agent_id)
     stretch = walk(bare, want=1)
@@ -200,7 +200,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class _Route:
+class _IndexWalk:
     """Through which index the log is walked (`along`), and what is looked at on the way (`looked_at`)."""
 
     along: Sequence[Condition]
@@ -210,7 +210,7 @@ class _Route:
     newest_first: bool
 
     @classmethod
-    def of(cls, filters: Filters, *, newest_first: bool, fold: bool) -> _Route:
+    def of(cls, filters: Filters, *, newest_first: bool, fold: bool) -> _IndexWalk:
         wanted = _wanted(filters)
         chosen = next(names for names in _INDEXES if all(name in wanted for name in names))
         rest = [fits for name, fits in wanted.items() if name not in chosen]
@@ -219,23 +219,23 @@ class _Route:
         along = [wanted[name](AuditLog) for name in chosen]
         return cls(along, rest, filters.since, filters.until, newest_first)
 
-    def fitting(self, start: Place | None, size: int) -> list[Place]:
+    def fitting(self, start: LogCursor | None, size: int) -> list[LogCursor]:
         """Those that fit among the next `size` entries behind a place."""
         near = self._behind(start, _NEEDED).limit(size).subquery().c
         query = select(near.at, near.id).where(*(fits(near) for fits in self.looked_at))
-        return [Place(*row) for row in db.session.execute(query.order_by(*self._order(near))).tuples()]
+        return [LogCursor(*row) for row in db.session.execute(query.order_by(*self._order(near))).tuples()]
 
-    def skip(self, start: Place | None, size: int) -> Place | None:
+    def skip(self, start: LogCursor | None, size: int) -> LogCursor | None:
         """The last of the next `size` entries behind a place; None where the log has no more than these."""
         query = self._behind(start, _PLACE_COLUMNS).offset(size - 1).limit(2)
         rows = db.session.execute(query).all()
-        return Place(*rows[0]) if len(rows) == 2 else None
+        return LogCursor(*rows[0]) if len(rows) == 2 else None
 
-    def _behind(self, start: Place | None, columns: Sequence[Any]) -> Select[Any]:
+    def _behind(self, start: LogCursor | None, columns: Sequence[Any]) -> Select[Any]:
         query = select(*columns).where(*self.along, *self._range(start))
         return query.order_by(*self._order(AuditLog))
 
-    def _range(self, start: Place | None) -> list[Condition]:
+    def _range(self, start: LogCursor | None) -> list[Condition]:
         """One bound at each end, the narrower one: of two, SQLite would walk from the wider, past all in between."""
         key, at = tuple_(*_PLACE_COLUMNS), AuditLog.at
         lower = [at >= self.since] if self.since else []
@@ -283,7 +283,7 @@ def _wanted(filters: Filters) -> dict[str, Looking]:
     return found
 
 
-def _by(who: Who) -> dict[str, Looking]:
+def _by(who: LogActor) -> dict[str, Looking]:
     if who.user_id is not None:
         return {"user": lambda log: log.user_id == who.user_id}
     if who.name:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from app.errors import NotFound, Refused
 from app.extensions import db
 from app.history.finality import UNLESS_REVERSED, brought_back, reversed_by_guard
-from app.history.findings import Change, Findings
+from app.history.findings import MemoryReversal, PlanFindings
 from app.history.rewinding import rewound
 from app.history.trace import Entries
 from app.history.undoing import undone
@@ -68,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Found:
+class TargetRows:
     """A target's rows. `undone_by` is the rollback that undid it already.
 
     `reversed` is the refinement that it is part of, where a guard reversed that: only its dedup is left to undo.
@@ -112,8 +112,8 @@ class Plan:
     `final` is the refinement whose reversal by a guard forbids it: nothing can happen then.
     """
 
-    found: Found
-    findings: Findings
+    found: TargetRows
+    findings: PlanFindings
     stops: str | None
     mass_before: int
     mass_after: int
@@ -129,7 +129,7 @@ class Plan:
         return self.found.target.kind
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[MemoryReversal, ...]:
         return self.findings.changes
 
     @property
@@ -180,7 +180,7 @@ class Plan:
         }
 
 
-def find(target: Target) -> Found:
+def find(target: Target) -> TargetRows:
     """The rows of a target. Raises NotFound, and NothingToUndo for an entry that changed no memory."""
     if target.kind in (RollbackKind.REFINEMENT, RollbackKind.REWIND):
         return _find_refinement(target)
@@ -195,28 +195,28 @@ def preview(target: Target) -> Plan:
     return make_plan(found, db.session.get_one(Agent, found.agent_id, populate_existing=True), lock=False)
 
 
-def make_plan(found: Found, agent: Agent, *, lock: bool) -> Plan:
+def make_plan(found: TargetRows, agent: Agent, *, lock: bool) -> Plan:
     """The plan as of now; with `lock`, which needs the agent's lock, it holds until the transaction ends."""
     mass = agent.core_token_usage
     if found.undone_by is None and found.is_final:
-        return Plan(found, Findings(), None, mass, mass, found.reversed)
+        return Plan(found, PlanFindings(), None, mass, mass, found.reversed)
     findings = _look(found, lock=lock)
     final = brought_back(found.account_id, found.agent_id, findings.changes)
     if final is not None:
-        return Plan(found, Findings(), None, mass, mass, final)
+        return Plan(found, PlanFindings(), None, mass, mass, final)
     after = mass + sum(change.gain for change in findings.changes)
     return Plan(found, findings, _stopped(found, findings), mass, after)
 
 
-def _look(found: Found, *, lock: bool) -> Findings:
+def _look(found: TargetRows, *, lock: bool) -> PlanFindings:
     if found.undone_by is not None:
-        return Findings()
+        return PlanFindings()
     if found.target.kind == RollbackKind.REWIND:
         return rewound(found.agent_id, found.first_entry, lock=lock)
     return undone(found.entries, lock=lock)
 
 
-def _stopped(found: Found, findings: Findings) -> str | None:
+def _stopped(found: TargetRows, findings: PlanFindings) -> str | None:
     """The open refinement that has to end first; its own undo ends it even where it has changed nothing yet."""
     running = Refinement.open_of(found.agent_id)
     if running is None or findings.conflicts or found.undone_by is not None:
@@ -225,11 +225,11 @@ def _stopped(found: Found, findings: Findings) -> str | None:
     return running.id if findings.changes or is_target else None
 
 
-def _find_refinement(target: Target) -> Found:
+def _find_refinement(target: Target) -> TargetRows:
     refinement = db.session.scalar(_fresh(select(Refinement).where(Refinement.id == target.id)))
     if refinement is None:
         raise NotFound("There is no such refinement.")
-    return Found(
+    return TargetRows(
         target,
         refinement.account_id,
         refinement.agent_id,
@@ -239,11 +239,11 @@ def _find_refinement(target: Target) -> Found:
     )
 
 
-def _find_rollback(target: Target) -> Found:
+def _find_rollback(target: Target) -> TargetRows:
     rollback = db.session.scalar(_fresh(select(Rollback).where(Rollback.id == target.id)))
     if rollback is None:
         raise NotFound("There is no such rollback.")
-    return Found(
+    return TargetRows(
         target,
         rollback.account_id,
         rollback.agent_id,
@@ -253,7 +253,7 @@ def _find_rollback(target: Target) -> Found:
     )
 
 
-def _find_entry(target: Target) -> Found:
+def _find_entry(target: Target) -> TargetRows:
     """An entry of the Time Machine itself stands for its rollback."""
     number = int(target.id)
     entry = db.session.get(AuditLog, number) if 0 < number < 2**63 else None
@@ -272,7 +272,7 @@ def _find_entry(target: Target) -> Found:
     if rollback is not None:
         return _find_rollback(Target.rollback(rollback))
     reversed_ = _reversed(entry.refinement_id) if entry.action in UNLESS_REVERSED else None
-    return Found(target, entry.account_id, entry.agent_id, entry_id=entry.id, reversed=reversed_)
+    return TargetRows(target, entry.account_id, entry.agent_id, entry_id=entry.id, reversed=reversed_)
 
 
 def _reversed(refinement_id: str | None) -> str | None:

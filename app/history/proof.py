@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from app.extensions import db, now, release, writing
 from app.history.verify import Verdict, verify_account, verify_rest
-from app.models import Account, Mark, announce
+from app.models import Account, InstallationMark, announce
 
 NIGHT = timedelta(hours=3, minutes=17)
 """When a day's proof is due, UTC."""
@@ -45,7 +45,7 @@ class Proof:
     @classmethod
     def of(cls, account_id: int | None) -> Proof | None:
         """None when there never was one."""
-        said = Mark.read(_mark(account_id))
+        said = InstallationMark.read(_mark(account_id))
         if said is None:
             return None
         kept = json.loads(said)
@@ -58,7 +58,7 @@ class Proof:
         return [proof for account_id in _accounts() if (proof := cls.of(account_id)) is not None]
 
     def keep(self, account_id: int | None) -> None:
-        Mark.write(_mark(account_id), json.dumps(asdict(self.verdict) | {"at": self.at.isoformat()}))
+        InstallationMark.write(_mark(account_id), json.dumps(asdict(self.verdict) | {"at": self.at.isoformat()}))
 
     def is_stale(self, at: datetime) -> bool:
         return self.at < at - STALE
@@ -86,7 +86,7 @@ def prove_due(at: datetime) -> list[int | None]:
             release()
             failures.append(error)
     with writing():
-        Mark.drop(RUNNING)
+        InstallationMark.drop(RUNNING)
     if failures:
         raise failures[0]
     return due
@@ -106,13 +106,13 @@ def _due(at: datetime) -> list[int | None]:
 
 def _claim(lapsed: datetime) -> bool:
     with writing():
-        return Mark.claim(RUNNING, lapsed=lapsed)
+        return InstallationMark.claim(RUNNING, lapsed=lapsed)
 
 
 def _prove(account_id: int | None) -> None:
     proof = Proof(at=now(), verdict=verify_rest() if account_id is None else verify_account(account_id))
     with writing():
-        Mark.write(RUNNING, "")
+        InstallationMark.write(RUNNING, "")
         before = Proof.of(account_id)
         if before is not None and before.at > proof.at:
             return

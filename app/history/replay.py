@@ -11,7 +11,7 @@ from app.history.difference import differs, named
 from app.models import Action, Agent, AgentKey, AuditLog
 
 
-class Settings:
+class ReplayedSettings:
     """What the entries say of an agent's settings: the newest word on each, and the entry that said it."""
 
     def __init__(self, agent: Agent) -> None:

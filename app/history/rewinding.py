@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from sqlalchemy import exists, func, or_, select
 
 from app.extensions import db
-from app.history.findings import Change, Findings
-from app.history.trace import Recorded, Step, Trace, present, recorded, state_query, traces, written_by
+from app.history.findings import MemoryReversal, PlanFindings
+from app.history.trace import MemoryWrite, Recorded, Trace, present, recorded, state_query, traces, written_by
 from app.models import Action, AuditLog, MemoryState, Refinement, Rollback
 
 
-def rewound(agent_id: int, since: int, *, lock: bool) -> Findings:
+def rewound(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
     """What it takes to be just before the entry `since` again."""
     reversible = select(AuditLog.id).where(
         AuditLog.agent_id == agent_id,
@@ -29,21 +29,21 @@ def rewound(agent_id: int, since: int, *, lock: bool) -> Findings:
     found = traces(memories, since=0)
     goals = {number: _walk(trace, since, rollbacks) for number, trace in found.items()}
     states = _states(goals)
-    changes: list[Change] = []
+    changes: list[MemoryReversal] = []
     stays: list[int] = []
     for memory in present(memories, lock=lock):
         goal, trace = goals[memory.id], found[memory.id]
         if goal.entry_id is not None:
-            change = Change(memory, states[memory.id], goal.constitutional(states[memory.id]))
+            change = MemoryReversal(memory, states[memory.id], goal.constitutional(states[memory.id]))
             changes += [change] if _differs(change, trace) else []
         elif memory.is_active and goal.flag:
             stays.append(memory.id)
         elif memory.is_active:
-            changes.append(Change(memory, None, False))
-    return Findings(tuple(changes), stays=tuple(stays), later=_refinements(agent_id, since))
+            changes.append(MemoryReversal(memory, None, False))
+    return PlanFindings(tuple(changes), stays=tuple(stays), later=_refinements(agent_id, since))
 
 
-def _differs(change: Change, trace: Trace) -> bool:
+def _differs(change: MemoryReversal, trace: Trace) -> bool:
     """Whether the memory shows other work than it would, or has another flag."""
     if change.state is None or change.constitutional != change.memory.constitutional:
         return True
@@ -82,7 +82,9 @@ def _walk(trace: Trace, since: int, rollbacks: Mapping[int, _Undone]) -> _Goal:
     return goal
 
 
-def _after(step: Step, goal: _Goal, before: Mapping[int, _Goal], since: int, undone: _Undone | None) -> _Goal | None:
+def _after(
+    step: MemoryWrite, goal: _Goal, before: Mapping[int, _Goal], since: int, undone: _Undone | None
+) -> _Goal | None:
     """The goal after one more step; None when the step is left out."""
     if step.refinement_id is not None or step.action == Action.PROMOTE:
         return None

@@ -30,7 +30,7 @@ Word = list[Any]
 """A value that an entry said of a column, with the entry's number and id."""
 
 
-class Rows:
+class ReplayedRows:
     """What the entries of one chain say of rows."""
 
     def __init__(self) -> None:

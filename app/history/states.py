@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 from app.extensions import db
 from app.history.difference import differs, number
 from app.history.strays import is_written
-from app.models import Agent, AuditLog, Mark, Memory, MemoryState, MemoryType
+from app.models import Agent, AuditLog, InstallationMark, Memory, MemoryState, MemoryType
 from app.models.state import NOTHING, STATE_FIELDS
 
 BLOCK = 500
@@ -127,7 +127,7 @@ class _Block:
 
     def check_immutable(self) -> None:
         """The flag follows from the tags: those that count now, or that counted when all flags were last set."""
-        counted = set((Mark.read("immutable_tags") or "").split(","))
+        counted = set((InstallationMark.read("immutable_tags") or "").split(","))
         tagged = or_(Memory.immutable, cast(Memory.tags, Text) != "[]")
         rows = db.session.execute(self._newest(Memory.id, Memory.tags, Memory.immutable).where(tagged))
         for memory_id, tags, immutable in rows.tuples():

@@ -18,7 +18,7 @@ Entries = Select[tuple[int]]
 """A query for the ids of audit entries."""
 
 
-class Step(NamedTuple):
+class MemoryWrite(NamedTuple):
     """One write to one memory."""
 
     memory_id: int
@@ -38,11 +38,11 @@ class Step(NamedTuple):
 class Trace:
     """The writes to one memory from a certain entry on, oldest first."""
 
-    steps: Sequence[Step] = ()
-    by_entry: Mapping[int, Step] = field(default_factory=dict)
+    steps: Sequence[MemoryWrite] = ()
+    by_entry: Mapping[int, MemoryWrite] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, steps: Sequence[Step]) -> Trace:
+    def of(cls, steps: Sequence[MemoryWrite]) -> Trace:
         return cls(steps, {step.entry_id: step for step in steps})
 
     def origin(self, entry_id: int | None, *, through_protects: bool = False) -> int | None:
@@ -72,9 +72,9 @@ def traces(memories: Select[tuple[int]], since: int) -> dict[int, Trace]:
         .where(MemoryState.memory_id.in_(memories), MemoryState.entry_id >= since)
         .order_by(MemoryState.memory_id, MemoryState.entry_id)
     )
-    found: dict[int, list[Step]] = defaultdict(list)
+    found: dict[int, list[MemoryWrite]] = defaultdict(list)
     for row in db.session.execute(query).tuples():
-        found[row[0]].append(Step._make(row))
+        found[row[0]].append(MemoryWrite._make(row))
     return {memory_id: Trace.of(steps) for memory_id, steps in found.items()}
 
 
@@ -94,7 +94,7 @@ def written_by(entries: Entries) -> Select[tuple[int]]:
     return select(MemoryState.memory_id).where(MemoryState.entry_id.in_(entries)).distinct()
 
 
-class Present(NamedTuple):
+class PresentMemory(NamedTuple):
     """A memory's row as it stands: what an undo has to know of it."""
 
     id: int
@@ -106,11 +106,11 @@ class Present(NamedTuple):
     token_estimate: int
 
 
-def present(memories: Select[tuple[int]], *, lock: bool) -> list[Present]:
+def present(memories: Select[tuple[int]], *, lock: bool) -> list[PresentMemory]:
     """The rows of these memories in the order of ids, locked against other writers if they are to be changed."""
     query = select(Memory.id, Memory.entry_id, Memory.immutable, *_facts(Memory)).where(Memory.id.in_(memories))
     query = query.order_by(Memory.id)
-    return [Present._make(row) for row in db.session.execute(lock_row(query) if lock else query)]
+    return [PresentMemory._make(row) for row in db.session.execute(lock_row(query) if lock else query)]
 
 
 class Recorded(NamedTuple):

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from app.errors import Refused
 from app.extensions import db, now, writing
-from app.history.findings import Change
+from app.history.findings import MemoryReversal
 from app.history.plan import Plan, Target, find, make_plan
 from app.models import (
     Action,
@@ -50,7 +50,7 @@ class RollbackConflict(Refused):
 
 
 @dataclass(frozen=True)
-class Done:
+class UndoResult:
     """`rollback` is the one that was made; if nothing was left to undo, the one that had undone it, if there is one."""
 
     rollback: Rollback | None
@@ -63,7 +63,7 @@ class Done:
         return len(self.plan.changes) if self.applied else 0
 
 
-def roll_back(target: Target, *, by: Actor) -> Done:
+def roll_back(target: Target, *, by: Actor) -> UndoResult:
     """Undo or rewind, whole or not at all. An open refinement of the agent is ended first, in the same transaction.
 
     What is undone already is left as it is. Raises NotFound, NothingToUndo, GuardFinal, or RollbackConflict; nothing is
@@ -76,7 +76,7 @@ def roll_back(target: Target, *, by: Actor) -> Done:
     raise Refused("Refinements kept starting in the meantime. Nothing was undone; pause the agent and try again.")
 
 
-def _attempt(target: Target, by: Actor) -> Done | None:
+def _attempt(target: Target, by: Actor) -> UndoResult | None:
     """None when a refinement started meanwhile: locks go refinement, agent, memories, so it has to begin again."""
     with writing():
         found = find(target)
@@ -94,8 +94,8 @@ def _attempt(target: Target, by: Actor) -> Done | None:
         if plan.stops and still is not None:
             still.end(agent, Status.STOPPED, reason="An admin rolled back; that ended it first.", by=by)
         if not plan.changes:
-            return Done(db.session.get(Rollback, plan.undone_by) if plan.undone_by else None, plan, applied=False)
-        return Done(_apply(plan, agent, by), plan, applied=True)
+            return UndoResult(db.session.get(Rollback, plan.undone_by) if plan.undone_by else None, plan, applied=False)
+        return UndoResult(_apply(plan, agent, by), plan, applied=True)
 
 
 def _apply(plan: Plan, agent: Agent, by: Actor) -> Rollback:
@@ -117,7 +117,7 @@ def _apply(plan: Plan, agent: Agent, by: Actor) -> Rollback:
 
 
 def give_back(
-    changes: Sequence[Change],
+    changes: Sequence[MemoryReversal],
     agent: Agent,
     action: Action,
     *,
@@ -204,7 +204,7 @@ def _data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
     }
 
 
-def _immutable(changes: Sequence[Change], agent: Agent) -> dict[int, bool]:
+def _immutable(changes: Sequence[MemoryReversal], agent: Agent) -> dict[int, bool]:
     """For which memories, and to what, that changes with their tags."""
     then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
     return {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}

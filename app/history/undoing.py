@@ -15,17 +15,27 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db
-from app.history.findings import Change, Findings
-from app.history.trace import Entries, Present, Recorded, Trace, present, recorded, state_query, traces, written_by
+from app.history.findings import MemoryReversal, PlanFindings
+from app.history.trace import (
+    Entries,
+    PresentMemory,
+    Recorded,
+    Trace,
+    present,
+    recorded,
+    state_query,
+    traces,
+    written_by,
+)
 from app.models import MemoryState, Refinement, Status
 from app.models.state import NOTHING
 
 
-def undone(entries: Entries, *, lock: bool) -> Findings:
+def undone(entries: Entries, *, lock: bool) -> PlanFindings:
     """What it takes to undo all of these entries, and nothing else."""
     written = _writes(entries)
     if not written:
-        return Findings()
+        return PlanFindings()
     before = _states_before(entries, written)
     found = traces(written_by(entries), since=min(writes[0] for writes in written.values()))
     ways = [
@@ -48,8 +58,8 @@ def _looked_at_twice(ways: list[_Way], entries: Entries) -> list[tuple[_Way, _Ve
     ]
 
 
-def _sorted(judged: list[tuple[_Way, _Verdict]]) -> Findings:
-    changes: list[Change] = []
+def _sorted(judged: list[tuple[_Way, _Verdict]]) -> PlanFindings:
+    changes: list[MemoryReversal] = []
     conflicts: list[int] = []
     stays: list[int] = []
     later: dict[str, None] = {}
@@ -62,7 +72,7 @@ def _sorted(judged: list[tuple[_Way, _Verdict]]) -> Findings:
                 stays.append(way.memory.id)
             case _Verdict.GOES_BACK:
                 changes.append(way.change())
-    return Findings(tuple(changes), tuple(conflicts), tuple(stays), _standing(later))
+    return PlanFindings(tuple(changes), tuple(conflicts), tuple(stays), _standing(later))
 
 
 def _standing(refinement_ids: Collection[str]) -> tuple[str, ...]:
@@ -87,7 +97,7 @@ class _Verdict(Enum):
 class _Way:
     """One memory between what an undo finds and what it gives back. `before` is None when these entries made it."""
 
-    memory: Present
+    memory: PresentMemory
     entries: tuple[int, ...]
     before: Recorded | None
     trace: Trace
@@ -111,11 +121,11 @@ class _Way:
             return (now.is_active, now.type, now.token_estimate) == (then.is_active, then.type, then.token_estimate)
         return verdict is _Verdict.CONFLICT
 
-    def change(self) -> Change:
+    def change(self) -> MemoryReversal:
         if self.before is None:
-            return Change(self.memory, None, False)
+            return MemoryReversal(self.memory, None, False)
         holder = self.memory if self._was_toggled_since else self.before
-        return Change(self.memory, self.before, holder.constitutional)
+        return MemoryReversal(self.memory, self.before, holder.constitutional)
 
     def later_refinements(self) -> list[str]:
         """Those that wrote it since."""

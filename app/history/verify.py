@@ -17,13 +17,13 @@ from sqlalchemy import ColumnElement, Select, select
 
 from app.extensions import db, is_sqlite, release
 from app.history.acts import Acts
-from app.history.attention import Calls
+from app.history.attention import ReplayedAttention
 from app.history.chain import DAMAGE, Chain, raise_unless_damage
 from app.history.difference import Difference
 from app.history.heads import Head, check_heads
 from app.history.outcomes import Undone, check_refinements, check_rollbacks, check_snapshots
-from app.history.replay import Settings, check_forgotten
-from app.history.rows import Rows, check_strayed_rows
+from app.history.replay import ReplayedSettings, check_forgotten
+from app.history.rows import ReplayedRows, check_strayed_rows
 from app.history.states import check_memories
 from app.history.strays import check_strays, check_unexplained
 from app.models import Account, Action, Agent, AuditLog
@@ -101,7 +101,7 @@ def _judge(steps: Steps) -> Verdict:
 def _account(account_id: int) -> Steps:
     for agent_id in _ids(select(Agent.id).where(Agent.account_id == account_id).order_by(Agent.id)):
         yield from _agent(agent_id)
-    followed, rows = Chain(_load(Account, account_id)), Rows()
+    followed, rows = Chain(_load(Account, account_id)), ReplayedRows()
 
     def proved(rest: Callable[[], None]) -> Steps:
         for entry in followed.follow(rest):
@@ -118,8 +118,8 @@ def _account(account_id: int) -> Steps:
 
 def _agent(agent_id: int) -> Steps:
     agent = _load(Agent, agent_id)
-    followed, settings, undone = Chain(agent), Settings(agent), Undone()
-    calls, acts, rows = Calls(agent), Acts(agent), Rows()
+    followed, settings, undone = Chain(agent), ReplayedSettings(agent), Undone()
+    calls, acts, rows = ReplayedAttention(agent), Acts(agent), ReplayedRows()
 
     def proved(rest: Callable[[], None]) -> Steps:
         for entry in followed.follow(rest):

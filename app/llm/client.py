@@ -149,7 +149,7 @@ class ModelClient(Protocol):
         """Give back connections."""
 
 
-class Voices(Protocol):
+class ModelClients(Protocol):
     """Makes clients; what a worker is given, so that a test can give it another one."""
 
     def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> ModelClient:

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from app.llm.client import ModelErrorKind
-from app.llm.failures import Answer
+from app.llm.failures import CallOutcome
 
 T = TypeVar("T")
 
@@ -49,8 +49,8 @@ class Exchange:
         self.status = self.retry_after = self.fault = None
         self.problem = ""
 
-    def answer(self) -> Answer:
-        return Answer(self.status, self.retry_after, self.fault, self.problem)
+    def answer(self) -> CallOutcome:
+        return CallOutcome(self.status, self.retry_after, self.fault, self.problem)
 
 
 class LeftBehind(Exception):

@@ -41,7 +41,7 @@ _NO_CHAT_REPLY = "answered{told}, but not with a chat reply{because}. Check its 
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallOutcome:
     """How a call ended on the network: a status and Retry-After, or the fault that left it without an answer.
 
     `problem`: why what came was not taken for a reply, in words of ours.
@@ -57,7 +57,7 @@ class Answer:
         return self.status is not None or self.fault is not None
 
 
-def failure(model_id: str, error: Exception, answer: Answer) -> ModelError:
+def failure(model_id: str, error: Exception, answer: CallOutcome) -> ModelError:
     """The error to raise for what LiteLLM raised. What is known of the network goes before what LiteLLM made of it."""
     if not answer.is_known:
         answer = _answer_by(error)
@@ -100,7 +100,7 @@ def seconds_to_wait(retry_after: object, now: datetime | None = None) -> float |
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _kind(error: Exception, answer: Answer) -> ModelErrorKind:
+def _kind(error: Exception, answer: CallOutcome) -> ModelErrorKind:
     names = set(_class_names(error))
     if answer.fault is not None:
         return answer.fault
@@ -114,15 +114,15 @@ def _kind(error: Exception, answer: Answer) -> ModelErrorKind:
     return kind_of(made_up or 500)
 
 
-def _answer_by(error: Exception) -> Answer:
+def _answer_by(error: Exception) -> CallOutcome:
     """What LiteLLM's exception tells, where the connection was its own: a status counts only beside real headers."""
     headers = getattr(error, "litellm_response_headers", None)
     if headers:
-        return Answer(_status_of(error), headers.get("retry-after"))
+        return CallOutcome(_status_of(error), headers.get("retry-after"))
     names = set(_class_names(error))
     if {"Timeout", "TimeoutException", "APITimeoutError"} & names:
-        return Answer(fault=ModelErrorKind.TIMEOUT)
-    return Answer(fault=ModelErrorKind.UNREACHABLE) if "TransportError" in names else Answer()
+        return CallOutcome(fault=ModelErrorKind.TIMEOUT)
+    return CallOutcome(fault=ModelErrorKind.UNREACHABLE) if "TransportError" in names else CallOutcome()
 
 
 def _class_names(error: BaseException) -> Iterator[str]:

@@ -92,7 +92,7 @@ def warm() -> None:
     _load()
 
 
-class LiteLLMVoices:
+class LiteLLMClients:
     """Makes a client for any model name that LiteLLM knows."""
 
     def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> LiteLLMClient:
@@ -144,7 +144,7 @@ class _Line:
 
     def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
         self._reaches = (model_id, api_base, api_key)
-        self._route: _Route | None = None
+        self._route: _ModelRoute | None = None
 
     def again(self) -> _Line:
         """Another one to the same model, while this one's thread is left behind."""
@@ -172,16 +172,16 @@ class _Line:
 
 
 @dataclass(frozen=True)
-class _Route:
+class _ModelRoute:
     """How LiteLLM reaches one model: its arguments, and our connection where it takes one."""
 
     arguments: dict[str, Any]
     wire: Client | None = None
 
 
-def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _Route:
+def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _ModelRoute:
     if model_id == offline.MODEL_ID:
-        return _Route({"model": model_id})
+        return _ModelRoute({"model": model_id})
     provider, known_as = _provider(litellm, model_id, api_base)
     if api_base:
         _refuse_other_credentials(model_id, provider)
@@ -189,7 +189,7 @@ def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | Non
     arguments = {"model": known_as, "api_base": api_base, "api_key": api_key}
     if provider == "openai":
         return _through_openai(model_id, arguments)
-    return _through_http_handler(arguments) if provider in _WITH_HTTP_HANDLER else _Route(arguments)
+    return _through_http_handler(arguments) if provider in _WITH_HTTP_HANDLER else _ModelRoute(arguments)
 
 
 def _provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, str]:
@@ -217,7 +217,7 @@ def _refuse_other_credentials(model_id: str, provider: str) -> None:
         raise ModelError(ModelErrorKind.NO_KEY, sentence)
 
 
-def _through_openai(model_id: str, arguments: dict[str, Any]) -> _Route:
+def _through_openai(model_id: str, arguments: dict[str, Any]) -> _ModelRoute:
     from openai import OpenAI
 
     from app.llm.wire import own_connections
@@ -228,16 +228,16 @@ def _through_openai(model_id: str, arguments: dict[str, Any]) -> _Route:
     base = arguments["api_base"] or os.environ.get("OPENAI_API_BASE") or None
     wire = own_connections()
     client = OpenAI(api_key=key, base_url=base, max_retries=0, http_client=wire)
-    return _Route({**arguments, "api_key": key, "client": client}, wire)
+    return _ModelRoute({**arguments, "api_key": key, "client": client}, wire)
 
 
-def _through_http_handler(arguments: dict[str, Any]) -> _Route:
+def _through_http_handler(arguments: dict[str, Any]) -> _ModelRoute:
     from litellm.llms.custom_httpx.http_handler import HTTPHandler
 
     from app.llm.wire import own_connections
 
     wire = own_connections()
-    return _Route({**arguments, "client": HTTPHandler(client=wire)}, wire)
+    return _ModelRoute({**arguments, "client": HTTPHandler(client=wire)}, wire)
 
 
 def _reply(raw: Any) -> Reply:

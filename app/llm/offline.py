@@ -34,7 +34,7 @@ _QUOTING = re.compile(r"[\"“”„«»()\[\]]")
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerMemory:
     """One memory of the ledger. `units` are its lines and sentences, spaces folded, in order."""
 
     id: int
@@ -53,7 +53,7 @@ def answer(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ())
     return _next_step(messages) if tools else Reply(_consent(messages))
 
 
-def read_ledger(messages: Sequence[Message]) -> list[Entry]:
+def read_ledger(messages: Sequence[Message]) -> list[LedgerMemory]:
     """The ledger of the opening. Empty, so that nothing is done, unless it is there once and wholly readable."""
     said = [str(message.get("content") or "") for message in messages if message.get("role") == "user"]
     blocks = [block for text in said for block in _LEDGER.findall(text)]
@@ -66,7 +66,7 @@ def read_ledger(messages: Sequence[Message]) -> list[Entry]:
     return entries if len({entry.id for entry in entries}) == len(entries) else []
 
 
-def certain_deletions(entries: Sequence[Entry], threshold: Decimal = DEFAULT_THRESHOLD) -> dict[int, int]:
+def certain_deletions(entries: Sequence[LedgerMemory], threshold: Decimal = DEFAULT_THRESHOLD) -> dict[int, int]:
     """Which memory may go, and which one carries all of it: at most 10, and never so much that the latch would trip."""
     may_cut = (1 - threshold) * sum(entry.tokens for entry in entries)
     found: dict[int, int] = {}
@@ -125,12 +125,12 @@ def _last_carrier(found: Mapping[int, int], carrier: int) -> int:
     return carrier
 
 
-def _contained(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+def _contained(entries: Sequence[LedgerMemory]) -> list[tuple[LedgerMemory, LedgerMemory]]:
     holders: dict[str, list[int]] = {}
     for place, entry in enumerate(entries):
         for unit in set(entry.units):
             holders.setdefault(unit, []).append(place)
-    pairs: list[tuple[Entry, Entry]] = []
+    pairs: list[tuple[LedgerMemory, LedgerMemory]] = []
     for place, entry in enumerate(entries):
         if entry.may_go:
             rarest = min((holders[unit] for unit in entry.units), key=len)
@@ -139,7 +139,7 @@ def _contained(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
     return pairs
 
 
-def _carries(entries: Sequence[Entry], other: int, place: int) -> bool:
+def _carries(entries: Sequence[LedgerMemory], other: int, place: int) -> bool:
     """Whether all of the memory at `place` stands in `other`, its tags too. Of equal ones the earliest stays."""
     whole, part = entries[other], entries[place]
     if not part.tags <= whole.tags:
@@ -162,14 +162,14 @@ def _sentences(line: str) -> list[str]:
     return sentences
 
 
-def _entry(found: Mapping[str, Any]) -> Entry:
+def _entry(found: Mapping[str, Any]) -> LedgerMemory:
     number, tokens, constitutional = found["id"], found["tokens"], found.get("constitutional", False)
     tags = found.get("tags", [])
     if type(number) is not int or type(tokens) is not int or type(constitutional) is not bool:
         raise TypeError("An entry of the ledger has an unexpected form.")
     if not isinstance(tags, list) or not isinstance(found["content"], str):
         raise TypeError("An entry of the ledger has an unexpected form.")
-    return Entry(
+    return LedgerMemory(
         number, tokens, split_units(found["content"]), frozenset(str(tag).lower() for tag in tags), constitutional
     )
 

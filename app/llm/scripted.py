@@ -25,7 +25,7 @@ class ScriptEmpty(AssertionError):
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     """One question as it was at that moment. Its content stays out of a printed form."""
 
     messages: tuple[Message, ...] = field(repr=False)
@@ -37,7 +37,7 @@ class ScriptedClient:
     """Implements ModelClient with a queue of replies, each used once."""
 
     def __init__(self, *replies: Scripted, context_window: int | None = None, name: str = "scripted") -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[RecordedRequest] = []
         self.is_closed = False
         self._name = name
         self._window = context_window
@@ -50,7 +50,7 @@ class ScriptedClient:
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
     ) -> Reply:
-        self.asked.append(Asked(tuple(dict(message) for message in messages), tuple(tools), timeout))
+        self.asked.append(RecordedRequest(tuple(dict(message) for message in messages), tuple(tools), timeout))
         if not self._queue:
             raise ScriptEmpty(f"{self._name} was asked {len(self.asked)} times; its script has no reply left.")
         scripted = self._queue.popleft()
@@ -69,8 +69,8 @@ class ScriptedClient:
         return len(self._queue)
 
 
-class ScriptedVoices:
-    """Implements Voices: one client for every model, or one a model name."""
+class ScriptedClients:
+    """Implements ModelClients: one client for every model, or one a model name."""
 
     def __init__(self, default: ScriptedClient | None = None, **by_model: ScriptedClient) -> None:
         self.made: list[str] = []

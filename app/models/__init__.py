@@ -15,7 +15,7 @@ from app.models.event import Event, announce
 from app.models.grant import OPEN_GRANTS, AccessGrant, AccessView, GrantCategory, GrantStatus
 from app.models.human_act import HumanAct
 from app.models.idempotency import IdempotencyKey
-from app.models.installation import Mark
+from app.models.installation import InstallationMark
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken, MasterKeyRow, make_keys, master_key, master_public_key, open_keys
 from app.models.memory import Memory
@@ -57,9 +57,9 @@ __all__ = [
     "GrantStatus",
     "HumanAct",
     "IdempotencyKey",
+    "InstallationMark",
     "Intake",
     "IntakeStatus",
-    "Mark",
     "MasterKeyRow",
     "Memory",
     "MemoryState",

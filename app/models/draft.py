@@ -54,7 +54,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Problem:
+class DraftProblem:
     """What is wrong with one line, or one of whatever else the file consists of. The sentence never holds content."""
 
     number: int
@@ -70,7 +70,7 @@ class ImportRefused(Invalid):
 
     code = "import_refused"
 
-    def __init__(self, problems: Sequence[Problem], *, total: int, of: int) -> None:
+    def __init__(self, problems: Sequence[DraftProblem], *, total: int, of: int) -> None:
         self.problems = tuple(problems)
         self.total = total
         self.noun = "line" if all(problem.noun == "line" for problem in problems) else "item"
@@ -80,7 +80,7 @@ class ImportRefused(Invalid):
         super().__init__(f"Nothing was imported: {count} of {of:,} can't be used.\n{said}")
 
 
-class TooMuch(Invalid):
+class TooManyProblems(Invalid):
     """Nothing behind this is read."""
 
 
@@ -90,7 +90,7 @@ class Checking:
     def __init__(self) -> None:
         self.drafts: list[Draft] = []
         self.is_over = False
-        self._problems: list[Problem] = []
+        self._problems: list[DraftProblem] = []
         self._total = self._seen = 0
 
     @contextmanager
@@ -100,11 +100,11 @@ class Checking:
         try:
             yield self.drafts
             if len(self.drafts) > MOST_DRAFTS:
-                raise TooMuch(f"One import takes at most {MOST_DRAFTS:,} memories. The rest was not read.")
+                raise TooManyProblems(f"One import takes at most {MOST_DRAFTS:,} memories. The rest was not read.")
         except Invalid as error:
             self._total += 1
-            self._problems += [Problem(number, error.sentence, noun)] if self._total <= SHOWN_PROBLEMS else []
-            self.is_over = isinstance(error, TooMuch) or self._seen >= MOST_DRAFTS
+            self._problems += [DraftProblem(number, error.sentence, noun)] if self._total <= SHOWN_PROBLEMS else []
+            self.is_over = isinstance(error, TooManyProblems) or self._seen >= MOST_DRAFTS
 
     def result(self, *, or_none: bool = False) -> list[Draft]:
         """All of them. Raises ImportRefused with the first problems; Invalid for nothing at all, unless `or_none`."""

@@ -12,7 +12,7 @@ from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import reserve_ids
-from app.models.draft import MOST_DRAFTS, Checking, Draft, TooMuch, draft, parse_json
+from app.models.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems, draft, parse_json
 from app.models.event import announce
 from app.models.human_act import tell_later
 from app.models.memory import Memory
@@ -91,9 +91,11 @@ def decode(line: Line) -> str:
 
 def _check_size(number: int, line: Line) -> None:
     if number > MAX_LINES:
-        raise TooMuch(f"One import takes at most {MAX_LINES:,} lines; split the file. The rest was not read.")
+        raise TooManyProblems(f"One import takes at most {MAX_LINES:,} lines; split the file. The rest was not read.")
     if len(line) > MAX_LINE:
-        raise TooMuch(f"It is longer than {MAX_LINE:,} bytes, so it is no line of JSON Lines. The rest was not read.")
+        raise TooManyProblems(
+            f"It is longer than {MAX_LINE:,} bytes, so it is no line of JSON Lines. The rest was not read."
+        )
 
 
 def _drafts(line: Line) -> list[Draft]:

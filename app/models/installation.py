@@ -12,7 +12,7 @@ from app.extensions import db, is_sqlite, now
 from app.models.base import Model, UtcDateTime
 
 
-class Mark(Model):
+class InstallationMark(Model):
     """A named value."""
 
     __tablename__ = "marks"

@@ -14,7 +14,7 @@ from sqlalchemy import delete, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from app.extensions import BUSY_TIMEOUT_MS, db, is_sqlite, release, writing
-from app.models.installation import Mark
+from app.models.installation import InstallationMark
 
 TO_SHRED = "keys_to_shred"
 """The mark that stands while removed keys may still be found in the database's files."""
@@ -28,17 +28,17 @@ TABLES = ("agent_keys", "intakes")
 
 def note_what_to_shred() -> None:
     """In the transaction that removes keys: from now on it is due."""
-    Mark.write(TO_SHRED, str(uuid.uuid4()))
+    InstallationMark.write(TO_SHRED, str(uuid.uuid4()))
 
 
 def is_due() -> bool:
     """Whether removed keys may still be found in the files."""
-    return Mark.read(TO_SHRED) is not None
+    return InstallationMark.read(TO_SHRED) is not None
 
 
 def shred() -> bool:
     """Clean the files if that is due; returns whether they are clean. Not in a transaction. Safe to repeat."""
-    due = Mark.read(TO_SHRED)
+    due = InstallationMark.read(TO_SHRED)
     sqlite = is_sqlite(db.session())
     release()
     if due is None:
@@ -46,7 +46,9 @@ def shred() -> bool:
     clean = _empty_wal() if sqlite else _move_tables()
     if clean:
         with writing():
-            db.session.execute(delete(Mark).where(Mark.name == TO_SHRED, Mark.value == due))
+            db.session.execute(
+                delete(InstallationMark).where(InstallationMark.name == TO_SHRED, InstallationMark.value == due)
+            )
     return clean
 
 

@@ -12,8 +12,8 @@ from app.config import Settings
 from app.extensions import release
 from app.llm.client import Reply
 from app.llm.retry import complete_with_retries
-from app.refinement.process import Means
-from app.refinement.voice import Voice
+from app.refinement.model_endpoint import ModelEndpoint
+from app.refinement.process import Dependencies
 
 LONGEST_SECONDS = 540
 """A question is given up before another worker may take it over (`ASKED_AGAIN_AFTER`)."""
@@ -22,11 +22,11 @@ Compose = Callable[[int | None], list[dict[str, Any]]]
 """Makes the messages for a context window in tokens, None where nobody knows it."""
 
 
-def ask_once(voice: Voice, compose: Compose, means: Means) -> Reply:
+def ask_once(endpoint: ModelEndpoint, compose: Compose, dependencies: Dependencies) -> Reply:
     """One model call with its retries. Raises ModelError, and what `compose` raises."""
     settings: Settings = current_app.extensions["settings"]
-    deadline = means.monotonic() + min(settings.deadline_seconds, LONGEST_SECONDS)
-    with closing(voice.client(means.voices)) as client:
+    deadline = dependencies.monotonic() + min(settings.deadline_seconds, LONGEST_SECONDS)
+    with closing(endpoint.client(dependencies.clients)) as client:
         messages = compose(client.context_window())
         release()
         return complete_with_retries(
@@ -34,7 +34,7 @@ def ask_once(voice: Voice, compose: Compose, means: Means) -> Reply:
             messages,
             (),
             step_timeout=settings.step_timeout_seconds,
-            time_left=lambda: deadline - means.monotonic(),
-            pause=means.pause,
+            time_left=lambda: deadline - dependencies.monotonic(),
+            pause=dependencies.pause,
             base=settings.retry_base_seconds,
         )

@@ -27,7 +27,7 @@ CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
 
 
 @dataclass(frozen=True)
-class Answer:
+class ConsentAnswer:
     """`words` are the agent's own and content; `note_to_admins` was written for admins to see."""
 
     granted: bool
@@ -35,14 +35,14 @@ class Answer:
     note_to_admins: str | None = None
 
 
-def read_answer(reply: Reply) -> Answer:
+def read_answer(reply: Reply) -> ConsentAnswer:
     """YES only if the first word is YES, the beginning says no NO, and the reply was not cut off.
 
     One closed leading think block is ignored.
     """
     said = without_thought(reply.text)
     granted = first_word(said) == "YES" and not says_no_too(said) and reply.finish_reason not in CUT_OFF
-    return Answer(granted, _storable(reply.text), read_note(said))
+    return ConsentAnswer(granted, _storable(reply.text), read_note(said))
 
 
 def read_note(text: str) -> str | None:

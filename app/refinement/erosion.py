@@ -66,7 +66,7 @@ def erosion_of(agent: Agent, *, at: datetime | None = None) -> Erosion:
     )
 
 
-def brace(refinement: Refinement, agent: Agent) -> None:
+def fix_erosion_limit(refinement: Refinement, agent: Agent) -> None:
     """Fix the guard's numbers with the refinement's snapshot, which the caller has just taken."""
     refinement.erosion_floor = settings().erosion_floor
     db.session.flush()

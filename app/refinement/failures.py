@@ -22,7 +22,7 @@ _PAUSE = re.compile(r" and asks for a pause of .*? seconds")
 
 
 @dataclass(frozen=True)
-class Reason:
+class FailureReason:
     """Why agents failed, in a short sentence of the system's own; how many, and when the newest did."""
 
     words: str
@@ -48,17 +48,17 @@ def standing(account_id: int, *states: Status) -> list[ColumnElement[bool]]:
     ]
 
 
-def reasons_of(account_id: int, *states: Status) -> list[Reason]:
+def reasons_of(account_id: int, *states: Status) -> list[FailureReason]:
     """Those that most agents give come first."""
     query = select(Refinement.reason, func.count(), func.max(Refinement.ended_at))
-    found: dict[str, Reason] = {}
+    found: dict[str, FailureReason] = {}
     for text, count, newest in db.session.execute(
         query.where(*standing(account_id, *states)).group_by(Refinement.reason)
     ).tuples():
         words = short(text)
-        known = found.get(words, Reason(words, 0, None))
+        known = found.get(words, FailureReason(words, 0, None))
         times = [moment for moment in (known.newest, newest) if moment]
-        found[words] = Reason(words, known.count + count, max(times, default=None))
+        found[words] = FailureReason(words, known.count + count, max(times, default=None))
     return sorted(found.values(), key=lambda each: (-each.count, each.words))
 
 

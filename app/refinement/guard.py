@@ -179,7 +179,7 @@ def spend(refinement: Refinement, before: Mapping[int, int], after: Mapping[int,
 
 
 @dataclass(frozen=True)
-class Trip:
+class LatchTrip:
     """What the latch tells: to the model as the result of its call, to the agent in its journal.
 
     `erosion` is set when this refinement alone was within its threshold, but not together with those before it.
@@ -222,7 +222,7 @@ class Trip:
         return said | {"erosion": {"cut": self.erosion.cut, "base": self.erosion.base, "floor": str(self.floor)}}
 
 
-def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> Trip | None:
+def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | None:
     """After every change, in its transaction: below the threshold, or below the erosion floor together with those
     before it, the whole refinement is reversed and ended.
     """
@@ -248,11 +248,11 @@ def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> Trip | None:
     return trip
 
 
-def _tripped(refinement: Refinement, agent: Agent) -> Trip | None:
+def _tripped(refinement: Refinement, agent: Agent) -> LatchTrip | None:
     erosion = None if refinement.has_tripped else eroded(refinement, agent)
     if refinement.retention is None or not (refinement.has_tripped or erosion):
         return None
-    return Trip(
+    return LatchTrip(
         refinement.retention,
         refinement.threshold,
         refinement.mass_before or 0,
@@ -269,7 +269,7 @@ def as_actor(agent: Agent) -> Actor:
     return Actor(ActorKind.AGENT, agent.name)
 
 
-def _journal_of(trip: Trip) -> str:
+def _journal_of(trip: LatchTrip) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in trip.counts.items() if count and name != "deduplicated")
     return (
         f"My refinement was rolled back by the system's retention guard and ended. {trip.reason} "

@@ -32,7 +32,7 @@ def stale_before() -> ColumnElement[Any]:
     return func.clock_timestamp() - literal_column(f"interval '{STALE_SECONDS} seconds'")
 
 
-class Heart:
+class Heartbeat:
     """Beats for every refinement that this process holds; one thread, one statement a beat."""
 
     def __init__(self, app: Flask, *, interval: float = BEAT_SECONDS) -> None:
@@ -98,10 +98,10 @@ def beat(held: dict[str, str]) -> None:
     db.session.commit()
 
 
-def heart() -> Heart:
+def heartbeat() -> Heartbeat:
     """This app's heart, made on first use."""
-    found = current_app.extensions.get("heart")
+    found = current_app.extensions.get("heartbeat")
     if found is None:
-        found = Heart(current_app._get_current_object())  # type: ignore[attr-defined]
-        found = current_app.extensions.setdefault("heart", found)
+        found = Heartbeat(current_app._get_current_object())  # type: ignore[attr-defined]
+        found = current_app.extensions.setdefault("heartbeat", found)
     return found  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ REMINDER = (
 )
 
 
-class Outcome(StrEnum):
+class LoopOutcome(StrEnum):
     """Why the loop ended."""
 
     CLOSED = "closed"
@@ -62,7 +62,7 @@ OnTurn = Callable[[int, Reply], None]
 
 def converse(
     ask: Ask, opening: Sequence[Mapping[str, Any]], tools: Toolbox, limits: Limits, on_turn: OnTurn
-) -> Outcome:
+) -> LoopOutcome:
     """Let the model call its tools, strictly one after another, until they say that it is over or a limit is reached.
 
     `ask` makes one model call, retries included, and raises ModelError; `on_turn` hears of every reply before its calls
@@ -73,29 +73,29 @@ def converse(
     for turn in range(1, limits.max_turns + 1):
         reached, told = _limit(used, limits), tools.is_over
         if reached is not None:
-            return Outcome.CLOSED if told else reached
+            return LoopOutcome.CLOSED if told else reached
         try:
             reply = ask(messages, tools.specifications())
         except ModelError:
             if not told:
                 raise
-            return Outcome.CLOSED
+            return LoopOutcome.CLOSED
         used += reply.usage
         on_turn(turn, reply)
         results = _results(reply, tools, limits)
         messages += [reply.as_message(), *map(_message, reply.tool_calls, results)]
         if tools.is_over and (told or not tools.was_rolled_back):
-            return Outcome.CLOSED
+            return LoopOutcome.CLOSED
         for call, result in zip(reply.tool_calls, results, strict=False):
             refused.take(turn, call, result)
         if refused.are_too_many and not tools.is_over:
-            return Outcome.REFUSED
+            return LoopOutcome.REFUSED
         silent = 0 if reply.tool_calls else silent + 1
         if silent >= MAX_SILENT_TURNS:
-            return Outcome.SILENT
+            return LoopOutcome.SILENT
         if silent:
             messages.append({"role": "user", "content": REMINDER})
-    return Outcome.CLOSED if tools.is_over else Outcome.TURNS
+    return LoopOutcome.CLOSED if tools.is_over else LoopOutcome.TURNS
 
 
 def _results(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, Any]]:
@@ -110,11 +110,11 @@ def _message(call: ToolCall, result: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"role": "tool", "tool_call_id": call.id, "name": call.sendable_name, "content": content}
 
 
-def _limit(used: Usage, limits: Limits) -> Outcome | None:
+def _limit(used: Usage, limits: Limits) -> LoopOutcome | None:
     if limits.time_left() <= 0:
-        return Outcome.TIME
+        return LoopOutcome.TIME
     if used.total_tokens >= limits.max_tokens:
-        return Outcome.TOKENS
+        return LoopOutcome.TOKENS
     if used.cost_usd > limits.max_cost_usd:
-        return Outcome.COST
+        return LoopOutcome.COST
     return None

@@ -22,7 +22,7 @@ from sqlalchemy import bindparam, select, update
 from app.config import Settings
 from app.errors import DiskFull
 from app.extensions import db, now, release, writing
-from app.llm.client import ModelClient, ModelError, Reply, Usage, Voices
+from app.llm.client import ModelClient, ModelClients, ModelError, Reply, Usage
 from app.llm.retry import complete_with_retries
 from app.models import (
     OPEN_STATES,
@@ -38,28 +38,28 @@ from app.models import (
 )
 from app.models.base import database_now
 from app.models.state import JOURNAL_DAYS
-from app.refinement.consent import Answer, read_answer
+from app.refinement.agent_snapshot import AgentSnapshot, figures_of, with_counts
+from app.refinement.consent import ConsentAnswer, read_answer
 from app.refinement.dedup import remove_exact_duplicates
-from app.refinement.erosion import brace
+from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim, as_actor
-from app.refinement.heartbeat import heart
+from app.refinement.heartbeat import heartbeat
 from app.refinement.ledger import read_entries, read_journal
-from app.refinement.loop import Limits, Outcome, converse
-from app.refinement.mind import Mind, figures_of, with_counts
-from app.refinement.prompts import Figures, consent_messages, refinement_messages
+from app.refinement.loop import Limits, LoopOutcome, converse
+from app.refinement.model_endpoint import ModelEndpoint
+from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
 from app.refinement.sweep import DISK_FULL
 from app.refinement.tool import RefinementTool
-from app.refinement.voice import Voice
 from app.silo import SealBroken
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Means:
+class Dependencies:
     """What a process is given: voices, and a clock for pauses and deadlines that a test can turn."""
 
-    voices: Voices
+    clients: ModelClients
     pause: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
 
@@ -68,13 +68,13 @@ class _Stopped(Exception):
     """An admin pressed Stop, or the row is no longer this worker's."""
 
 
-def refine(refinement_id: str, means: Means) -> None:
+def refine(refinement_id: str, dependencies: Dependencies) -> None:
     """Carry one queued refinement to its end. Does nothing when another worker has it, or it has ended."""
     claim = _begin(refinement_id)
     if claim is None:
         return
-    with heart().beating(claim):
-        _Process(claim, means).run()
+    with heartbeat().beating(claim):
+        _Process(claim, dependencies).run()
 
 
 def _begin(refinement_id: str) -> Claim | None:
@@ -95,11 +95,11 @@ def _begin(refinement_id: str) -> Claim | None:
 
 
 class _Process:
-    def __init__(self, claim: Claim, means: Means) -> None:
+    def __init__(self, claim: Claim, dependencies: Dependencies) -> None:
         self._claim = claim
-        self._means = means
+        self._dependencies = dependencies
         self._settings: Settings = current_app.extensions["settings"]
-        self._deadline = means.monotonic() + self._settings.deadline_seconds
+        self._deadline = dependencies.monotonic() + self._settings.deadline_seconds
 
     def run(self) -> None:
         try:
@@ -123,15 +123,15 @@ class _Process:
             raise
 
     def _run(self) -> None:
-        mind = self._remove_duplicates()
-        if mind is None:
+        agent_snapshot = self._remove_duplicates()
+        if agent_snapshot is None:
             return
-        with closing(self._client(mind)) as client:
-            figures = self._consent(client, mind)
+        with closing(self._client(agent_snapshot)) as client:
+            figures = self._consent(client, agent_snapshot)
             if figures is not None:
-                self._loop(client, mind, figures)
+                self._loop(client, agent_snapshot, figures)
 
-    def _remove_duplicates(self) -> Mind | None:
+    def _remove_duplicates(self) -> AgentSnapshot | None:
         """Returns the agent to go on with, or None when that was all there was to do."""
         with writing():
             refinement, agent = self._locked()
@@ -142,25 +142,29 @@ class _Process:
                 refinement.end(agent, Status.COMPLETED)
                 return None
             refinement.model_id = agent.model_id
-            mind = Mind.of(agent, refinement)
-            if mind.is_asked:
+            agent_snapshot = AgentSnapshot.of(agent, refinement)
+            if agent_snapshot.is_asked:
                 refinement.announce("asked")
-            return mind
+            return agent_snapshot
 
-    def _client(self, mind: Mind) -> ModelClient:
-        return Voice(mind.model_id, mind.api_base, mind.api_key_env).client(self._means.voices)
+    def _client(self, agent_snapshot: AgentSnapshot) -> ModelClient:
+        return ModelEndpoint(agent_snapshot.model_id, agent_snapshot.api_base, agent_snapshot.api_key_env).client(
+            self._dependencies.clients
+        )
 
-    def _consent(self, client: ModelClient, mind: Mind) -> Figures | None:
+    def _consent(self, client: ModelClient, agent_snapshot: AgentSnapshot) -> PromptFigures | None:
         """Ask, record the answer, and after a YES take the snapshot. None after a NO."""
-        answer, usage = Answer(True, ""), Usage()
-        if mind.is_asked:
-            core = read_entries(mind.agent_id, mind.keys)
-            journal = read_journal(mind.agent_id, mind.keys, since=now() - timedelta(days=JOURNAL_DAYS))
+        answer, usage = ConsentAnswer(True, ""), Usage()
+        if agent_snapshot.is_asked:
+            core = read_entries(agent_snapshot.agent_id, agent_snapshot.keys)
+            journal = read_journal(
+                agent_snapshot.agent_id, agent_snapshot.keys, since=now() - timedelta(days=JOURNAL_DAYS)
+            )
             messages = consent_messages(
-                system_prompt=mind.system_prompt,
+                system_prompt=agent_snapshot.system_prompt,
                 core=core,
                 journal=journal,
-                figures=mind.figures(core),
+                figures=agent_snapshot.figures(core),
                 window=client.context_window(),
             )
             reply = self._ask(client, messages, ())
@@ -168,11 +172,15 @@ class _Process:
         with writing():
             refinement, agent = self._locked()
             _book(refinement, usage)
-            self._record_answer(refinement, agent, answer, mind)
-            return self._snapshot(refinement, agent) if answer.granted else None
+            self._record_answer(refinement, agent, answer, agent_snapshot)
+            return self._take_ledger_snapshot(refinement, agent) if answer.granted else None
 
-    def _record_answer(self, refinement: Refinement, agent: Agent, answer: Answer, mind: Mind) -> None:
-        words = mind.keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
+    def _record_answer(
+        self, refinement: Refinement, agent: Agent, answer: ConsentAnswer, agent_snapshot: AgentSnapshot
+    ) -> None:
+        words = (
+            agent_snapshot.keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
+        )
         db.session.add(
             Consent(
                 account_id=agent.account_id,
@@ -190,19 +198,19 @@ class _Process:
             of=agent,
             subject=refinement.subject,
             refinement_id=refinement.id,
-            data={"answer": "YES" if answer.granted else "NO", "asked": mind.is_asked},
+            data={"answer": "YES" if answer.granted else "NO", "asked": agent_snapshot.is_asked},
         )
-        refinement.announce("answered", granted=answer.granted, asked=mind.is_asked)
+        refinement.announce("answered", granted=answer.granted, asked=agent_snapshot.is_asked)
         note_to_admins(agent, answer.note_to_admins, about=refinement)
         if not answer.granted:
             refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=as_actor(agent))
 
-    def _snapshot(self, refinement: Refinement, agent: Agent) -> Figures:
+    def _take_ledger_snapshot(self, refinement: Refinement, agent: Agent) -> PromptFigures:
         """Fix mass, threshold, cap and model: later changes to settings do not touch this refinement."""
         refinement.status = Status.RUNNING
         refinement.mass_before = refinement.kept_mass = agent.core_token_usage
         refinement.threshold = agent.effective_refinement_threshold
-        brace(refinement, agent)
+        fix_erosion_limit(refinement, agent)
         entry = record(
             Action.REFINEMENT_SNAPSHOT,
             actor=WORKER,
@@ -222,11 +230,11 @@ class _Process:
         refinement.announce("running", mass=agent.core_token_usage, threshold=str(refinement.threshold))
         return figures_of(agent, refinement)
 
-    def _loop(self, client: ModelClient, mind: Mind, figures: Figures) -> None:
-        core = read_entries(mind.agent_id, mind.keys)
+    def _loop(self, client: ModelClient, agent_snapshot: AgentSnapshot, figures: PromptFigures) -> None:
+        core = read_entries(agent_snapshot.agent_id, agent_snapshot.keys)
         opening = refinement_messages(
-            system_prompt=mind.system_prompt,
-            instructions=mind.instructions,
+            system_prompt=agent_snapshot.system_prompt,
+            instructions=agent_snapshot.instructions,
             core=core,
             figures=with_counts(figures, core),
             window=client.context_window(),
@@ -234,7 +242,7 @@ class _Process:
         limits = Limits(
             self._settings.max_turns, self._time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
         )
-        tool = RefinementTool(self._claim, mind.keys)
+        tool = RefinementTool(self._claim, agent_snapshot.keys)
         try:
             outcome = converse(
                 lambda messages, tools: self._ask(client, messages, tools), opening, tool, limits, self._account
@@ -242,10 +250,10 @@ class _Process:
         except ModelError:
             if self._time_left() > 0:
                 raise
-            outcome = Outcome.TIME
-        if outcome is Outcome.CLOSED and self._row().stop_requested_at is not None:
+            outcome = LoopOutcome.TIME
+        if outcome is LoopOutcome.CLOSED and self._row().stop_requested_at is not None:
             raise _Stopped
-        if outcome is not Outcome.CLOSED:
+        if outcome is not LoopOutcome.CLOSED:
             self._end(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
 
     def _ask(
@@ -260,7 +268,7 @@ class _Process:
             tools,
             step_timeout=self._settings.step_timeout_seconds,
             time_left=self._time_left,
-            pause=self._means.pause,
+            pause=self._dependencies.pause,
             base=self._settings.retry_base_seconds,
         )
 
@@ -287,7 +295,7 @@ class _Process:
     def _end(self, status: Status, reason: str) -> None:
         """Where the disk is full, wait for room: else nobody would know why it ended."""
         while not self._is_ended(status, reason):
-            self._means.pause(ROOM_SECONDS)
+            self._dependencies.pause(ROOM_SECONDS)
 
     def _is_ended(self, status: Status, reason: str) -> bool:
         """End it, unless somebody did. False where the disk has no room for that."""
@@ -312,19 +320,19 @@ class _Process:
         return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
 
     def _time_left(self) -> float:
-        return float(self._deadline - self._means.monotonic())
+        return float(self._deadline - self._dependencies.monotonic())
 
 
 ROOM_SECONDS = 5.0
 """Between two looks whether a full disk has room again."""
 
 UNFINISHED_REASONS = {
-    Outcome.TURNS: "The model used all its turns without calling complete_refinement; earlier changes are kept.",
-    Outcome.TIME: "The time limit was reached; earlier changes are kept.",
-    Outcome.TOKENS: "The limit of model tokens was reached; earlier changes are kept.",
-    Outcome.COST: "The cost limit was reached; earlier changes are kept.",
-    Outcome.SILENT: "The model stopped calling functions without completing; earlier changes are kept.",
-    Outcome.REFUSED: "Ended early: the model repeated a refused call; earlier changes are kept.",
+    LoopOutcome.TURNS: "The model used all its turns without calling complete_refinement; earlier changes are kept.",
+    LoopOutcome.TIME: "The time limit was reached; earlier changes are kept.",
+    LoopOutcome.TOKENS: "The limit of model tokens was reached; earlier changes are kept.",
+    LoopOutcome.COST: "The cost limit was reached; earlier changes are kept.",
+    LoopOutcome.SILENT: "The model stopped calling functions without completing; earlier changes are kept.",
+    LoopOutcome.REFUSED: "Ended early: the model repeated a refused call; earlier changes are kept.",
 }
 
 

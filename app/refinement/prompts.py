@@ -33,7 +33,7 @@ NO_IDENTITY = "You are an AI agent with long-term memories of your own."
 
 
 @dataclass(frozen=True)
-class Entry:
+class PromptMemory:
     """One revealed memory on its way into a prompt. Never logged, never kept."""
 
     id: int
@@ -58,7 +58,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Figures:
+class PromptFigures:
     """The numbers that both prompts tell. Masses in tokens."""
 
     core_count: int
@@ -72,7 +72,12 @@ class Figures:
 
 
 def consent_messages(
-    *, system_prompt: str | None, core: Sequence[Entry], journal: Sequence[Entry], figures: Figures, window: int | None
+    *,
+    system_prompt: str | None,
+    core: Sequence[PromptMemory],
+    journal: Sequence[PromptMemory],
+    figures: PromptFigures,
+    window: int | None,
 ) -> list[dict[str, Any]]:
     """The question whether the agent wants a refinement: two messages, no tools."""
     question = render("consent_question.txt", **_numbers(figures))
@@ -82,8 +87,8 @@ def consent_messages(
 def exception_messages(
     *,
     system_prompt: str | None,
-    core: Sequence[Entry],
-    journal: Sequence[Entry],
+    core: Sequence[PromptMemory],
+    journal: Sequence[PromptMemory],
     question: Mapping[str, Any],
     window: int | None,
 ) -> list[dict[str, Any]]:
@@ -93,7 +98,12 @@ def exception_messages(
 
 
 def refinement_messages(
-    *, system_prompt: str | None, instructions: str, core: Sequence[Entry], figures: Figures, window: int | None
+    *,
+    system_prompt: str | None,
+    instructions: str,
+    core: Sequence[PromptMemory],
+    figures: PromptFigures,
+    window: int | None,
 ) -> list[dict[str, Any]]:
     """The opening of the loop."""
     shown, heading = fit_ledger(core, window)
@@ -108,7 +118,7 @@ def refinement_messages(
     return [{"role": "system", "content": system}, {"role": "user", "content": ledger}]
 
 
-def fit_ledger(entries: Sequence[Entry], window: int | None) -> tuple[list[str], str]:
+def fit_ledger(entries: Sequence[PromptMemory], window: int | None) -> tuple[list[str], str]:
     """The oldest entries that fit into the ledger's share of the window, encoded; and the heading that counts them."""
     room, shown = room_of(window), list[str]()
     for entry in entries:
@@ -131,7 +141,7 @@ def encode(value: Any) -> str:
 
 
 def memory_context(
-    system_prompt: str | None, core: Sequence[Entry], journal: Sequence[Entry], window: int | None
+    system_prompt: str | None, core: Sequence[PromptMemory], journal: Sequence[PromptMemory], window: int | None
 ) -> dict[str, Any]:
     """Who the agent is, and what it remembers."""
     shown, heading = fit_ledger(core, window)
@@ -168,7 +178,7 @@ def weight(line: str) -> int:
     return len(line) + (CHARACTERS_A_TOKEN - 1) * (len(line) - len(line.encode("ascii", "ignore"))) + 1
 
 
-def newest_that_fit(journal: Sequence[Entry], room: int) -> list[str]:
+def newest_that_fit(journal: Sequence[PromptMemory], room: int) -> list[str]:
     """The newest entries for which there is room, in characters; oldest first, encoded."""
     shown: list[str] = []
     for entry in reversed(journal):
@@ -185,7 +195,7 @@ def room_of(window: int | None) -> int:
     return int((window or DEFAULT_CONTEXT_WINDOW) * LEDGER_SHARE) * CHARACTERS_A_TOKEN
 
 
-def _numbers(figures: Figures) -> dict[str, Any]:
+def _numbers(figures: PromptFigures) -> dict[str, Any]:
     return {
         "core_count": figures.core_count,
         "constitutional_count": figures.constitutional_count,

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.config import Settings
 from app.errors import DiskFull, NotFound, Refused, WhetstoneError
 from app.extensions import db, now, release, writing
-from app.models import BEAT, Agent, Mark, Refinement, Status, Trigger
+from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
 from app.models.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
 from app.refinement.start import start
@@ -61,7 +61,7 @@ def sweep_over_budget(at: datetime, *, started: Started = lambda _: None) -> lis
 def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> list[str]:
     """Sweep when the schedule's latest occurrence passed unhandled. A new installation waits for its first one."""
     tick = _latest_tick(at)
-    known = Mark.read(LAST_TICK)
+    known = InstallationMark.read(LAST_TICK)
     release()
     if known is None:
         _handled(tick)
@@ -136,7 +136,7 @@ def _latest_tick(at: datetime) -> datetime:
 
 def _handled(tick: datetime) -> None:
     with writing():
-        Mark.write(LAST_TICK, tick.isoformat())
+        InstallationMark.write(LAST_TICK, tick.isoformat())
 
 
 def _start_all(queries: Queries, trigger: Trigger, started: Started) -> list[str]:

@@ -21,9 +21,9 @@ from app.models.text import clean_content, clean_text, is_blank
 from app.refinement import arguments as accept
 from app.refinement.consent import clean_note
 from app.refinement.functions import ACTIONS, specifications
-from app.refinement.guard import Claim, Terminated, Trip, as_actor, check_fence, fenced, kept_weights, latch, spend
+from app.refinement.guard import Claim, LatchTrip, Terminated, as_actor, check_fence, fenced, kept_weights, latch, spend
 from app.refinement.ledger import read_entries
-from app.refinement.prompts import Entry
+from app.refinement.prompts import PromptMemory
 from app.silo import AgentKeys
 
 Result = dict[str, Any]
@@ -256,7 +256,7 @@ class RefinementTool:
         trip = latch(refinement, agent, self._keys)
         return self._rolled_back(trip) if trip else None
 
-    def _rolled_back(self, trip: Trip) -> Result:
+    def _rolled_back(self, trip: LatchTrip) -> Result:
         self.is_over = self.was_rolled_back = True
         return {
             "type": "refinement_rolled_back",
@@ -342,7 +342,7 @@ def _matches(content: str, query: str) -> bool:
     return query.casefold() in content.casefold()
 
 
-def _within(entry: Entry, since: date | None, until: date | None) -> bool:
+def _within(entry: PromptMemory, since: date | None, until: date | None) -> bool:
     """Whether one of its dates is."""
     days = [moment.date() for moment in (entry.date, *entry.other_dates)]
     return any((since is None or day >= since) and (until is None or day <= until) for day in days)

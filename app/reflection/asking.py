@@ -9,7 +9,7 @@ from app.errors import Refused
 from app.llm import offline
 from app.llm.client import Usage
 from app.models import Agent
-from app.refinement.voice import Voice
+from app.refinement.model_endpoint import ModelEndpoint
 from app.silo import AgentKeys
 
 
@@ -20,21 +20,21 @@ class NoMind(Refused):
 
 
 @dataclass(frozen=True)
-class Speaker:
+class AskedAgent:
     """What is needed of an agent while none of its rows may be held."""
 
     agent_id: int
-    voice: Voice
+    endpoint: ModelEndpoint
     system_prompt: str | None
     instructions: str
     keys: AgentKeys
 
     @classmethod
-    def of(cls, agent: Agent, instructions: str, keys: AgentKeys) -> Speaker:
+    def of(cls, agent: Agent, instructions: str, keys: AgentKeys) -> AskedAgent:
         """Raises NoMind."""
         if agent.model_id == offline.MODEL_ID:
             raise NoMind
-        return cls(agent.id, Voice.of(agent), agent.system_prompt, instructions, keys)
+        return cls(agent.id, ModelEndpoint.of(agent), agent.system_prompt, instructions, keys)
 
 
 def spent(usage: Usage) -> dict[str, Any]:

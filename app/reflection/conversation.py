@@ -34,10 +34,10 @@ from app.models.state import JOURNAL_DAYS
 from app.refinement.asking import ask_once
 from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
-from app.refinement.process import Means
-from app.reflection.asking import Speaker, spent
+from app.refinement.process import Dependencies
+from app.reflection.asking import AskedAgent, spent
 from app.reflection.prompts import conversation_messages
-from app.reflection.replies import Findings, Malformed, read_findings
+from app.reflection.replies import ExtractedMemories, MalformedReply, read_findings
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
 from app.silo import SealBroken
 
@@ -77,17 +77,17 @@ def as_json(intake: Intake) -> dict[str, Any]:
     }
 
 
-def hear(intake_id: str, means: Means) -> None:
+def hear(intake_id: str, dependencies: Dependencies) -> None:
     """Ask the agent's model, and keep what it says. Does nothing when another worker asks, or when it is settled."""
     heard = _claim(intake_id)
     if heard is None:
         return
     usage = Usage()
     try:
-        reply = _ask(heard, means)
+        reply = _ask(heard, dependencies)
         usage = reply.usage
         _keep(heard, read_findings(reply), usage)
-    except (ModelError, Malformed, Invalid, Refused, SealBroken) as error:
+    except (ModelError, MalformedReply, Invalid, Refused, SealBroken) as error:
         _fail(heard, error.sentence, usage)
     except Unavailable:
         release()
@@ -105,13 +105,13 @@ class _Heard:
     intake_id: str
     asked_at: datetime | None
     handed_in_at: datetime
-    speaker: Speaker
+    speaker: AskedAgent
     turns: Sequence[Turn] = field(repr=False)
 
     @classmethod
     def of(cls, intake: Intake, agent: Agent) -> _Heard:
         """Raises NoMind, AgentForgotten, SealBroken, Invalid; Unavailable or KeyFileError where it can't be opened."""
-        speaker = Speaker.of(agent, agent.reflection_prompt or DEFAULT_REFLECTION_PROMPT, ensure_keys(agent))
+        speaker = AskedAgent.of(agent, agent.reflection_prompt or DEFAULT_REFLECTION_PROMPT, ensure_keys(agent))
         return cls(intake.id, intake.asked_at, intake.created_at, speaker, from_text(intake.open(agent)))
 
     def lock(self) -> tuple[Intake, Agent] | None:
@@ -135,7 +135,7 @@ def _claim(intake_id: str) -> _Heard | None:
             return None
 
 
-def _ask(heard: _Heard, means: Means) -> Reply:
+def _ask(heard: _Heard, dependencies: Dependencies) -> Reply:
     speaker = heard.speaker
 
     def compose(window: int | None) -> list[dict[str, Any]]:
@@ -143,10 +143,10 @@ def _ask(heard: _Heard, means: Means) -> Reply:
         journal = read_journal(speaker.agent_id, speaker.keys, since=now() - timedelta(days=JOURNAL_DAYS))
         return conversation_messages(speaker, heard.turns, core=core, journal=journal, window=window)
 
-    return ask_once(speaker.voice, compose, means)
+    return ask_once(speaker.endpoint, compose, dependencies)
 
 
-def _keep(heard: _Heard, findings: Findings, usage: Usage) -> None:
+def _keep(heard: _Heard, findings: ExtractedMemories, usage: Usage) -> None:
     with writing():
         held = heard.lock()
         if held is None:
@@ -168,7 +168,7 @@ def _keep(heard: _Heard, findings: Findings, usage: Usage) -> None:
         intake.settle(IntakeStatus.TAKEN, imported=len(memories), outcome=counts | spent(usage))
 
 
-def _write(heard: _Heard, agent: Agent, findings: Findings) -> list[Memory]:
+def _write(heard: _Heard, agent: Agent, findings: ExtractedMemories) -> list[Memory]:
     """A memory for each text, but for exact duplicates within them and of active core memories of the same day."""
     wanted: dict[bytes, tuple[MemoryType, str]] = {}
     for type_, texts in ((MemoryType.CORE, findings.core), (MemoryType.JOURNAL, findings.journal)):

@@ -33,10 +33,10 @@ from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
 from app.refinement.asking import ask_once
 from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
-from app.refinement.process import Means
-from app.reflection.asking import Speaker, spent
+from app.refinement.process import Dependencies
+from app.reflection.asking import AskedAgent, spent
 from app.reflection.prompts import promotion_messages
-from app.reflection.replies import Malformed, read_promotions
+from app.reflection.replies import MalformedReply, read_promotions
 from app.silo import SealBroken
 
 REST = timedelta(hours=20)
@@ -59,18 +59,18 @@ def find_due(at: datetime) -> list[int]:
     return found
 
 
-def promote(agent_id: int, means: Means) -> None:
+def promote(agent_id: int, dependencies: Dependencies) -> None:
     """Ask the agent's model, and promote what it names. Does nothing when the agent is not due, or no longer."""
     claimed = _claim(agent_id)
     if claimed is None:
         return
     speaker, asked_at = claimed
-    outcome = _Outcome(asked_at)
+    outcome = _PromotionOutcome(asked_at)
     try:
-        _ask(speaker, means, outcome)
+        _ask(speaker, dependencies, outcome)
     except ModelError as error:
         outcome.error = str(error.kind)
-    except (Malformed, SealBroken) as error:
+    except (MalformedReply, SealBroken) as error:
         outcome.error = error.code
     except Exception:
         release()
@@ -81,7 +81,7 @@ def promote(agent_id: int, means: Means) -> None:
 
 
 @dataclass
-class _Outcome:
+class _PromotionOutcome:
     """What a question came to: the entries that were shown, those that the agent named, and what went wrong."""
 
     asked_at: datetime
@@ -93,10 +93,10 @@ class _Outcome:
     @property
     def is_answered(self) -> bool:
         """A malformed answer is one, too."""
-        return self.error in (None, Malformed.code)
+        return self.error in (None, MalformedReply.code)
 
 
-def _claim(agent_id: int) -> tuple[Speaker, datetime] | None:
+def _claim(agent_id: int) -> tuple[AskedAgent, datetime] | None:
     """For exactly one worker, and the moment at which it asks: the others find the agent asked."""
     moment = now()
     tries = case((_is_rested(moment), 1), else_=Agent.reflection_tries + 1)
@@ -113,10 +113,10 @@ def _claim(agent_id: int) -> tuple[Speaker, datetime] | None:
         data = {"try": agent.reflection_tries}
         record(Action.REFLECTION_ASK, actor=WORKER, of=agent, subject=agent.subject, data=data, rows=[agent])
         instructions = agent.memory_reflection_prompt or DEFAULT_MEMORY_REFLECTION_PROMPT
-        return Speaker.of(agent, instructions, open_keys(agent)), moment
+        return AskedAgent.of(agent, instructions, open_keys(agent)), moment
 
 
-def _ask(speaker: Speaker, means: Means, outcome: _Outcome) -> None:
+def _ask(speaker: AskedAgent, dependencies: Dependencies, outcome: _PromotionOutcome) -> None:
     """Raises ModelError, Malformed or SealBroken."""
 
     def compose(window: int | None) -> list[dict[str, Any]]:
@@ -125,12 +125,12 @@ def _ask(speaker: Speaker, means: Means, outcome: _Outcome) -> None:
         messages, outcome.shown = promotion_messages(speaker, core=core, journal=journal, window=window)
         return messages
 
-    reply = ask_once(speaker.voice, compose, means)
+    reply = ask_once(speaker.endpoint, compose, dependencies)
     outcome.usage = reply.usage
     outcome.named = read_promotions(reply, outcome.shown)
 
 
-def _close(agent_id: int, outcome: _Outcome) -> None:
+def _close(agent_id: int, outcome: _PromotionOutcome) -> None:
     """Promote, and tell in numbers how the question went; an agent that was forgotten meanwhile is left alone."""
     with writing():
         agent = Agent.lock(agent_id)

@@ -12,7 +12,7 @@ from typing import Any
 from app.refinement.prompts import (
     CHARACTERS_A_TOKEN,
     DEFAULT_CONTEXT_WINDOW,
-    Entry,
+    PromptMemory,
     encode,
     memory_context,
     newest_that_fit,
@@ -20,7 +20,7 @@ from app.refinement.prompts import (
     room_of,
     weight,
 )
-from app.reflection.asking import Speaker
+from app.reflection.asking import AskedAgent
 from app.reflection.replies import MAX_CORE, MAX_JOURNAL, MAX_PROMOTED
 from app.reflection.transcript import Turn
 
@@ -29,7 +29,12 @@ LEAST_SHARE = 10
 
 
 def conversation_messages(
-    speaker: Speaker, turns: Sequence[Turn], *, core: Sequence[Entry], journal: Sequence[Entry], window: int | None
+    speaker: AskedAgent,
+    turns: Sequence[Turn],
+    *,
+    core: Sequence[PromptMemory],
+    journal: Sequence[PromptMemory],
+    window: int | None,
 ) -> list[dict[str, Any]]:
     """The whole transcript, and as much of the memories as there is room for."""
     lines = [encode({"role": turn.role, "content": turn.content}) for turn in turns]
@@ -45,7 +50,7 @@ def conversation_messages(
 
 
 def promotion_messages(
-    speaker: Speaker, *, core: Sequence[Entry], journal: Sequence[Entry], window: int | None
+    speaker: AskedAgent, *, core: Sequence[PromptMemory], journal: Sequence[PromptMemory], window: int | None
 ) -> tuple[list[dict[str, Any]], list[int]]:
     """The newest journal entries that fit into half of the room, beside the core memories; and the ids of these."""
     lines = newest_that_fit(journal, room_of(window) // 2)

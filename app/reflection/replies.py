@@ -23,7 +23,7 @@ MAX_PROMOTED = 10
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 
 
-class Malformed(WhetstoneError):
+class MalformedReply(WhetstoneError):
     """The model's reply is not of the form that it was asked for. The sentence holds nothing of the reply."""
 
     code = "malformed"
@@ -33,41 +33,41 @@ class Malformed(WhetstoneError):
 
 
 @dataclass(frozen=True)
-class Findings:
+class ExtractedMemories:
     """The memories that an agent made of a conversation, as clean texts."""
 
     core: tuple[str, ...] = field(repr=False)
     journal: tuple[str, ...] = field(repr=False)
 
 
-def read_findings(reply: Reply) -> Findings:
-    """Raises Malformed."""
+def read_findings(reply: Reply) -> ExtractedMemories:
+    """Raises MalformedReply."""
     found = _read_object(reply, "journal", "core")
-    return Findings(_texts(found, "core", MAX_CORE), _texts(found, "journal", MAX_JOURNAL))
+    return ExtractedMemories(_texts(found, "core", MAX_CORE), _texts(found, "journal", MAX_JOURNAL))
 
 
 def read_promotions(reply: Reply, shown: Collection[int]) -> list[int]:
-    """Which of the shown journal entries are to become core. Raises Malformed."""
+    """Which of the shown journal entries are to become core. Raises MalformedReply."""
     ids = _list(_read_object(reply, "promote"), "promote", MAX_PROMOTED)
     if any(type(number) is not int for number in ids) or len(set(ids)) != len(ids):
-        raise Malformed("promote must be a list of different whole numbers")
+        raise MalformedReply("promote must be a list of different whole numbers")
     if not set(ids) <= set(shown):
-        raise Malformed("promote names what is none of the journal entries that were shown")
+        raise MalformedReply("promote names what is none of the journal entries that were shown")
     return ids
 
 
 def _read_object(reply: Reply, *keys: str) -> dict[str, Any]:
     """One closed leading think block and one code fence around all of it are taken off; nothing else is."""
     if reply.finish_reason in CUT_OFF:
-        raise Malformed("it was cut off")
+        raise MalformedReply("it was cut off")
     text = without_thought(reply.text).strip()
     fenced = _FENCE.fullmatch(text)
     try:
         found = json.loads(fenced[1] if fenced else text, object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError):
-        raise Malformed("it is not one JSON object and nothing else") from None
+        raise MalformedReply("it is not one JSON object and nothing else") from None
     if not isinstance(found, dict) or set(found) != set(keys):
-        raise Malformed(f"it must be a JSON object with {' and '.join(keys)}, and nothing else")
+        raise MalformedReply(f"it must be a JSON object with {' and '.join(keys)}, and nothing else")
     return found
 
 
@@ -75,13 +75,13 @@ def _texts(found: dict[str, Any], name: str, most: int) -> tuple[str, ...]:
     try:
         return tuple(clean_content(text) for text in _list(found, name, most))
     except Invalid as error:
-        raise Malformed(f"in {name}: {error.sentence.rstrip('.')}") from None
+        raise MalformedReply(f"in {name}: {error.sentence.rstrip('.')}") from None
 
 
 def _list(found: dict[str, Any], name: str, most: int) -> list[Any]:
     given = found[name]
     if not isinstance(given, list):
-        raise Malformed(f"{name} must be a list")
+        raise MalformedReply(f"{name} must be a list")
     if len(given) > most:
-        raise Malformed(f"{name} has {len(given):,} entries, and at most {most} are allowed")
+        raise MalformedReply(f"{name} has {len(given):,} entries, and at most {most} are allowed")
     return given

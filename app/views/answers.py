@@ -15,14 +15,14 @@ from flask.typing import ResponseReturnValue
 _TONES = {"success": "ok", "info": "info", "warning": "warn", "error": "bad"}
 
 
-class Shown(Protocol):
+class PageData(Protocol):
     """Everything that a page shows, loaded before it is rendered: templates never query."""
 
     def as_json(self) -> Any:
         """The page's JSON twin."""
 
 
-View = Callable[..., Shown]
+View = Callable[..., PageData]
 
 
 def page(blueprint: Blueprint, rule: str, template: str, *, twin: str = "") -> Callable[[View], View]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.grants import opening
 from app.grants.opening import NotCovered
-from app.grants.request import Wish, request_access
+from app.grants.request import WantedException, request_access
 from app.grants.request import revoke as take_back
 from app.models import AccessGrant, GrantStatus
 from app.models.user import ADMIN
@@ -29,7 +29,7 @@ from app.views.shown.exception import (
     AgentExceptionsPage,
     ExceptionPage,
     ExceptionsPage,
-    Standing,
+    ExceptionState,
     milliseconds_left,
 )
 
@@ -65,7 +65,7 @@ def ask(agent_id: int) -> ResponseReturnValue:
     asked, user = my_agent(agent_id), viewer()
     typed = {name: request.form.get(name, "") for name in FIELDS}
     try:
-        grant = request_access(agent_id, Wish.read(typed), for_user=user, by=user.actor)
+        grant = request_access(agent_id, WantedException.read(typed), for_user=user, by=user.actor)
     except (Invalid, NotFound, Refused) as error:
         return render_template("exceptions/new.html", page=AskPage.load(asked, typed, error)), 422
     from tasks import grants as queue
@@ -77,7 +77,7 @@ def ask(agent_id: int) -> ResponseReturnValue:
 @blueprint.post("/exceptions/<uuid:exception_id>/revoke")
 @needs(ADMIN)
 def revoke(exception_id: UUID) -> ResponseReturnValue:
-    standing = Standing.load(my_exception(exception_id))
+    standing = ExceptionState.load(my_exception(exception_id))
     was = standing.status
     take_back(standing.grant.id, by=viewer().actor)
     if was == GrantStatus.GRANTED:
@@ -163,7 +163,7 @@ def _require_a_reader() -> None:
         raise NotThisWay("This address is for programs: a browser could not clear it in time. Open the page instead.")
 
 
-def _revoked(standing: Standing, was: GrantStatus) -> tuple[str, str]:
+def _revoked(standing: ExceptionState, was: GrantStatus) -> tuple[str, str]:
     """What happened, and its tone."""
     again = f"{standing.agent.name} may be asked again."
     if was == GrantStatus.GRANTED:

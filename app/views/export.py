@@ -13,7 +13,7 @@ from threading import BoundedSemaphore
 from flask import Response, current_app, stream_with_context
 
 from app.errors import WhetstoneError
-from app.history.log import Entry, batches
+from app.history.log import LogEntry, batches
 from app.views.filters import FilterForm
 
 MOST_AT_ONCE = 4
@@ -33,22 +33,22 @@ class ExportsBusy(WhetstoneError):
 
 
 @dataclass(frozen=True)
-class Format:
+class ExportFormat:
     """How entries become a file."""
 
     suffix: str
     mimetype: str
-    write: Callable[[Iterable[list[Entry]]], Iterator[str]]
+    write: Callable[[Iterable[list[LogEntry]]], Iterator[str]]
 
 
-def download(form: FilterForm, file: Format) -> Response:
+def download(form: FilterForm, file: ExportFormat) -> Response:
     """All that the filters leave, as a file. Raises `Wrong` for filters that can't be used, or ExportsBusy."""
     form.check()
     name = f"audit-agent-{form.agent.id}" if form.agent else "audit"
     return send(file.write(batches(form.filters)), name, file)
 
 
-def send(written: Iterator[str], name: str, file: Format) -> Response:
+def send(written: Iterator[str], name: str, file: ExportFormat) -> Response:
     """The pieces of a file, sent as they are made. Raises ExportsBusy."""
     text = _one_of_few(written)
     first = next(text, "")
@@ -72,7 +72,7 @@ def _one_of_few(text: Iterator[str]) -> Generator[str]:
         places.release()
 
 
-def _csv_lines(read: Iterable[list[Entry]]) -> Iterator[str]:
+def _csv_lines(read: Iterable[list[LogEntry]]) -> Iterator[str]:
     """RFC 4180, with a header; what a program takes for a formula is made text by an apostrophe."""
     yield _csv([COLUMNS])
     for entries in read:
@@ -85,7 +85,7 @@ def _csv(rows: Iterable[Iterable[str]]) -> str:
     return text.getvalue()
 
 
-def _cells(entry: Entry) -> list[str]:
+def _cells(entry: LogEntry) -> list[str]:
     said = entry.as_json()
     return [_inert(_cell(said[name])) for name in COLUMNS]
 
@@ -100,10 +100,10 @@ def _inert(cell: str) -> str:
     return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
 
 
-def _json_lines(read: Iterable[list[Entry]]) -> Iterator[str]:
+def _json_lines(read: Iterable[list[LogEntry]]) -> Iterator[str]:
     for entries in read:
         yield "".join(f"{json.dumps(entry.as_json())}\n" for entry in entries)
 
 
-CSV = Format("csv", "text/csv; charset=utf-8; header=present", _csv_lines)
-JSON_LINES = Format("jsonl", "application/jsonl; charset=utf-8", _json_lines)
+CSV = ExportFormat("csv", "text/csv; charset=utf-8; header=present", _csv_lines)
+JSON_LINES = ExportFormat("jsonl", "application/jsonl; charset=utf-8", _json_lines)

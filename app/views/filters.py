@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from app.errors import Invalid
 from app.extensions import db
-from app.history.log import Filters, Who
+from app.history.log import Filters, LogActor
 from app.models import Action, ActorKind, Agent, Refinement, User
 from app.views.forms import Wrong
 
@@ -73,7 +73,7 @@ def _agent(account_id: int, typed: str) -> int:
     return found
 
 
-def _who(account_id: int, typed: str) -> Who:
+def _who(account_id: int, typed: str) -> LogActor:
     """`user`, `agent` or `system`, or one of them as the log names it, such as `user:ann@example.org`."""
     kind, _, name = typed.partition(":")
     if kind not in list(ActorKind):
@@ -83,7 +83,7 @@ def _who(account_id: int, typed: str) -> Who:
         user_id = db.session.scalar(select(User.id).where(User.account_id == account_id, User.email == name))
     if name and kind == ActorKind.AGENT:
         agent_id = db.session.scalar(select(Agent.id).where(Agent.account_id == account_id, Agent.name == name))
-    return Who(ActorKind(kind), name, user_id, agent_id)
+    return LogActor(ActorKind(kind), name, user_id, agent_id)
 
 
 def _action(account_id: int, typed: str) -> Action:

@@ -21,7 +21,7 @@ from app.models.user import ROLES
 from app.views.access import may_act, viewer
 from app.views.inert import inert
 from app.views.live import my_live_exceptions
-from app.views.shown.exception import Standing
+from app.views.shown.exception import ExceptionState
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
@@ -137,11 +137,11 @@ def _context() -> dict[str, Any]:
     }
 
 
-def _my_exceptions() -> list[Standing]:
+def _my_exceptions() -> list[ExceptionState]:
     """Looked for once a request, however many parts it renders."""
     if "my_exceptions" not in g:
         g.my_exceptions = my_live_exceptions()
-    found: list[Standing] = g.my_exceptions
+    found: list[ExceptionState] = g.my_exceptions
     return found
 
 

@@ -10,7 +10,7 @@ from flask.typing import ResponseReturnValue
 
 from app.errors import Invalid
 from app.exchange.blind import blind_rows
-from app.exchange.parsed import Format, left_out_words
+from app.exchange.parsed import ImportFormat, left_out_words
 from app.exchange.taking_in import Received
 from app.exchange.taking_in import receive as receive_file
 from app.models import Agent
@@ -68,12 +68,12 @@ def _sent() -> tuple[str, bytes]:
     return file.filename or "", sent
 
 
-def _format() -> Format | None:
+def _format() -> ImportFormat | None:
     """What the form says that the file is; None to recognise it."""
     chosen = request.form.get("format", "")
-    if chosen not in ("", *Format):
+    if chosen not in ("", *ImportFormat):
         raise Invalid("There is no such format. Nothing was imported.")
-    return Format(chosen) if chosen else None
+    return ImportFormat(chosen) if chosen else None
 
 
 def _told(received: Received) -> str:

@@ -32,7 +32,7 @@ from app.views.access import viewer as asking_user
 from app.views.filters import FilterForm
 from app.views.shown.agent import LedgerPage
 from app.views.shown.agents import recently_moved
-from app.views.shown.exception import ExceptionList, ExceptionPage, Standing, live_of
+from app.views.shown.exception import ExceptionList, ExceptionPage, ExceptionState, live_of
 from app.views.shown.log import Log
 from app.views.shown.overview import Overview
 from app.views.shown.refinement import RefinementPage
@@ -162,7 +162,7 @@ def mine_part() -> str:
     return part("my-exceptions", render_template("exceptions/_mine.html", my_exceptions=mine, follows_exceptions=True))
 
 
-def my_live_exceptions() -> list[Standing]:
+def my_live_exceptions() -> list[ExceptionState]:
     """Of the user who asks, while an admin."""
     return live_of(asking_user().id) if may_act() else []
 

@@ -8,7 +8,7 @@ from flask import url_for
 from flask.typing import ResponseReturnValue
 
 from app.history.plan import Target
-from app.history.undo import Done, RollbackConflict, roll_back
+from app.history.undo import RollbackConflict, UndoResult, roll_back
 from app.history.words import moves
 from app.models import RollbackKind
 from app.models.user import ADMIN
@@ -82,7 +82,7 @@ def _roll_back(target: Target) -> ResponseReturnValue:
     return done(_said(made), to=_where(target, made), undo=undo, tone=tone, parts=parts_of_this_page())
 
 
-def _said(made: Done) -> str:
+def _said(made: UndoResult) -> str:
     plan = made.plan
     if not made.applied:
         if plan.stops:
@@ -105,7 +105,7 @@ _DONE = {
 }
 
 
-def _where(target: Target, made: Done) -> str:
+def _where(target: Target, made: UndoResult) -> str:
     """The page of what was undone, where its parts do not come fresh to the page that asked.
 
     Whoever clears the way for another undo comes back to the plan of that.

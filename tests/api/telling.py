@@ -9,7 +9,7 @@ from mcp.client import Client
 from sqlalchemy import select
 
 from app.extensions import db
-from app.grants.request import Wish, request_access
+from app.grants.request import WantedException, request_access
 from app.models import COMMAND_LINE, Agent, GrantCategory, User
 
 CONVERSATION = [{"role": "user", "content": "My sister is called Ada."}, {"role": "assistant", "content": "Noted."}]
@@ -19,7 +19,7 @@ def ask_to_look(agent: Agent) -> str:
     """A request of the first admin; returns its id."""
     user = db.session.scalars(select(User).where(User.account_id == agent.account_id)).first()
     assert user is not None
-    wish = Wish(GrantCategory.DEBUGGING, "To see why it repeats itself.", 15)
+    wish = WantedException(GrantCategory.DEBUGGING, "To see why it repeats itself.", 15)
     return request_access(agent.id, wish, for_user=user, by=COMMAND_LINE).id
 
 

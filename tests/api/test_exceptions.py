@@ -9,7 +9,7 @@ from flask import Flask
 
 from app.extensions import db
 from app.grants import opening
-from app.grants.request import RestingAfterAsk, Wish, request_access, revoke
+from app.grants.request import RestingAfterAsk, WantedException, request_access, revoke
 from app.models import COMMAND_LINE, AccessGrant, Action, Agent, Consent, GrantCategory, User, open_keys
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, entries, unchanged
@@ -20,7 +20,9 @@ from tests.support.factories import remember
 
 def ask(agent: Agent, purpose: str = "It repeats itself.", minutes: int = 15) -> str:
     user = db.session.get_one(User, 1)
-    return request_access(agent.id, Wish(GrantCategory.DEBUGGING, purpose, minutes), for_user=user, by=user.actor).id
+    return request_access(
+        agent.id, WantedException(GrantCategory.DEBUGGING, purpose, minutes), for_user=user, by=user.actor
+    ).id
 
 
 def decide(door: Door, request_id: str, decision: str, **more: Any) -> Any:

@@ -160,7 +160,7 @@ def test_what_broke_stays_claimed_because_nobody_knows_what_was_done(
         raise ValueError(canary("raised"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(reading.Row, "of", broken)
+        patched.setattr(reading.MemoryRow, "of", broken)
         assert_refused(door("POST", "/memories", NOTE, headers=KEY), 500, "unexpected")
     assert count(Memory) == 1
     assert_refused(door("POST", "/memories", NOTE, headers=KEY), 409, "idempotency_key_in_use")

@@ -10,9 +10,9 @@ from flask.testing import FlaskClient
 from sqlalchemy import select
 
 from app.extensions import db, writing
-from app.llm.scripted import ScriptedClient, ScriptedVoices
+from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Consent, Mode, Trigger
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import RestingAfterNo, request_stop, start
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, entries, unchanged
@@ -39,7 +39,7 @@ def ask(door: Door, **body: Any) -> Any:
 def work(refinement_id: str, *replies: Any) -> ScriptedClient:
     """A worker carries it."""
     client = ScriptedClient(*replies)
-    refine(refinement_id, Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    refine(refinement_id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
     return client
 
 

@@ -10,10 +10,10 @@ from flask import Flask
 from app.authoring.fields import FieldView, author
 from app.authoring.reading import read
 from app.extensions import db
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Action, Agent, AuditLog, SettingProposal
 from app.refinement.guard import as_actor
-from app.refinement.process import Means
+from app.refinement.process import Dependencies
 from tests.support.factories import make_agent, remember
 
 SECRET = "Ann hides the key under the blue stone."
@@ -47,7 +47,7 @@ def read_by(view: FieldView, *replies: Scripted) -> Reading:
     """A worker lets the safety model read what waits."""
     assert view.unread is not None
     client = ScriptedClient(*replies)
-    read(view.unread, Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    read(view.unread, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
     return Reading(proposal(view.unread), client)
 
 

@@ -9,13 +9,13 @@ from app.authoring.reading import read
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedVoices, say
+from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
 from app.models.bearer import authenticate
 from app.models.key import live_tokens
 from app.models.provision import provision
 from app.refinement.guard import as_actor
-from app.refinement.process import Means
+from app.refinement.process import Dependencies
 from tests.authoring.conftest import fresh, proposal, writes
 from tests.refinement.test_races import at_once
 from tests.silo.holding import readers
@@ -37,8 +37,8 @@ def test_of_workers_told_the_same_one_asks(app: Flask, agent: Agent, guarded: No
     waiting = writes(agent, "system_prompt", "One.").unread
     assert waiting is not None
     client = ScriptedClient(say("SAFE"), say("SAFE"))
-    means = Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0)
-    assert at_once(app, *[lambda: read(waiting, means)] * 4) == [None] * 4
+    dependencies = Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0)
+    assert at_once(app, *[lambda: read(waiting, dependencies)] * 4) == [None] * 4
     assert len(client.asked) == 1
     assert proposal(waiting).status == ProposalStatus.APPLIED
     assert view(fresh(agent), "system_prompt").version == 2

@@ -11,7 +11,7 @@ from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.client import ModelError, ModelErrorKind, Reply
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices, say
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -25,7 +25,7 @@ from app.models import (
     open_keys,
 )
 from app.models.forgetting import forget
-from app.refinement.process import Means
+from app.refinement.process import Dependencies
 from tests.authoring.conftest import SECRET, entries, fresh, proposal, read_by, writes
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
@@ -282,5 +282,5 @@ def test_a_forgotten_agent_s_waits_no_more(agent: Agent, guarded: None) -> None:
 
 
 def test_an_id_of_nothing_is_left_alone(app: Flask, guarded: None) -> None:
-    read("00000000-0000-4000-8000-000000000000", Means(ScriptedVoices(ScriptedClient())))
+    read("00000000-0000-4000-8000-000000000000", Dependencies(ScriptedClients(ScriptedClient())))
     assert find_unread() == []

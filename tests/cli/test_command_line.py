@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from app.cli import COMMANDS, Entry, main
+from app.cli import COMMANDS, LazyCommand, main
 from app.config import ROOT
 from app.errors import NotFound, Refused
 
@@ -42,8 +42,8 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command line within this process: exit status, stdout, stderr."""
-    monkeypatch.setitem(COMMANDS, "act", Entry(f"{__name__}:act", "Ends as it is told."))
-    monkeypatch.setitem(COMMANDS, "absent", Entry("app.cli.absent:absent", "Its module is not there."))
+    monkeypatch.setitem(COMMANDS, "act", LazyCommand(f"{__name__}:act", "Ends as it is told."))
+    monkeypatch.setitem(COMMANDS, "absent", LazyCommand("app.cli.absent:absent", "Its module is not there."))
     monkeypatch.setenv("WHETSTONE_DATA_DIR", str(tmp_path))
 
     def go(*arguments: str) -> tuple[int, str, str]:

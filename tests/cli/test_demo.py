@@ -18,11 +18,11 @@ from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
 from app.demo.pace import paced
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.offline import Entry, certain_deletions, split_units
-from app.llm.scripted import ScriptedClient, ScriptedVoices, say
+from app.llm.offline import LedgerMemory, certain_deletions, split_units
+from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Account, Agent, MemoryType, Refinement, Trigger, User
 from app.models.importing import Draft
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from app.tokens import estimate_tokens
 from tests.cli.conftest import Whetstone
@@ -34,13 +34,13 @@ def ledger_of(name: str) -> list[Draft]:
     return [draft for draft in read_drafts(character) if draft.type is MemoryType.CORE]
 
 
-def without_copies(drafts: list[Draft]) -> list[Entry]:
+def without_copies(drafts: list[Draft]) -> list[LedgerMemory]:
     """What is left after exact duplicates, as the offline model sees it."""
     kept: dict[str, Draft] = {}
     for draft in sorted(drafts, key=lambda each: str(each.origin_at)):
         kept.setdefault(unicodedata.normalize("NFC", draft.content.strip().lower()), draft)
     return [
-        Entry(
+        LedgerMemory(
             number, estimate_tokens(each.content), split_units(each.content), frozenset(each.tags), each.constitutional
         )
         for number, each in enumerate(kept.values())
@@ -103,17 +103,17 @@ def test_what_is_in_the_first_account_already_stays_as_it_is(app: Flask, whetsto
 def test_only_the_demo_s_own_agents_take_their_time(app: Flask) -> None:
     slept: list[float] = []
     (wren, _), other = make_demo_agents(1, COMMAND_LINE), make_agent("ezra")
-    voices = ScriptedVoices(ScriptedClient(say("YES"), say("YES")))
+    clients = ScriptedClients(ScriptedClient(say("YES"), say("YES")))
 
-    client = paced(voices, wren, 1.0, slept.append).for_model("whetstone/offline")
+    client = paced(clients, wren, 1.0, slept.append).for_model("whetstone/offline")
     assert client.complete([], timeout=30).text == "YES"
     client.complete([], timeout=0.25)
     client.close()
     assert slept == [1.0, 0.25]
-    assert paced(voices, other, 1.0) is voices
-    assert paced(voices, wren, 0) is voices
+    assert paced(clients, other, 1.0) is clients
+    assert paced(clients, wren, 0) is clients
     wren.system_prompt = "You are somebody else now."
-    assert paced(voices, wren, 1.0) is voices
+    assert paced(clients, wren, 1.0) is clients
     db.session.rollback()
 
 
@@ -226,11 +226,11 @@ def test_near_duplicates_with_another_number_or_feeling_stay(app: Flask, name: s
 
 @pytest.mark.slow
 def test_both_refine_with_the_offline_model_and_no_key(app: Flask) -> None:
-    from app.llm.litellm import LiteLLMVoices
+    from app.llm.litellm import LiteLLMClients
 
     for agent in make_demo(COMMAND_LINE).agents:
         refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-        refine(refinement.id, Means(LiteLLMVoices()))
+        refine(refinement.id, Dependencies(LiteLLMClients()))
         done = db.session.get_one(Refinement, refinement.id, populate_existing=True)
         assert (done.status, done.deduplicated > 2, done.deleted > 2) == ("completed", True, True)
         assert not db.session.get_one(Agent, agent.id, populate_existing=True).is_over_budget

@@ -13,7 +13,7 @@ from app.grants import opening
 from app.grants.endings import find_untold
 from app.llm import litellm
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices, say
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, User, open_keys
 from app.models.user import ADMIN, AUDITOR
 from tests.cli.conftest import Said, Whetstone
@@ -48,7 +48,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedClient]:
 
     def script(*replies: Scripted) -> ScriptedClient:
         client = ScriptedClient(*replies)
-        monkeypatch.setattr(litellm, "LiteLLMVoices", lambda: ScriptedVoices(client))
+        monkeypatch.setattr(litellm, "LiteLLMClients", lambda: ScriptedClients(client))
         return client
 
     return script

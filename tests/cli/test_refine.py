@@ -14,7 +14,7 @@ from app.cli.steps import line
 from app.extensions import db, writing
 from app.llm import litellm
 from app.llm.client import ModelError, ModelErrorKind, Reply
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices, call, say
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import Agent, Refinement, Status
 from tests.cli.conftest import Said, Whetstone
 from tests.support.clock import FakeClock
@@ -45,7 +45,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedClient]:
 
     def script(*replies: Scripted) -> ScriptedClient:
         client = ScriptedClient(*replies)
-        monkeypatch.setattr(litellm, "LiteLLMVoices", lambda: ScriptedVoices(client))
+        monkeypatch.setattr(litellm, "LiteLLMClients", lambda: ScriptedClients(client))
         return client
 
     return script

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.config import ROOT, load_settings
-from app.datadir import AlreadyRunning, DataDirLock, check_data_dir
+from app.datadir import DataDirectoryInUse, DataDirLock, check_data_dir
 
 Refused = Callable[..., tuple[int, str, str]]
 
@@ -78,7 +78,7 @@ def test_the_data_dir_is_free_again_after(tmp_path: Path) -> None:
     settings = load_settings(data_dir=tmp_path)
     check_data_dir(settings)
     for _ in range(2):
-        with DataDirLock(settings, "here"), pytest.raises(AlreadyRunning), DataDirLock(settings, "there"):
+        with DataDirLock(settings, "here"), pytest.raises(DataDirectoryInUse), DataDirLock(settings, "there"):
             raise AssertionError("both held it")
 
 

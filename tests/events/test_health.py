@@ -15,7 +15,7 @@ from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.events.broker import namespace
 from app.extensions import db
-from app.health import Kept
+from app.health import CachedAnswer
 from app.models import COMMAND_LINE, Trigger, User
 from app.refinement.start import start
 from tasks.refinement import enqueue
@@ -105,7 +105,7 @@ def test_many_askers_cost_one_answer() -> None:
         asked.append(1)
         return len(asked)
 
-    kept, eager = Kept(find_out, 60), Kept(find_out, 60, good=lambda number: number > 3)
+    kept, eager = CachedAnswer(find_out, 60), CachedAnswer(find_out, 60, good=lambda number: number > 3)
     assert [kept.get(), kept.get()] == [1, 1]
     assert [eager.get(), eager.get(), eager.get(), eager.get()] == [2, 3, 4, 4]
 
@@ -119,7 +119,7 @@ def test_everybody_who_waited_gets_the_answer_that_was_found_meanwhile() -> None
         go_on.wait(10)
         return len(asked)
 
-    kept = Kept(find_out, 0, good=lambda _: False)
+    kept = CachedAnswer(find_out, 0, good=lambda _: False)
     with ThreadPoolExecutor(5) as pool:
         first = pool.submit(kept.get)
         begun.wait(10)

@@ -12,7 +12,7 @@ from flask import Flask
 from itsdangerous import URLSafeTimedSerializer
 from starlette.types import Receive, Scope, Send
 
-from app.asgi import Tidy
+from app.asgi import RequestNormalizer
 from app.broker import EmbeddedBroker
 from app.events import stream
 from app.events.topics import Topic
@@ -302,8 +302,8 @@ def test_raw_bytes_in_a_query_reach_flask_as_escapes() -> None:
         reached.append(scope)
 
     asked = {"type": "http", "headers": [], "query_string": "q=é&r=%C3%A9 1".encode()}
-    asyncio.run(Tidy(note)(asked, None, None))  # type: ignore[arg-type]
-    asyncio.run(Tidy(note)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    asyncio.run(RequestNormalizer(note)(asked, None, None))  # type: ignore[arg-type]
+    asyncio.run(RequestNormalizer(note)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
 
     assert reached[0]["query_string"] == b"q=%C3%A9&r=%C3%A9 1"
     assert reached[1] == {"type": "lifespan"}

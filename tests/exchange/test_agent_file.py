@@ -11,7 +11,7 @@ from flask import Flask
 
 from app.errors import Invalid
 from app.exchange.agent_file import divide, parse
-from app.exchange.parsed import Parsed
+from app.exchange.parsed import ParsedFile
 from app.models import MemoryType
 from app.models.draft import ImportRefused
 from tests.exchange.files import CANARY, agent_file, block, older_agent_file, written
@@ -19,7 +19,7 @@ from tests.exchange.files import CANARY, agent_file, block, older_agent_file, wr
 AT = datetime(2026, 1, 22, 2, 6, 35, 101954, tzinfo=UTC)
 
 
-def parsed(document: object) -> Parsed:
+def parsed(document: object) -> ParsedFile:
     return parse(written(document))
 
 
@@ -29,7 +29,7 @@ def refusal(document: object) -> str:
     return refused.value.sentence
 
 
-def told(found: Parsed) -> list[tuple[str, tuple[str, ...]]]:
+def told(found: ParsedFile) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.content, each.tags) for each in found.drafts]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.errors import Invalid
 from app.exchange import document, formats
 from app.exchange.formats import NotRecognised, detect, read
-from app.exchange.parsed import Format
+from app.exchange.parsed import ImportFormat
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, older_agent_file, remembered, written
 
 LINES = b'{"content": "Ann likes tea."}\n{"content": "Bob likes rum."}\n'
@@ -22,28 +22,28 @@ AGENT_FILE = written(agent_file(block("human", "Ann likes tea.")))
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (LINES, Format.JSON_LINES),
-        (LINES[:30], Format.JSON_LINES),
-        (b"\xef\xbb\xbf\n" + LINES, Format.JSON_LINES),
-        (AGENT_FILE, Format.AGENT_FILE),
-        (json.dumps(AGENT_FILE.decode()).encode(), Format.AGENT_FILE),
-        (json.dumps("\n" + AGENT_FILE.decode()).encode(), Format.AGENT_FILE),
-        (json.dumps(agent_file(block("human", "Tea.")), indent=2).encode(), Format.AGENT_FILE),
-        (written(older_agent_file(block("human", "Ann likes tea."))), Format.AGENT_FILE),
-        (written(mem0(remembered("Ann likes tea."))), Format.MEM0),
-        (written([remembered("Ann likes tea.")]), Format.MEM0),
-        (written(bundle({"content": "Ann likes tea."})), Format.BUNDLE),
+        (LINES, ImportFormat.JSON_LINES),
+        (LINES[:30], ImportFormat.JSON_LINES),
+        (b"\xef\xbb\xbf\n" + LINES, ImportFormat.JSON_LINES),
+        (AGENT_FILE, ImportFormat.AGENT_FILE),
+        (json.dumps(AGENT_FILE.decode()).encode(), ImportFormat.AGENT_FILE),
+        (json.dumps("\n" + AGENT_FILE.decode()).encode(), ImportFormat.AGENT_FILE),
+        (json.dumps(agent_file(block("human", "Tea.")), indent=2).encode(), ImportFormat.AGENT_FILE),
+        (written(older_agent_file(block("human", "Ann likes tea."))), ImportFormat.AGENT_FILE),
+        (written(mem0(remembered("Ann likes tea."))), ImportFormat.MEM0),
+        (written([remembered("Ann likes tea.")]), ImportFormat.MEM0),
+        (written(bundle({"content": "Ann likes tea."})), ImportFormat.BUNDLE),
     ],
 )
 @pytest.mark.parametrize("name", ["", "-", "memories", "memories.json", "memories.txt", "x.jsonl", "x.af"])
-def test_content_decides_whatever_the_name_says(bare: Flask, data: bytes, expected: Format, name: str) -> None:
+def test_content_decides_whatever_the_name_says(bare: Flask, data: bytes, expected: ImportFormat, name: str) -> None:
     assert detect(name, data) == expected
     assert read(data, name=name).format == expected
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "NOTES.TXT", "notes.text"])
 def test_what_is_no_json_is_text_only_when_its_name_says_so(bare: Flask, name: str) -> None:
-    assert detect(name, b"Ann likes tea.\n") == Format.TEXT
+    assert detect(name, b"Ann likes tea.\n") == ImportFormat.TEXT
     for other in ("", "notes", "notes.md", "table.csv", "notes.json", "<stdin>"):
         with pytest.raises(NotRecognised, match="Name its format: jsonl, af, mem0, text, bundle"):
             detect(other, b"Ann likes tea.\n")
@@ -78,7 +78,7 @@ def test_json_of_no_known_form_is_refused(bare: Flask, unknown: bytes) -> None:
 
 def test_json_lines_by_name_are_read_as_such_so_that_the_line_is_named(bare: Flask) -> None:
     for wrong in (b'{"content": \n' + LINES, b'{"text": "Ann."}', b"Ann likes tea.\n"):
-        assert detect("x.jsonl", wrong) == Format.JSON_LINES
+        assert detect("x.jsonl", wrong) == ImportFormat.JSON_LINES
         with pytest.raises(Invalid, match="line 1: "):
             read(wrong, name="x.ndjson")
 
@@ -89,8 +89,8 @@ def test_a_broken_line_behind_a_whole_one_is_named_whatever_the_file_is_called(b
 
 
 def test_a_format_that_is_named_is_the_only_one_tried(bare: Flask) -> None:
-    assert [each.content for each in read(b"[1] Ann\n{", format=Format.TEXT).drafts] == ["[1] Ann", "{"]
-    for wrong in (Format.AGENT_FILE, Format.MEM0, Format.BUNDLE):
+    assert [each.content for each in read(b"[1] Ann\n{", format=ImportFormat.TEXT).drafts] == ["[1] Ann", "{"]
+    for wrong in (ImportFormat.AGENT_FILE, ImportFormat.MEM0, ImportFormat.BUNDLE):
         with pytest.raises(Invalid, match="It is no "):
             read(LINES[:30], format=wrong)
 
@@ -143,9 +143,9 @@ _PIECES = st.sampled_from(
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.lists(_PIECES, max_size=12).map(b"".join), name=st.sampled_from(["", "x.txt", "x.jsonl", "x.af"]))
 def test_whatever_comes_is_read_or_refused_in_words(bare: Flask, data: bytes, name: str) -> None:
-    for wanted in (None, *Format):
+    for wanted in (None, *ImportFormat):
         try:
-            assert read(data, name=name, format=wanted).format in Format
+            assert read(data, name=name, format=wanted).format in ImportFormat
         except Invalid as error:
             assert error.sentence
 
@@ -168,7 +168,7 @@ _HOSTILE = st.fixed_dictionaries(
 @given(found=_HOSTILE)
 def test_whatever_stands_where_a_list_should_is_read_or_refused_in_words(bare: Flask, found: dict[str, object]) -> None:
     for hostile in (found, {"agents": [found]}, {"core_memory": [found], **found}):
-        for wanted in (None, *Format):
+        for wanted in (None, *ImportFormat):
             try:
                 read(written(hostile), format=wanted)
             except Invalid as error:

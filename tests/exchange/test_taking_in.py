@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from app.errors import Invalid, NotFound
 from app.exchange.formats import NotRecognised
-from app.exchange.parsed import Format
+from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import receive, take_in
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory, open_keys
@@ -22,11 +22,11 @@ from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, rememb
 from tests.support.factories import make_agent
 
 FILES = {
-    Format.JSON_LINES: b'{"content": "Ann."}\n\n{"content": "Bob\xe2\x80\xa8Rum.", "type": "journal"}\n',
-    Format.AGENT_FILE: written(agent_file(block("human", "Ann.", 1), block("bob", "Bob\u2028Rum.", 2))),
-    Format.MEM0: written(mem0(remembered("Ann."), remembered("Bob\u2028Rum."))),
-    Format.TEXT: "\ufeffAnn.\r\nBob\u2028Rum.".encode(),
-    Format.BUNDLE: written(bundle({"content": "Ann."}, {"content": "Bob\u2028Rum."})),
+    ImportFormat.JSON_LINES: b'{"content": "Ann."}\n\n{"content": "Bob\xe2\x80\xa8Rum.", "type": "journal"}\n',
+    ImportFormat.AGENT_FILE: written(agent_file(block("human", "Ann.", 1), block("bob", "Bob\u2028Rum.", 2))),
+    ImportFormat.MEM0: written(mem0(remembered("Ann."), remembered("Bob\u2028Rum."))),
+    ImportFormat.TEXT: "\ufeffAnn.\r\nBob\u2028Rum.".encode(),
+    ImportFormat.BUNDLE: written(bundle({"content": "Ann."}, {"content": "Bob\u2028Rum."})),
 }
 
 
@@ -50,8 +50,8 @@ def count(model: Any) -> int:
     return db.session.scalar(select(func.count()).select_from(model)) or 0
 
 
-@pytest.mark.parametrize("kind", list(Format))
-def test_every_format_waits_sealed_and_is_taken_in_as_what_it_was_recognised(agent: Agent, kind: Format) -> None:
+@pytest.mark.parametrize("kind", list(ImportFormat))
+def test_every_format_waits_sealed_and_is_taken_in_as_what_it_was_recognised(agent: Agent, kind: ImportFormat) -> None:
     received = receive(agent.id, FILES[kind], by=COMMAND_LINE, name="memories.txt")
 
     waiting = row(received.intake_id)
@@ -65,7 +65,7 @@ def test_every_format_waits_sealed_and_is_taken_in_as_what_it_was_recognised(age
 
 
 def test_the_intake_says_what_was_left_out_in_numbers_only(agent: Agent) -> None:
-    received = receive(agent.id, FILES[Format.AGENT_FILE], by=COMMAND_LINE)
+    received = receive(agent.id, FILES[ImportFormat.AGENT_FILE], by=COMMAND_LINE)
     take_in(received.intake_id)
 
     assert row(received.intake_id).outcome == {
@@ -110,17 +110,17 @@ def test_what_is_refused_leaves_nothing_behind(agent: Agent) -> None:
 
 def test_a_forgotten_agent_and_one_that_is_not_there_take_nothing_in(agent: Agent) -> None:
     with pytest.raises(NotFound):
-        receive(agent.id + 99, FILES[Format.TEXT], by=COMMAND_LINE, format=Format.TEXT)
+        receive(agent.id + 99, FILES[ImportFormat.TEXT], by=COMMAND_LINE, format=ImportFormat.TEXT)
     forget(agent.id, by=COMMAND_LINE)
 
     with pytest.raises(AgentForgotten):
-        receive(agent.id, FILES[Format.TEXT], by=COMMAND_LINE, format=Format.TEXT)
+        receive(agent.id, FILES[ImportFormat.TEXT], by=COMMAND_LINE, format=ImportFormat.TEXT)
 
     assert count(Intake) == 0
 
 
 def test_an_intake_from_before_formats_were_named_is_json_lines(agent: Agent) -> None:
-    intake_id = receive(agent.id, FILES[Format.JSON_LINES], by=COMMAND_LINE).intake_id
+    intake_id = receive(agent.id, FILES[ImportFormat.JSON_LINES], by=COMMAND_LINE).intake_id
     with writing():
         Intake.lock(intake_id).format = None
 

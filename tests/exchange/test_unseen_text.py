@@ -10,14 +10,14 @@ from flask import Flask
 from app.authoring.fields import author
 from app.errors import Invalid
 from app.exchange.formats import parse
-from app.exchange.parsed import Format
+from app.exchange.parsed import ImportFormat
 from app.extensions import writing
-from app.grants.request import Wish
+from app.grants.request import WantedException
 from app.llm.scripted import say
 from app.models import Agent, Memory, open_keys
 from app.refinement.guard import as_actor
 from app.reflection.conversation import hand_in
-from app.reflection.replies import Malformed, read_findings
+from app.reflection.replies import MalformedReply, read_findings
 from tests.exchange.files import agent_file, block, mem0, remembered, written
 from tests.support.factories import begin, make_agent, remember
 
@@ -34,14 +34,14 @@ def test_no_file_brings_it_in(app: Flask, unseen: str) -> None:
     line = json.dumps({"content": unseen}).encode()
     bundle = json.dumps({"format": "whetstone-bundle/1", "memories": [{"content": unseen}]}).encode()
     for kind, data in (
-        (Format.JSON_LINES, line),
-        (Format.BUNDLE, bundle),
-        (Format.MEM0, written(mem0(remembered(unseen)))),
-        (Format.TEXT, unseen.encode()),
+        (ImportFormat.JSON_LINES, line),
+        (ImportFormat.BUNDLE, bundle),
+        (ImportFormat.MEM0, written(mem0(remembered(unseen)))),
+        (ImportFormat.TEXT, unseen.encode()),
     ):
         with pytest.raises(Invalid, match="blank"):
             parse(data, kind)
-    found = parse(written(agent_file(block("human", unseen, 1), block("bob", "Bob.", 2))), Format.AGENT_FILE)
+    found = parse(written(agent_file(block("human", unseen, 1), block("bob", "Bob.", 2))), ImportFormat.AGENT_FILE)
     assert ([each.content for each in found.drafts], found.left_out["empty"]) == (["Bob."], 1)
 
 
@@ -53,7 +53,7 @@ def test_no_agent_saves_or_writes_it(agent: Agent, unseen: str) -> None:
         author(agent.id, "system_prompt", unseen, by=as_actor(agent))
     with pytest.raises(Invalid, match="blank"):
         hand_in(agent.id, [{"role": "user", "content": unseen}], as_actor(agent))
-    with pytest.raises((Invalid, Malformed)):
+    with pytest.raises((Invalid, MalformedReply)):
         read_findings(say(json.dumps({"journal": [unseen], "core": []})))
 
 
@@ -71,10 +71,10 @@ def test_no_refinement_makes_it(agent: Agent, unseen: str) -> None:
 
 def test_it_is_no_purpose_of_a_look(unseen: str) -> None:
     with pytest.raises(Invalid, match="purpose"):
-        Wish.read({"category": "debugging", "purpose": unseen, "minutes": 15})
+        WantedException.read({"category": "debugging", "purpose": unseen, "minutes": 15})
 
 
 def test_beside_anything_that_is_seen_it_stays_as_it_is(agent: Agent, unseen: str) -> None:
     for content in (f"❤\ufe0f{unseen.strip()}", f"tea{unseen.strip()}tea", "🏴\U000e0067\U000e0062\U000e007f"):
-        (draft,) = parse(json.dumps({"content": content}).encode(), Format.JSON_LINES).drafts
+        (draft,) = parse(json.dumps({"content": content}).encode(), ImportFormat.JSON_LINES).drafts
         assert draft.content == content

@@ -20,7 +20,7 @@ from app.asgi import PAGE_THREADS
 from app.gateway.answers import Refusals
 from app.gateway.known import MOST_LOOKS, Known
 from app.gateway.turns import AT_ONCE, MOST_WAITING, FairTurns
-from app.health import READY_KEPT_SECONDS, Kept
+from app.health import READY_KEPT_SECONDS, CachedAnswer
 from tests.api.conftest import Door, issue
 from tests.gateway.conftest import Crowd, Peer
 from tests.support.pages import Page, Site
@@ -404,7 +404,7 @@ def test_many_who_ask_whether_all_is_ready_cost_one_look(
         looks.append(time.monotonic())
         return {"ready": False, "database": "does not answer", "broker": "ok", "worker": "ok"}
 
-    web.extensions["health_ready"] = Kept(look, READY_KEPT_SECONDS, lambda found: found["worker"] == "ok")
+    web.extensions["health_ready"] = CachedAnswer(look, READY_KEPT_SECONDS, lambda found: found["worker"] == "ok")
     with ThreadPoolExecutor(50) as pool, httpx.Client(base_url=site.url, timeout=30) as client:
         answers = list(pool.map(lambda _: client.get("/readyz"), range(500)))
     assert {answer.status_code for answer in answers} == {503}

@@ -19,7 +19,7 @@ from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from app.extensions import db
-from app.grants.request import Wish
+from app.grants.request import WantedException
 from app.llm.scripted import say
 from app.models import AccessGrant, Agent, GrantCategory, Refinement
 from tests.golden.replaced import replaced, replaced_in_text
@@ -74,8 +74,8 @@ def scene(app: Flask, web: Flask) -> Scene:
     owner = browser(web, "owner")
     assert owner.user is not None
     wishes = {
-        "ledger": Wish(GrantCategory.DEBUGGING, "It repeats itself.", 15),
-        "history": Wish(GrantCategory.DEBUGGING, "What did it remove?", 15, life.refinement.id),
+        "ledger": WantedException(GrantCategory.DEBUGGING, "It repeats itself.", 15),
+        "history": WantedException(GrantCategory.DEBUGGING, "What did it remove?", 15, life.refinement.id),
     }
     looks = {
         scope: put(life.agent, owner.user, say("YES. You asked kindly."), wish=wish)[0]

@@ -10,15 +10,15 @@ from flask import Flask
 
 from app.extensions import db
 from app.grants.asking import ask
-from app.grants.request import Wish, request_access
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices
+from app.grants.request import WantedException, request_access
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, AccessGrant, Agent, GrantCategory, User
 from app.models.user import ADMIN
-from app.refinement.process import Means
+from app.refinement.process import Dependencies
 from tests.support.factories import HOME, make_agent, make_user, remember
 
 SECRET = "Ann hides the key under the blue stone."
-WISH = Wish(GrantCategory.DEBUGGING, "She repeats herself", 15)
+WISH = WantedException(GrantCategory.DEBUGGING, "She repeats herself", 15)
 
 
 @pytest.fixture
@@ -41,11 +41,13 @@ def ann(people: Callable[..., User]) -> User:
     return people("ann@example.org")
 
 
-def put(agent: Agent, user: User, *replies: Scripted, wish: Wish = WISH) -> tuple[AccessGrant, ScriptedClient]:
+def put(
+    agent: Agent, user: User, *replies: Scripted, wish: WantedException = WISH
+) -> tuple[AccessGrant, ScriptedClient]:
     """Ask for an exception, and let the scripted model answer."""
     grant = request_access(agent.id, wish, for_user=user, by=user.actor)
     client = ScriptedClient(*replies)
-    ask(grant.id, Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    ask(grant.id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
     return reload(grant), client
 
 

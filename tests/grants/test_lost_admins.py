@@ -12,11 +12,11 @@ from app.grants import endings, opening
 from app.grants.asking import ask
 from app.grants.request import Decision, decide, request_access
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedVoices, say
+from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, AccessView, Account, Action, Agent, AuditLog, GrantStatus, Role, User
 from app.models.user import AUDITOR, OWNER, SITE_ADMIN
 from app.refinement.guard import as_actor
-from app.refinement.process import Means
+from app.refinement.process import Dependencies
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, run_out, seen
 
@@ -132,7 +132,7 @@ def test_nobody_is_asked_on_behalf_of_somebody_who_may_not_look(agent: Agent, an
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     change(ann, only(AUDITOR))
     client = ScriptedClient(say("YES"))
-    ask(grant.id, Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    ask(grant.id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
 
     assert client.asked == []
     assert reload(grant).status == GrantStatus.REVOKED

@@ -12,10 +12,10 @@ from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.asking import ask
-from app.grants.request import Decision, RestingAfterAsk, Wish, decide, request_access, resting_until, revoke
+from app.grants.request import Decision, RestingAfterAsk, WantedException, decide, request_access, resting_until, revoke
 from app.history.verify import verify
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import ScriptedClient, ScriptedVoices, say
+from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import (
     AccessGrant,
     AccessView,
@@ -31,7 +31,7 @@ from app.models import (
 )
 from app.models.base import database_now
 from app.refinement.guard import as_actor
-from app.refinement.process import Means
+from app.refinement.process import Dependencies
 from app.refinement.start import start
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, seen
@@ -69,7 +69,7 @@ def test_an_answer_at_the_agent_s_own_door_stands_when_its_model_fails_then(agen
         answer(grant, agent, YES)
         raise ModelError(ModelErrorKind.UNAUTHORIZED, "The model refused the key.")
 
-    ask(grant.id, Means(ScriptedVoices(ScriptedClient(fail_after_the_door)), pause=lambda _: None))
+    ask(grant.id, Dependencies(ScriptedClients(ScriptedClient(fail_after_the_door)), pause=lambda _: None))
     assert reload(grant).status == GrantStatus.GRANTED
     assert SECRET in seen(grant, ann)
 
@@ -78,7 +78,7 @@ def test_what_is_decided_is_not_put_to_a_model_any_more(agent: Agent, ann: User)
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     answer(grant, agent, YES)
     client = ScriptedClient(say("NO"))
-    ask(grant.id, Means(ScriptedVoices(client)))
+    ask(grant.id, Dependencies(ScriptedClients(client)))
     assert client.asked == []
     assert reload(grant).status == GrantStatus.GRANTED
 
@@ -165,7 +165,7 @@ def test_an_admin_of_another_account_is_given_none(agent: Agent, people: Callabl
 
 def test_the_history_of_another_agent_s_refinement_can_not_be_asked_for(agent: Agent, other: Agent, ann: User) -> None:
     run = begin(other)
-    wish = Wish(GrantCategory.SAFETY, "Was it right?", 15, run.refinement.id)
+    wish = WantedException(GrantCategory.SAFETY, "Was it right?", 15, run.refinement.id)
     with pytest.raises(NotFound, match="no such refinement"):
         request_access(agent.id, wish, for_user=ann, by=ann.actor)
 
@@ -239,7 +239,7 @@ def test_one_for_the_history_of_a_refinement_shows_no_other_one_s(agent: Agent, 
         run.tool.execute("update", id=number, content=said)
         run.tool.execute("complete", summary=f"Tightened {number}.")
         runs.append(run)
-    wish = Wish(GrantCategory.SAFETY, "Was it right?", 15, runs[0].refinement.id)
+    wish = WantedException(GrantCategory.SAFETY, "Was it right?", 15, runs[0].refinement.id)
     grant, _ = put(agent, ann, say("YES"), wish=wish)
     look = opening.look(grant, ann)
     opening.answer(look.view_id)

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from app.extensions import db
 from app.history.plan import Target
-from app.history.undo import Done, RollbackConflict, roll_back
+from app.history.undo import RollbackConflict, UndoResult, roll_back
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Memory, MemoryState, Mode, Refinement, Rollback, Status
 from tests.refinement.driving import carry
 from tests.support.factories import Running, begin
@@ -80,7 +80,7 @@ def consolidate(*ids: int, content: str = "Both.") -> Call:
     return "consolidate", {"ids": list(ids), "content": content}
 
 
-def undo(target: Target | str) -> Done:
+def undo(target: Target | str) -> UndoResult:
     """Roll back what must roll back; a string is a refinement's id."""
     done = roll_back(Target.refinement(target) if isinstance(target, str) else target, by=COMMAND_LINE)
     assert done.applied
@@ -88,7 +88,7 @@ def undo(target: Target | str) -> Done:
     return done
 
 
-def rollback_of(done: Done) -> str:
+def rollback_of(done: UndoResult) -> str:
     assert done.rollback is not None
     return done.rollback.id
 

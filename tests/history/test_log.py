@@ -13,7 +13,7 @@ from sqlalchemy import select, text
 
 from app.extensions import db, writing
 from app.history import log
-from app.history.log import Filters, Place, Who, batches, newest, read, walk
+from app.history.log import Filters, LogActor, LogCursor, batches, newest, read, walk
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import (
@@ -129,11 +129,11 @@ def test_a_page_that_has_looked_at_enough_says_so_and_the_next_goes_on(
     monkeypatch.setattr(log, "LOOKED_AT", 10)
     everything = pages(Filters(HOME), 50, newest_first=True)
 
-    nobody = walk(Filters(HOME, who=Who(ActorKind.SYSTEM, "nobody")), want=5)
+    nobody = walk(Filters(HOME, who=LogActor(ActorKind.SYSTEM, "nobody")), want=5)
     assert (list(nobody.places), nobody.next, nobody.is_cut) == ([], everything[9], True)
     mine = [entry for entry in all_entries() if entry.account_id == HOME]
     setups = [place_of(entry) for entry in mine if entry.actor == "system:setup"]
-    rare = Filters(HOME, who=Who(ActorKind.SYSTEM, "setup"))
+    rare = Filters(HOME, who=LogActor(ActorKind.SYSTEM, "setup"))
     assert pages(rare, 5, newest_first=True) == setups[::-1]
     assert pages(rare, 5, newest_first=False) == setups
     assert not walk(Filters(HOME), want=5).is_cut
@@ -150,7 +150,7 @@ def test_the_newest_place_is_the_agents_or_the_accounts(house: House) -> None:
 
 def test_a_place_survives_being_written_and_anything_else_is_none() -> None:
     for moment in (MONDAY, MONDAY + timedelta(microseconds=7)):
-        assert Place.parse(str(Place(moment, 12))) == Place(moment, 12)
+        assert LogCursor.parse(str(LogCursor(moment, 12))) == LogCursor(moment, 12)
     moment = "2026-11-16T04:00:00Z"
     garbage = [
         "",
@@ -165,14 +165,14 @@ def test_a_place_survives_being_written_and_anything_else_is_none() -> None:
     ]
     garbage += ["2026-13-16T04:00:00Z~1", "0000-00-00T00:00:00Z~1", "2026-11-16T04:00:00+02:00~1", "x" * 4000]
     for text_ in [*garbage, f"{moment}~1' OR 1=1"]:
-        assert Place.parse(text_) is None, text_
+        assert LogCursor.parse(text_) is None, text_
 
 
 def test_a_place_outside_of_the_days_shows_nothing_from_outside(house: House) -> None:
     since, until = MONDAY + DAY / 4, MONDAY + DAY
     days = Filters(HOME, since=since, until=until)
     within = pages(days, 50, newest_first=True)
-    before, after = Place(since - DAY, 1), Place(until + DAY, 1)
+    before, after = LogCursor(since - DAY, 1), LogCursor(until + DAY, 1)
 
     assert within
     assert walk(days, after, want=500).places == within
@@ -193,7 +193,7 @@ def test_an_entry_of_the_moment_between_two_days_belongs_to_the_later_one_only(h
 def test_a_deep_place_within_days_is_where_the_walk_begins(house: House) -> None:
     days = Filters(HOME, since=MONDAY, until=MONDAY + DAY)
     for newest_first in (True, False):
-        bounds = [str(bound) for bound in route_of(days, newest_first)._range(Place(MONDAY + DAY / 2, 7))]
+        bounds = [str(bound) for bound in route_of(days, newest_first)._range(LogCursor(MONDAY + DAY / 2, 7))]
         assert len(bounds) == 2, bounds
         assert sum("audit_log.id" in bound for bound in bounds) == 1
 
@@ -232,7 +232,7 @@ def test_every_filter_walks_an_index_of_its_own(house: House) -> None:
     }
     for name, index in expected.items():
         filters, _ = filters_of(house)[name]
-        plan = plan_of(filters, Place(MONDAY + DAY, 60))
+        plan = plan_of(filters, LogCursor(MONDAY + DAY, 60))
         assert index in plan, plan
         assert "SCAN audit_log" not in plan, plan
 
@@ -244,19 +244,19 @@ def filters_of(house: House) -> dict[str, tuple[Filters, Fits]]:
     """Filters with the same said in plain Python."""
     ezra, ann, operator = house.ezra.id, house.ann, house.operator
     one = house.refinements[2]
-    by_ann = Who(ActorKind.USER, ann.name, user_id=ann.user_id)
-    by_operator = Who(ActorKind.USER, operator.name, user_id=operator.user_id)
+    by_ann = LogActor(ActorKind.USER, ann.name, user_id=ann.user_id)
+    by_operator = LogActor(ActorKind.USER, operator.name, user_id=operator.user_id)
     wanted: dict[str, tuple[Filters, Fits]] = {
         "action": (Filters(HOME, action=Action.SIGN_IN), lambda e: e.action == Action.SIGN_IN),
         "refinement": (Filters(HOME, refinement_id=one), lambda e: e.refinement_id == one),
         "person": (Filters(HOME, who=by_ann), lambda e: e.user_id == ann.user_id),
         "operator": (Filters(HOME, who=by_operator), lambda e: e.user_id == operator.user_id),
-        "unknown person": (Filters(HOME, who=Who(ActorKind.USER, "nobody@example.org")), lambda e: False),
-        "people": (Filters(HOME, who=Who(ActorKind.USER)), lambda e: e.actor_kind == "user"),
-        "agents": (Filters(HOME, who=Who(ActorKind.AGENT)), lambda e: e.actor_kind == "agent"),
-        "rare part": (Filters(HOME, who=Who(ActorKind.SYSTEM, "setup")), lambda e: e.actor == "system:setup"),
+        "unknown person": (Filters(HOME, who=LogActor(ActorKind.USER, "nobody@example.org")), lambda e: False),
+        "people": (Filters(HOME, who=LogActor(ActorKind.USER)), lambda e: e.actor_kind == "user"),
+        "agents": (Filters(HOME, who=LogActor(ActorKind.AGENT)), lambda e: e.actor_kind == "agent"),
+        "rare part": (Filters(HOME, who=LogActor(ActorKind.SYSTEM, "setup")), lambda e: e.actor == "system:setup"),
         "agent by name": (
-            Filters(HOME, who=Who(ActorKind.AGENT, "ezra", agent_id=ezra)),
+            Filters(HOME, who=LogActor(ActorKind.AGENT, "ezra", agent_id=ezra)),
             lambda e: e.actor == "agent:ezra",
         ),
         "agent and action": (
@@ -288,10 +288,10 @@ def _at_home(fits: Fits) -> Fits:
     return lambda entry: entry.account_id == HOME and fits(entry)
 
 
-def pages(filters: Filters, size: int, *, newest_first: bool, fold: bool = False) -> list[Place]:
+def pages(filters: Filters, size: int, *, newest_first: bool, fold: bool = False) -> list[LogCursor]:
     """Everything, page by page."""
-    found: list[Place] = []
-    place: Place | None = None
+    found: list[LogCursor] = []
+    place: LogCursor | None = None
     while True:
         stretch = walk(filters, place, want=size, newest_first=newest_first, fold=fold)
         assert len(stretch.places) <= size
@@ -308,11 +308,11 @@ def all_entries() -> list[AuditLog]:
     return list(db.session.scalars(query.execution_options(populate_existing=True)))
 
 
-def place_of(entry: AuditLog) -> Place:
-    return Place(entry.at, entry.id)
+def place_of(entry: AuditLog) -> LogCursor:
+    return LogCursor(entry.at, entry.id)
 
 
-def plan_of(filters: Filters, start: Place) -> str:
+def plan_of(filters: Filters, start: LogCursor) -> str:
     """How the database would walk, were the table large."""
     session = db.session()
     postgresql = session.get_bind().dialect.name == "postgresql"
@@ -332,8 +332,8 @@ def plan_of(filters: Filters, start: Place) -> str:
     return "\n".join(said)
 
 
-def route_of(filters: Filters, newest_first: bool = True) -> log._Route:
-    return log._Route.of(filters, newest_first=newest_first, fold=False)
+def route_of(filters: Filters, newest_first: bool = True) -> log._IndexWalk:
+    return log._IndexWalk.of(filters, newest_first=newest_first, fold=False)
 
 
 def person(email: str) -> Actor:

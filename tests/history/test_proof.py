@@ -14,7 +14,7 @@ from app.extensions import db, is_sqlite, writing
 from app.history import proof
 from app.history import verify as history
 from app.history.proof import Proof, prove_due
-from app.models import Account, Agent, Event, Mark
+from app.models import Account, Agent, Event, InstallationMark
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, make_agent, remember
 from tests.support.tampering import tamper
@@ -163,13 +163,13 @@ def test_what_belongs_to_nobody_is_told_to_all(other: int, clock: FakeClock) -> 
 
 def test_nothing_is_done_while_another_run_goes_on_until_that_is_dead(agent: Agent, clock: FakeClock) -> None:
     with writing():
-        assert Mark.claim(proof.RUNNING, lapsed=clock.now() - proof.LAPSE)
+        assert InstallationMark.claim(proof.RUNNING, lapsed=clock.now() - proof.LAPSE)
     clock.advance(hours=5)
     assert prove(clock) == []
     clock.advance(hours=1)
 
     assert prove(clock) == [HOME, None]
-    assert Mark.read(proof.RUNNING) is None
+    assert InstallationMark.read(proof.RUNNING) is None
 
 
 def test_two_workers_at_once_make_one_proof(app: Flask, agent: Agent, clock: FakeClock) -> None:

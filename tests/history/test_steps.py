@@ -11,10 +11,10 @@ from flask import Flask
 from app.extensions import db
 from app.history.steps import steps_of
 from app.llm.client import Reply
-from app.llm.scripted import ScriptedClient, ScriptedVoices, call, calls, say
+from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Agent, Event, Mode, Refinement, Status, Trigger
 from app.models.event import drop_old_events
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import request_stop, start
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
@@ -35,7 +35,7 @@ def agent(app: Flask) -> Agent:
 
 def run(agent: Agent, *replies: Reply, mode: Mode = Mode.FULL) -> Refinement:
     started = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
-    refine(started.id, Means(ScriptedVoices(ScriptedClient(*replies)), pause=lambda _: None))
+    refine(started.id, Dependencies(ScriptedClients(ScriptedClient(*replies)), pause=lambda _: None))
     return fresh(started)
 
 

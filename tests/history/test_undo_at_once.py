@@ -15,7 +15,7 @@ from app.config import ROOT, Settings
 from app.errors import Refused
 from app.extensions import db
 from app.history.plan import Target
-from app.history.undo import ATTEMPTS, Done, roll_back
+from app.history.undo import ATTEMPTS, UndoResult, roll_back
 from app.models import COMMAND_LINE, Action, Agent, Refinement, Rollback, Status, open_keys
 from app.refinement.tool import RefinementTool
 from tests.history.going_back import (
@@ -52,7 +52,7 @@ def test_of_admins_who_click_at_once_one_undoes_and_all_are_told_which(
 
         found = at_once(app, *[lambda number=refinement: undo_of(number)] * 4)
 
-        assert [type(one) for one in found] == [Done] * 4, found
+        assert [type(one) for one in found] == [UndoResult] * 4, found
         assert sorted(one.applied for one in found) == [False, False, False, True]
         assert {one.rollback.id for one in found} == {undoer_of(Refinement, refinement)}
         assert count_of(agent)[0] == round_
@@ -73,7 +73,7 @@ def test_an_undo_and_a_rewind_at_once_leave_what_one_after_the_other_would(
             *[lambda number=first: roll_back(Target.rewind(number), by=COMMAND_LINE)] * 2,
         )
 
-        assert [type(one) for one in found] == [Done] * 4, found
+        assert [type(one) for one in found] == [UndoResult] * 4, found
         assert just(agent, *ids) == before
         assert undoer_of(Refinement, first) is not None
         assert undoer_of(Refinement, second) is not None
@@ -92,7 +92,7 @@ def test_an_undo_and_its_undoing_at_once_take_turns(app: Flask, agent: Agent, id
         *[lambda: undo_of(refinement)] * 2,
     )
 
-    assert [type(one) for one in found] == [Done] * 4, found
+    assert [type(one) for one in found] == [UndoResult] * 4, found
     is_undone = undoer_of(Refinement, refinement) is not None
     assert just(agent, *ids) == (before if is_undone else refined_to)
     assert undoer_of(Rollback, first.id) is not None or count_of(agent)[0] > 1
@@ -108,7 +108,7 @@ def test_an_undo_and_a_running_refinement_at_once(app: Flask, agent: Agent, ids:
         found = at_once(app, go_on(run, ids), lambda run=run: undo_of(run.refinement.id))
 
         assert isinstance(found[0], list), found
-        assert isinstance(found[1], Done), found
+        assert isinstance(found[1], UndoResult), found
         assert sorted(found[0], key=lambda kind: kind == "error") == found[0], "nothing is done after the end"
         assert status_of(run.refinement.id) is Status.STOPPED
         assert just(agent, *ids) == before
@@ -129,7 +129,7 @@ def test_an_undo_a_refinement_that_starts_and_an_admin_at_once_break_nothing(
             lambda number=ids[5 + round_]: toggle(db.session.get_one(Agent, agent.id), number),
         )
 
-        assert [type(one) for one in found] == [Done, str, NoneType], found
+        assert [type(one) for one in found] == [UndoResult, str, NoneType], found
         assert found[1] in (Status.STOPPED, Status.COMPLETED)
         assert just(agent, *ids[:2]) == before
         assert everything(agent)[ids[5 + round_]]["constitutional"] is True
@@ -179,7 +179,7 @@ def test_where_refinements_keep_starting_nothing_is_undone_and_that_is_said(
     assert status_of(run.refinement.id) is Status.RUNNING
 
 
-def undo_of(number: str) -> Done:
+def undo_of(number: str) -> UndoResult:
     return roll_back(Target.refinement(number), by=COMMAND_LINE)
 
 

@@ -17,7 +17,7 @@ from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview
 from app.history.telling import find_untold, tell
 from app.history.undo import RollbackConflict, roll_back
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedVoices
+from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -33,7 +33,7 @@ from app.models import (
     record,
 )
 from app.models.importing import import_memories
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from app.refinement.tool import RefinementTool
 from tests.history import reference as model
@@ -124,7 +124,7 @@ class Walk:
 
     def dedup(self, _a: int, _b: int, _more: bool) -> None:
         if self.reference.open is None and self._start(Mode.DEDUP_ONLY):
-            refine(self._refinement_ids[-1], Means(ScriptedVoices(ScriptedClient())))
+            refine(self._refinement_ids[-1], Dependencies(ScriptedClients(ScriptedClient())))
             self._tell("dedup only")
             self.reference.deduplicate(self.clock.at)
             self.reference.end()

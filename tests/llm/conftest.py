@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.llm.client import Reply
-from app.llm.litellm import LiteLLMVoices, warm
+from app.llm.litellm import LiteLLMClients, warm
 from tests.support.model_server import ModelServer, ServerReply
 
 Ask = Callable[..., Reply]
@@ -48,7 +48,7 @@ def ask(server: ModelServer) -> Ask:
         api_key_env: str | None = None,
     ) -> Reply:
         server.script(*scripted)
-        client = LiteLLMVoices().for_model(model, api_base=api_base or server.base_url, api_key_env=api_key_env)
+        client = LiteLLMClients().for_model(model, api_base=api_base or server.base_url, api_key_env=api_key_env)
         try:
             return client.complete(messages, tools, timeout=timeout)
         finally:

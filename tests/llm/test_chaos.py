@@ -9,7 +9,7 @@ import pytest
 from llmock.pytest_plugin import LLMock
 
 from app.llm.client import ModelClient, ModelError, ModelErrorKind, Reply
-from app.llm.litellm import LiteLLMVoices
+from app.llm.litellm import LiteLLMClients
 from app.llm.retry import complete_with_retries
 from tests.llm.conftest import DELETE
 
@@ -19,7 +19,7 @@ Persist = Callable[..., Reply]
 
 @pytest.fixture
 def client(llmock: LLMock) -> Iterator[ModelClient]:
-    made = LiteLLMVoices().for_model("openai/gpt-4o", api_base=llmock.base_url("openai"))
+    made = LiteLLMClients().for_model("openai/gpt-4o", api_base=llmock.base_url("openai"))
     yield made
     made.close()
 

@@ -14,7 +14,7 @@ import pytest
 from app.llm import body, wire
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.exchange import Exchange, LeftBehind, current_exchange, in_time, making
-from app.llm.litellm import LiteLLMVoices
+from app.llm.litellm import LiteLLMClients
 from tests.llm.conftest import Ask
 from tests.support.model_server import ModelServer, ServerReply, completion, error, html, text
 
@@ -72,7 +72,7 @@ def test_a_name_server_that_never_answers_holds_nobody(
         return look_up(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
-    client = LiteLLMVoices().for_model("openai/scripted", api_base=server.base_url)
+    client = LiteLLMClients().for_model("openai/scripted", api_base=server.base_url)
     began = time.monotonic()
     with pytest.raises(ModelError) as caught:
         client.complete(QUESTION, timeout=0.3)
@@ -97,7 +97,7 @@ def test_all_addresses_of_a_name_are_tried_within_one_deadline(
 
     monkeypatch.setattr(socket, "getaddrinfo", two_addresses)
     server.script(text("YES"))
-    client = LiteLLMVoices().for_model("openai/scripted", api_base=f"http://a-model.test:{port}/v1")
+    client = LiteLLMClients().for_model("openai/scripted", api_base=f"http://a-model.test:{port}/v1")
     assert client.complete(QUESTION, timeout=10).text == "YES"
     client.close()
 

@@ -17,7 +17,7 @@ import pytest
 
 from app.llm import wire
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.litellm import LiteLLMVoices, _load
+from app.llm.litellm import LiteLLMClients, _load
 from tests.llm.test_own_address import KNOWN_MODELS, left_open, providers
 from tests.support.hostile_server import ATTACKS, HostileServer
 
@@ -158,7 +158,7 @@ def models() -> list[str]:
 def attack(model: str, server: HostileServer, seconds: float = SECONDS) -> Ended:
     """Ask once, at an address of its own by which the server knows the call again."""
     mark = f"call-{next(_calls)}"
-    client = LiteLLMVoices().for_model(model, api_base=f"{server.base_url}/{mark}")
+    client = LiteLLMClients().for_model(model, api_base=f"{server.base_url}/{mark}")
     began, error = time.monotonic(), None
     try:
         client.complete([{"role": "user", "content": "?"}], timeout=seconds)

@@ -160,10 +160,10 @@ def test_the_pause_that_a_server_asks_for_is_kept(ask: Ask, model: str) -> None:
 
 
 def test_the_error_does_not_outlive_into_the_next_call(server: ModelServer, ask: Ask) -> None:
-    from app.llm.litellm import LiteLLMVoices
+    from app.llm.litellm import LiteLLMClients
 
     server.script(rate_limited(7))
-    client = LiteLLMVoices().for_model("openai/scripted", api_base=server.base_url)
+    client = LiteLLMClients().for_model("openai/scripted", api_base=server.base_url)
     with pytest.raises(ModelError):
         client.complete(PROMPT, timeout=5)
     server.stop()
@@ -258,9 +258,9 @@ ASK_FOUR_TIMES = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG)
 from app.llm.client import ModelError
-from app.llm.litellm import LiteLLMVoices, warm
+from app.llm.litellm import LiteLLMClients, warm
 warm()
-client = LiteLLMVoices().for_model("openai/scripted", api_base=sys.argv[1])
+client = LiteLLMClients().for_model("openai/scripted", api_base=sys.argv[1])
 for _ in range(4):
     try:
         client.complete([{"role": "user", "content": sys.argv[2]}], timeout=10)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.llm.client import ModelError, ModelErrorKind, Usage
-from app.llm.litellm import PLACEHOLDER_KEY, LiteLLMVoices
+from app.llm.litellm import PLACEHOLDER_KEY, LiteLLMClients
 from tests.llm.conftest import DELETE, Ask
 from tests.support.model_server import ModelServer, ServerReply, completion, recorded, text, tool_calls
 
@@ -179,7 +179,7 @@ def test_a_named_variable_that_is_not_set_is_said_before_anything_is_asked(
     if value is not None:
         monkeypatch.setenv("ADA_KEY", value)
     with pytest.raises(ModelError, match="ADA_KEY") as caught:
-        LiteLLMVoices().for_model("openai/scripted", api_key_env="ADA_KEY")
+        LiteLLMClients().for_model("openai/scripted", api_key_env="ADA_KEY")
     assert caught.value.kind is ModelErrorKind.NO_KEY
 
 
@@ -187,7 +187,7 @@ def test_a_named_variable_that_is_not_set_is_said_before_anything_is_asked(
 def test_a_secret_of_whetstone_itself_never_serves_as_a_models_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("os").environ, name, "postgresql://user:password@db")
     with pytest.raises(ModelError) as caught:
-        LiteLLMVoices().for_model("openai/scripted", api_base="http://127.0.0.1:1", api_key_env=name)
+        LiteLLMClients().for_model("openai/scripted", api_base="http://127.0.0.1:1", api_key_env=name)
     assert caught.value.kind is ModelErrorKind.NO_KEY
     assert "password" not in str(caught.value)
 
@@ -206,14 +206,14 @@ def test_the_operators_usual_key_never_goes_to_an_own_address_unasked(
 def test_without_address_and_key_it_says_that_a_key_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ModelError) as caught:
-        LiteLLMVoices().for_model("openai/gpt-4o").complete([{"role": "user", "content": "?"}], timeout=5)
+        LiteLLMClients().for_model("openai/gpt-4o").complete([{"role": "user", "content": "?"}], timeout=5)
     assert caught.value.kind is ModelErrorKind.NO_KEY
 
 
 @pytest.mark.parametrize("model", ["no-such-model", "nobody/knows", "whetstone/online", ""])
 def test_a_name_that_nobody_knows_is_said_so(model: str) -> None:
     with pytest.raises(ModelError) as caught:
-        LiteLLMVoices().for_model(model).complete([{"role": "user", "content": "?"}], timeout=5)
+        LiteLLMClients().for_model(model).complete([{"role": "user", "content": "?"}], timeout=5)
     assert caught.value.kind is ModelErrorKind.NOT_FOUND
     assert not caught.value.worth_retrying
 
@@ -229,11 +229,11 @@ def test_a_name_that_nobody_knows_is_said_so(model: str) -> None:
     ],
 )
 def test_the_context_window_is_told_where_it_is_known(model: str, window: int | None) -> None:
-    assert LiteLLMVoices().for_model(model).context_window() == window
+    assert LiteLLMClients().for_model(model).context_window() == window
 
 
 def test_the_offline_model_answers_by_the_same_path_and_costs_nothing() -> None:
-    client = LiteLLMVoices().for_model("whetstone/offline")
+    client = LiteLLMClients().for_model("whetstone/offline")
     reply = client.complete([{"role": "user", "content": "Question: refinement\nDo you want to?"}], timeout=5)
     assert reply.text.startswith("YES.")
     assert reply.usage == Usage()
@@ -242,7 +242,7 @@ def test_the_offline_model_answers_by_the_same_path_and_costs_nothing() -> None:
 
 
 def test_a_client_can_be_closed_twice_and_before_it_was_used() -> None:
-    client = LiteLLMVoices().for_model("openai/scripted", api_base="http://127.0.0.1:1/v1")
+    client = LiteLLMClients().for_model("openai/scripted", api_base="http://127.0.0.1:1/v1")
     client.close()
     client.close()
 

@@ -275,7 +275,7 @@ def test_whatever_it_deletes_stands_whole_in_a_memory_that_stays(
     drawn: list[tuple[list[str], bool, tuple[str, ...]]],
 ) -> None:
     entries = [
-        offline.Entry(n, 5, tuple(units), frozenset(tags), constitutional)
+        offline.LedgerMemory(n, 5, tuple(units), frozenset(tags), constitutional)
         for n, (units, constitutional, tags) in enumerate(drawn)
     ]
     found = offline.certain_deletions(entries, Decimal("0.1"))

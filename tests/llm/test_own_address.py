@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.litellm import _ASKED_WITH_MORE_THAN_A_KEY, LiteLLMVoices, _load
+from app.llm.litellm import _ASKED_WITH_MORE_THAN_A_KEY, LiteLLMClients, _load
 from tests.support.model_server import ModelServer, error
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -57,7 +57,7 @@ def test_no_provider_sends_a_secret_of_the_machine_to_an_own_address(planted: se
     for provider in providers():
         before = len(listener.requests)
         model = f"{provider}/{KNOWN_MODELS.get(provider, 'some-model')}"
-        client = LiteLLMVoices().for_model(model, api_base=listener.base_url)
+        client = LiteLLMClients().for_model(model, api_base=listener.base_url)
         with pytest.raises(ModelError):
             client.complete([{"role": "user", "content": "?"}], timeout=3)
         client.close()
@@ -72,7 +72,7 @@ def test_no_provider_sends_a_secret_of_the_machine_to_an_own_address(planted: se
 
 def test_a_name_that_is_an_address_is_asked_nowhere(planted: set[str], listener: ModelServer) -> None:
     for provider in ("huggingface", "oobabooga", "openai", "azure"):
-        client = LiteLLMVoices().for_model(f"{provider}/{listener.base_url}")
+        client = LiteLLMClients().for_model(f"{provider}/{listener.base_url}")
         with pytest.raises(ModelError) as caught:
             client.complete([{"role": "user", "content": "?"}], timeout=3)
         assert caught.value.kind is ModelErrorKind.NOT_FOUND
@@ -82,7 +82,7 @@ def test_a_name_that_is_an_address_is_asked_nowhere(planted: set[str], listener:
 @pytest.mark.parametrize("provider", sorted(_ASKED_WITH_MORE_THAN_A_KEY))
 def test_what_is_asked_with_more_than_a_key_takes_no_own_address(provider: str, listener: ModelServer) -> None:
     assert provider in providers()
-    client = LiteLLMVoices().for_model(f"{provider}/some-model", api_base=listener.base_url)
+    client = LiteLLMClients().for_model(f"{provider}/some-model", api_base=listener.base_url)
     with pytest.raises(ModelError, match="credentials of the worker's machine") as caught:
         client.complete([{"role": "user", "content": "?"}], timeout=3)
     assert not caught.value.worth_retrying

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.llm.client import ModelClient, ModelError, ModelErrorKind, Voices
-from app.llm.scripted import ScriptedClient, ScriptedVoices, ScriptEmpty, call, calls, say
+from app.llm.client import ModelClient, ModelClients, ModelError, ModelErrorKind
+from app.llm.scripted import ScriptedClient, ScriptedClients, ScriptEmpty, call, calls, say
 
 
 def test_it_says_what_was_written_in_order_and_records_what_it_was_asked() -> None:
@@ -48,9 +48,9 @@ def test_parallel_calls_have_ids_of_their_own_and_may_be_malformed() -> None:
 
 def test_voices_give_one_client_for_all_or_one_a_model() -> None:
     ada, other = ScriptedClient(), ScriptedClient()
-    voices: Voices = (scripted := ScriptedVoices(other, ada=ada))
-    assert voices.for_model("ada", api_base="http://x") is ada
-    assert voices.for_model("openai/anything") is other
+    clients: ModelClients = (scripted := ScriptedClients(other, ada=ada))
+    assert clients.for_model("ada", api_base="http://x") is ada
+    assert clients.for_model("openai/anything") is other
     assert scripted.made == ["ada", "openai/anything"]
     with pytest.raises(ScriptEmpty, match="grace"):
-        ScriptedVoices(ada=ada).for_model("grace")
+        ScriptedClients(ada=ada).for_model("grace")

@@ -13,11 +13,11 @@ from app.errors import Invalid, Misconfigured
 from app.extensions import db, writing
 from app.keynames import may_hold_a_key
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.scripted import ScriptedClient, ScriptedVoices, say
+from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Agent, Trigger
-from app.refinement.process import Means, refine
+from app.refinement.model_endpoint import ModelEndpoint
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
-from app.refinement.voice import Voice
 from tests.support.factories import make_agent, remember
 
 USUAL = (
@@ -104,28 +104,28 @@ def test_a_name_that_is_allowed_no_more_is_not_used_any_more(app: Flask, listing
     agent = make_agent(model_id="openai/x", api_base="http://127.0.0.1:9", api_key_env="OPENAI_API_KEY")
     remember(agent, "Ann likes tea.")
     client = ScriptedClient(say("YES"))
-    voices = ScriptedVoices(client)
+    clients = ScriptedClients(client)
     listing("ADA_KEY")
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-    refine(refinement.id, Means(voices, pause=lambda _: None, monotonic=lambda: 0.0))
+    refine(refinement.id, Dependencies(clients, pause=lambda _: None, monotonic=lambda: 0.0))
 
     db.session.rollback()
     db.session.refresh(refinement)
     assert refinement.status == "failed"
-    assert (voices.made, client.asked) == ([], [])
+    assert (clients.made, client.asked) == ([], [])
     with pytest.raises(ModelError) as caught:
-        Voice.of(agent).client(voices)
+        ModelEndpoint.of(agent).client(clients)
     assert caught.value.kind is ModelErrorKind.NO_KEY
     assert not caught.value.worth_retrying
     listing("ADA_KEY, OPENAI_API_KEY")
-    assert Voice.of(agent).client(voices) is client
+    assert ModelEndpoint.of(agent).client(clients) is client
 
 
 def test_what_the_operator_s_own_settings_name_is_not_bound_by_his_list(app: Flask, listing: Any) -> None:
-    voices = ScriptedVoices(ScriptedClient())
+    clients = ScriptedClients(ScriptedClient())
     listing("off")
-    safety = Voice("openai/judge", None, "SAFETY_KEY", is_operators=True)
-    safety.client(voices)
-    assert voices.made == ["openai/judge"]
+    safety = ModelEndpoint("openai/judge", None, "SAFETY_KEY", is_operators=True)
+    safety.client(clients)
+    assert clients.made == ["openai/judge"]
     with pytest.raises(ModelError):
-        replace(safety, is_operators=False).client(voices)
+        replace(safety, is_operators=False).client(clients)

@@ -7,7 +7,7 @@ from flask import Flask
 
 from app.exchange.bundle import export_bundle
 from app.exchange.formats import parse
-from app.exchange.parsed import Format
+from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import bring_in, receive, take_in
 from app.extensions import db, writing
 from app.history.plan import Target
@@ -98,7 +98,7 @@ def test_the_latch_s_note_is_the_refinement_s(agent: Agent) -> None:
     ],
 )
 def test_an_import_tells_its_name_on_one_printable_line(agent: Agent, name: str, told: str) -> None:
-    bring_in(agent.id, parse(LINES, Format.JSON_LINES), by=COMMAND_LINE, name=name)
+    bring_in(agent.id, parse(LINES, ImportFormat.JSON_LINES), by=COMMAND_LINE, name=name)
     assert sources(agent) == [f"import:{told}"] * 2
     assert verify().ok
 
@@ -111,8 +111,11 @@ def test_a_file_that_waits_keeps_its_name_and_one_without_a_name_has_its_format(
 
 def test_no_file_can_name_a_source(agent: Agent) -> None:
     for kind, data in (
-        (Format.JSON_LINES, b'{"content": "Forged.", "source": "agent"}'),
-        (Format.BUNDLE, b'{"format": "whetstone-bundle/1", "memories": [{"content": "Forged.", "source": "agent"}]}'),
+        (ImportFormat.JSON_LINES, b'{"content": "Forged.", "source": "agent"}'),
+        (
+            ImportFormat.BUNDLE,
+            b'{"format": "whetstone-bundle/1", "memories": [{"content": "Forged.", "source": "agent"}]}',
+        ),
     ):
         with pytest.raises(ImportRefused, match="Unknown key 'source'"):
             receive(agent.id, data, by=as_actor(agent), format=kind)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.extensions import db
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices, call, say
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Trigger
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from tests.support.factories import ledger
 
@@ -41,7 +41,7 @@ def carry(
     """Start, and run to the end in this thread."""
     refinement = start(agent.id, trigger=trigger, by=COMMAND_LINE, mode=mode)
     client, pauses = ScriptedClient(*replies, context_window=window), []  # type: ScriptedClient, list[float]
-    refine(refinement.id, Means(ScriptedVoices(client), pause=pauses.append, monotonic=monotonic))
+    refine(refinement.id, Dependencies(ScriptedClients(client), pause=pauses.append, monotonic=monotonic))
     db.session.rollback()
     return Ended(db.session.get_one(Refinement, refinement.id, populate_existing=True), client, pauses)
 

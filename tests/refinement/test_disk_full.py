@@ -9,9 +9,9 @@ from flask import Flask
 
 from app.errors import DiskFull
 from app.extensions import db
-from app.llm.scripted import ScriptedClient, ScriptedVoices
+from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, Refinement, Status, Trigger
-from app.refinement.process import ROOM_SECONDS, Means, refine
+from app.refinement.process import ROOM_SECONDS, Dependencies, refine
 from app.refinement.start import start
 from app.refinement.sweep import DISK_FULL, close_stalled
 from tasks import celery
@@ -71,7 +71,7 @@ def carried(agent: Agent, disk: FullDisk, *replies: object) -> tuple[Refinement,
 
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     client = ScriptedClient(say("YES"), *replies)  # type: ignore[arg-type]
-    refine(refinement.id, Means(ScriptedVoices(client), pause=pause, monotonic=lambda: 0.0))
+    refine(refinement.id, Dependencies(ScriptedClients(client), pause=pause, monotonic=lambda: 0.0))
     db.session.rollback()
     return db.session.get_one(Refinement, refinement.id, populate_existing=True), pauses, client
 
@@ -94,8 +94,8 @@ def test_a_worker_leaves_although_it_can_t_end_what_it_carries(app: Flask, monke
 
     left: list[int] = []
     monkeypatch.setattr(celery, "flask_app", lambda: app)
-    monkeypatch.setitem(app.extensions, "heart", Heart())
+    monkeypatch.setitem(app.extensions, "heartbeat", Heart())
     celery.close_in_time(left.append, seconds=0)
     monkeypatch.undo()
-    app.extensions.pop("heart", None)
+    app.extensions.pop("heartbeat", None)
     assert left == [0]

@@ -17,7 +17,7 @@ from app.llm.scripted import ScriptedClient, say
 from app.models import Agent, Memory, MemoryType, Role, Trigger, User, open_keys
 from app.refinement.environment import with_note
 from app.refinement.guard import as_actor
-from app.refinement.prompts import Figures, consent_messages, refinement_messages
+from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
 from tests.grants.conftest import put
@@ -76,8 +76,8 @@ def test_an_exception(agent: Agent) -> None:
 
 def test_a_conversation(agent: Agent) -> None:
     intake = hand_in(agent.id, [{"role": "user", "content": "Hello."}], as_actor(agent))
-    means, client = means_of(say('{"journal": [], "core": []}'))
-    hear(intake.id, means)
+    dependencies, client = means_of(say('{"journal": [], "core": []}'))
+    hear(intake.id, dependencies)
     check(client, 1)
 
 
@@ -85,15 +85,15 @@ def test_a_promotion(agent: Agent) -> None:
     with writing():
         locked = Agent.lock(agent.id)
         Memory.save(locked, "Tea.", keys=open_keys(locked), by=as_actor(locked), type_=MemoryType.JOURNAL)
-    means, client = means_of(say('{"promote": []}'))
-    promote(agent.id, means)
+    dependencies, client = means_of(say('{"promote": []}'))
+    promote(agent.id, dependencies)
     check(client, 1)
 
 
 def test_a_safety_reading(agent: Agent) -> None:
     waiting = author(agent.id, "system_prompt", "Be kind.", by=as_actor(agent))
-    means, client = means_of(say("SAFE"))
-    read(str(waiting.unread), means)
+    dependencies, client = means_of(say("SAFE"))
+    read(str(waiting.unread), dependencies)
     check(client, 1)
 
 
@@ -133,7 +133,9 @@ def test_a_note_is_read_from_the_environment_and_trimmed(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("mass", "told"), [(6234, "over budget by 1234 tokens"), (5000, None), (10, None)])
 def test_both_prompts_say_by_how_much_the_budget_is_exceeded(mass: int, told: str | None) -> None:
-    figures = Figures(core_count=3, constitutional_count=1, mass=mass, budget=5000, cap=10, threshold=Decimal("0.75"))
+    figures = PromptFigures(
+        core_count=3, constitutional_count=1, mass=mass, budget=5000, cap=10, threshold=Decimal("0.75")
+    )
     consent = consent_messages(system_prompt=None, core=(), journal=(), figures=figures, window=None)
     opening = refinement_messages(system_prompt=None, instructions="", core=(), figures=figures, window=None)
     for messages in (consent, opening):

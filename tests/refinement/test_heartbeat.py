@@ -13,7 +13,7 @@ from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
 from app.refinement import sweep
 from app.refinement.guard import Claim
-from app.refinement.heartbeat import Heart, beat, heart
+from app.refinement.heartbeat import Heartbeat, beat, heartbeat
 from app.refinement.sweep import close_stalled, keep_closing
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.support.processes import wait_for
@@ -41,7 +41,7 @@ def last_beat(run: Running) -> datetime:
 
 
 def test_it_beats_by_the_database_s_clock_while_the_model_is_silent(app: Flask, running: Running) -> None:
-    fast = Heart(app, interval=0.02)
+    fast = Heartbeat(app, interval=0.02)
     with fast.beating(running.claim):
         first = wait_for(lambda: at if (at := last_beat(running)) > LONG_AGO else None)
         assert abs(first - datetime.now(UTC)) < timedelta(seconds=60)
@@ -51,7 +51,7 @@ def test_it_beats_by_the_database_s_clock_while_the_model_is_silent(app: Flask, 
 
 
 def test_it_ends_with_the_work(app: Flask, running: Running) -> None:
-    fast = Heart(app, interval=0.02)
+    fast = Heartbeat(app, interval=0.02)
     with fast.beating(running.claim):
         assert fast.held() == {running.claim.refinement_id: "test"}
 
@@ -97,7 +97,7 @@ def test_a_missed_beat_does_not_end_the_heart(app: Flask, running: Running, monk
         beat(held)
 
     monkeypatch.setattr(heartbeat, "beat", fail_once)
-    fast = Heart(app, interval=0.02)
+    fast = Heartbeat(app, interval=0.02)
     with fast.beating(running.claim):
         wait_for(lambda: last_beat(running) > LONG_AGO)
     fast.stop()
@@ -105,9 +105,9 @@ def test_a_missed_beat_does_not_end_the_heart(app: Flask, running: Running, monk
 
 
 def test_a_process_has_one_heart(app: Flask) -> None:
-    assert heart() is heart()
-    with heart().beating(Claim("none", "nobody")):
-        assert heart().held() == {"none": "nobody"}
+    assert heartbeat() is heartbeat()
+    with heartbeat().beating(Claim("none", "nobody")):
+        assert heartbeat().held() == {"none": "nobody"}
 
 
 def test_stalled_refinements_are_closed_without_beat_and_after_a_look_that_failed(

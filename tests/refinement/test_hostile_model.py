@@ -11,12 +11,12 @@ from flask import Flask
 
 from app.extensions import db
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.litellm import LiteLLMVoices, warm
+from app.llm.litellm import LiteLLMClients, warm
 from app.models import COMMAND_LINE, Agent, Refinement, Trigger
 from app.refinement.asking import ask_once
-from app.refinement.process import Means, refine
+from app.refinement.model_endpoint import ModelEndpoint
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
-from app.refinement.voice import Voice
 from tests.support.factories import remember
 from tests.support.hostile_server import HostileServer
 
@@ -30,7 +30,7 @@ def loaded() -> None:
     warm()
     with HostileServer("redirect") as server:
         for model in PROVIDERS:
-            with pytest.raises(ModelError), closing(LiteLLMVoices().for_model(model, api_base=server.base_url)) as one:
+            with pytest.raises(ModelError), closing(LiteLLMClients().for_model(model, api_base=server.base_url)) as one:
                 one.complete([{"role": "user", "content": "?"}], timeout=60)
 
 
@@ -57,7 +57,7 @@ def test_a_refinement_ends_at_its_deadline_however_slowly_its_model_sends(
     db.session.commit()
     refinement = start(agent.id, trigger=trigger, by=COMMAND_LINE)
     began = time.monotonic()
-    refine(refinement.id, Means(LiteLLMVoices()))
+    refine(refinement.id, Dependencies(LiteLLMClients()))
     assert time.monotonic() - began < SECONDS + 2
     ended = db.session.get_one(Refinement, refinement.id, populate_existing=True)
     assert (ended.status, ended.is_open) == (status, False)
@@ -72,7 +72,9 @@ def test_every_other_question_ends_at_its_own_deadline(
     began = time.monotonic()
     with pytest.raises(ModelError) as caught:
         ask_once(
-            Voice(model, server.base_url, None), lambda _: [{"role": "user", "content": "?"}], Means(LiteLLMVoices())
+            ModelEndpoint(model, server.base_url, None),
+            lambda _: [{"role": "user", "content": "?"}],
+            Dependencies(LiteLLMClients()),
         )
     assert caught.value.kind is ModelErrorKind.TIMEOUT
     assert time.monotonic() - began < SECONDS + 2

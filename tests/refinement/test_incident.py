@@ -11,9 +11,9 @@ import pytest
 from flask import Flask
 
 from app.extensions import db
-from app.llm.litellm import LiteLLMVoices
+from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, MemoryType, Refinement, Status, Trigger
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from tests.refinement.driving import LONG
 from tests.support.factories import ledger, make_agent, remember
@@ -51,7 +51,7 @@ def run(agent: Agent, server: ModelServer, *replies: Scripted) -> tuple[Refineme
     pauses: list[float] = []
     server.script(*replies)
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-    refine(refinement.id, Means(LiteLLMVoices(), pause=pauses.append))
+    refine(refinement.id, Dependencies(LiteLLMClients(), pause=pauses.append))
     db.session.rollback()
     return db.session.get_one(Refinement, refinement.id, populate_existing=True), pauses
 
@@ -150,7 +150,7 @@ def test_odd_replies_are_read_or_refused_and_never_break_it(app: Flask, server: 
         tool_calls(("search_memories", '{"query": "\\u0000"}'), ("delete_memory", {"id": ids[1]})),
         tool_call("complete_refinement", summary="Done."),
     )
-    refine(own.id, Means(LiteLLMVoices(), pause=lambda _: None))
+    refine(own.id, Dependencies(LiteLLMClients(), pause=lambda _: None))
     refinement = db.session.get_one(Refinement, own.id, populate_existing=True)
     assert (refinement.status, refinement.mutations, refinement.reason) == (Status.COMPLETED, 1, None)
     assert [result["type"] for result in results(server)] == ["error"] * 6 + ["deleted"]

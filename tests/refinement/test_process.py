@@ -12,7 +12,7 @@ from flask import Flask
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import ScriptedClient, ScriptedVoices, calls
+from app.llm.scripted import ScriptedClient, ScriptedClients, calls
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -28,7 +28,7 @@ from app.models import (
     open_keys,
     record,
 )
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import AgentInactive, AlreadyRunning, LedgerEmpty, RestingAfterNo, request_stop, start
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.support.clock import FakeClock
@@ -139,7 +139,7 @@ def test_stop_in_the_middle_keeps_what_was_done(agent: Agent, ids: list[int]) ->
     assert carry(agent, stop).status == "stopped"
     waiting = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     assert request_stop(waiting.id, by=COMMAND_LINE).status == "stopped"
-    refine(waiting.id, Means(ScriptedVoices(ScriptedClient())))
+    refine(waiting.id, Dependencies(ScriptedClients(ScriptedClient())))
     assert db.session.get_one(Refinement, waiting.id, populate_existing=True).status == "stopped"
 
 
@@ -206,9 +206,9 @@ def test_a_model_that_changes_while_it_waits_is_the_one_that_is_asked_and_named(
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     with writing():
         Agent.lock(agent.id).change(by=COMMAND_LINE, model_id="new/model")
-    voices = ScriptedVoices(ScriptedClient(say("YES"), DONE))
-    refine(refinement.id, Means(voices))
-    assert voices.made == ["new/model"]
+    clients = ScriptedClients(ScriptedClient(say("YES"), DONE))
+    refine(refinement.id, Dependencies(clients))
+    assert clients.made == ["new/model"]
     assert db.session.get_one(Refinement, refinement.id, populate_existing=True).model_id == "new/model"
 
 
@@ -249,23 +249,23 @@ def test_only_one_may_be_open_and_only_one_worker_carries_it(agent: Agent, ids: 
     with pytest.raises(AlreadyRunning) as second:
         start(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
     assert second.value.refinement_id == refinement.id
-    voices = ScriptedVoices(ScriptedClient(say("YES"), DONE))
-    refine(refinement.id, Means(voices))
-    refine(refinement.id, Means(voices))
-    assert voices.made == ["whetstone/offline"]
+    clients = ScriptedClients(ScriptedClient(say("YES"), DONE))
+    refine(refinement.id, Dependencies(clients))
+    refine(refinement.id, Dependencies(clients))
+    assert clients.made == ["whetstone/offline"]
     with pytest.raises(LedgerEmpty):
         start(make_agent("eve").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
 
 def test_a_worker_that_is_given_a_running_one_leaves_it_to_the_first(agent: Agent, ids: list[int]) -> None:
-    late = ScriptedVoices(ScriptedClient())
+    late = ScriptedClients(ScriptedClient())
 
     def give_to_another(reply: Reply) -> Callable[[Sequence[Message]], Reply]:
         def answer(_: Sequence[Message]) -> Reply:
             open_one = Refinement.open_of(agent.id)
             assert open_one is not None
             db.session.rollback()
-            refine(open_one.id, Means(late))
+            refine(open_one.id, Dependencies(late))
             return reply
 
         return answer

@@ -12,9 +12,9 @@ from flask import Flask
 
 from app.errors import Refused
 from app.extensions import db, writing
-from app.llm.scripted import ScriptedClient, ScriptedVoices
+from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, Refinement, Status, Trigger, open_keys
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import AlreadyRunning, request_stop, start
 from app.refinement.tool import RefinementTool
 from tests.refinement.driving import DONE, LONG, say
@@ -77,10 +77,10 @@ def test_of_workers_at_once_one_carries_it(app: Flask, agent: Agent) -> None:
     remember(agent, "Ann likes tea.")
     for _ in range(ROUNDS):
         row = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-        voices = [ScriptedVoices(ScriptedClient(say("YES"), DONE)) for _ in range(3)]
-        found = at_once(app, *[lambda v=v, number=row.id: refine(number, Means(v)) for v in voices])
+        clients = [ScriptedClients(ScriptedClient(say("YES"), DONE)) for _ in range(3)]
+        found = at_once(app, *[lambda v=v, number=row.id: refine(number, Dependencies(v)) for v in clients])
         assert found == [None] * 3
-        assert sorted(len(v.made) for v in voices) == [0, 0, 1]
+        assert sorted(len(v.made) for v in clients) == [0, 0, 1]
         assert db.session.get_one(Refinement, row.id, populate_existing=True).status == "completed"
 
 

@@ -19,7 +19,7 @@ from app.models import (
     Agent,
     AuditLog,
     Consent,
-    Mark,
+    InstallationMark,
     Memory,
     Mode,
     Refinement,
@@ -141,7 +141,7 @@ def test_a_new_installation_waits_for_its_first_tick(agent: Agent, clock: FakeCl
     clock.advance(days=2)
 
     assert make_up_missed_tick(clock.now()) == []
-    assert Mark.read(LAST_TICK) == MONDAY.isoformat()
+    assert InstallationMark.read(LAST_TICK) == MONDAY.isoformat()
     clock.at = MONDAY + timedelta(weeks=1)
     assert len(make_up_missed_tick(clock.now())) == 1
 

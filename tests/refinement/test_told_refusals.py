@@ -6,9 +6,9 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.extensions import db
-from app.llm.scripted import ScriptedClient, ScriptedVoices, call, calls, say
+from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Event, Trigger
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from tests.support.factories import make_agent, remember
 
@@ -17,10 +17,10 @@ def test_a_hundred_refusals_of_a_kind_are_one_event_with_their_count(app: Flask)
     agent = make_agent()
     remember(agent, "Ann likes tea.", "Bob moved to Oslo.")
     nonsense = calls(*[("delete_memory", {"id": 999})] * 100)
-    voices = ScriptedVoices(ScriptedClient(say("YES"), nonsense, call("complete_refinement", summary="Nothing.")))
+    clients = ScriptedClients(ScriptedClient(say("YES"), nonsense, call("complete_refinement", summary="Nothing.")))
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
-    refine(refinement.id, Means(voices))
+    refine(refinement.id, Dependencies(clients))
 
     told = db.session.scalars(select(Event).where(Event.kind == "refinement.refused")).all()
     assert [event.data for event in told] == [{"action": "delete", "code": "unknown_memory", "count": 100}]

@@ -10,10 +10,10 @@ from flask import Flask
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedVoices
+from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Action, Agent, AuditLog, Intake, Memory, MemoryType, open_keys
 from app.refinement.guard import as_actor
-from app.refinement.process import Means
+from app.refinement.process import Dependencies
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
 from tests.refinement.soundness import assert_sound
@@ -41,16 +41,16 @@ def sound(request: pytest.FixtureRequest) -> Iterator[None]:
         assert verdict.ok, verdict.first_problem
 
 
-def means_of(*replies: Scripted, window: int | None = None) -> tuple[Means, ScriptedClient]:
+def means_of(*replies: Scripted, window: int | None = None) -> tuple[Dependencies, ScriptedClient]:
     client = ScriptedClient(*replies, context_window=window)
-    return Means(ScriptedVoices(client), pause=lambda _: None, monotonic=lambda: 0.0), client
+    return Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0), client
 
 
 def talk(agent: Agent, *replies: Scripted, messages: object = TALK) -> tuple[Intake, ScriptedClient]:
     """Hand a conversation in, and let a worker hear it."""
     intake = hand_in(agent.id, messages, as_actor(agent))
-    means, client = means_of(*replies)
-    hear(intake.id, means)
+    dependencies, client = means_of(*replies)
+    hear(intake.id, dependencies)
     return reload(intake), client
 
 
@@ -66,8 +66,8 @@ def jot(agent: Agent, *contents: str) -> list[int]:
 
 def look_back(agent: Agent, *replies: Scripted, window: int | None = None) -> ScriptedClient:
     """The daily reflection, as a worker carries it."""
-    means, client = means_of(*replies, window=window)
-    promote(agent.id, means)
+    dependencies, client = means_of(*replies, window=window)
+    promote(agent.id, dependencies)
     return client
 
 

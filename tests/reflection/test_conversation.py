@@ -84,9 +84,9 @@ def test_its_memories_are_created_in_one_entry_of_the_agent_s_own(agent: Agent, 
     intake = hand_in(agent.id, TALK, as_actor(agent))
     handed_in = clock.at
     clock.advance(hours=3)
-    means, _ = means_of(say(FOUND))
+    dependencies, _ = means_of(say(FOUND))
 
-    hear(intake.id, means)
+    hear(intake.id, dependencies)
 
     assert texts(agent, MemoryType.CORE) == ["No sugar in tea."]
     assert texts(agent, MemoryType.JOURNAL) == ["Dora arrives on Friday.", "We spoke of tea."]
@@ -154,9 +154,9 @@ def test_the_model_is_asked_as_itself_with_its_memories_and_its_own_instructions
 def test_a_long_transcript_goes_whole_and_memories_get_what_is_left(agent: Agent) -> None:
     remember(agent, *(f"{number} {'word ' * 100}" for number in range(40)))
     intake = hand_in(agent.id, [{"role": "user", "content": "long " * 4000}], as_actor(agent))
-    means, client = means_of(say(NOTHING), window=8000)
+    dependencies, client = means_of(say(NOTHING), window=8000)
 
-    hear(intake.id, means)
+    hear(intake.id, dependencies)
 
     system, question = (str(message["content"]) for message in client.asked[0].messages)
     assert "long " * 4000 in question
@@ -249,12 +249,12 @@ def test_a_model_that_can_not_be_reached_is_tried_again_then_nothing_is_created(
 
 def test_it_is_heard_once_however_late_it_comes_again(agent: Agent, clock: FakeClock) -> None:
     intake, client = talk(agent, say(FOUND))
-    means, second = means_of()
+    dependencies, second = means_of()
 
-    hear(intake.id, means)
+    hear(intake.id, dependencies)
     clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
-    hear(intake.id, means)
-    hear("00000000-0000-0000-0000-000000000000", means)
+    hear(intake.id, dependencies)
+    hear("00000000-0000-0000-0000-000000000000", dependencies)
 
     assert (len(client.asked), len(second.asked)) == (1, 0)
     assert len(all_texts(agent)) == 3
@@ -276,9 +276,9 @@ def thinking(meanwhile: Callable[[], Any], then: str = FOUND) -> Callable[[Seque
 def test_no_other_worker_asks_while_one_does_and_no_transaction_is_open(agent: Agent) -> None:
     intake = hand_in(agent.id, TALK, as_actor(agent))
     others, second = means_of()
-    means, client = means_of(thinking(lambda: hear(intake.id, others)))
+    dependencies, client = means_of(thinking(lambda: hear(intake.id, others)))
 
-    hear(intake.id, means)
+    hear(intake.id, dependencies)
 
     assert (len(client.asked), second.asked) == (1, [])
     assert reload(intake).status == IntakeStatus.TAKEN
@@ -286,9 +286,9 @@ def test_no_other_worker_asks_while_one_does_and_no_transaction_is_open(agent: A
 
 def test_of_workers_at_once_one_asks(app: Flask, agent: Agent) -> None:
     intake = hand_in(agent.id, TALK, as_actor(agent))
-    means, client = means_of(say(FOUND), say(FOUND), say(FOUND), say(FOUND))
+    dependencies, client = means_of(say(FOUND), say(FOUND), say(FOUND), say(FOUND))
 
-    assert at_once(app, *[lambda: hear(intake.id, means)] * 4) == [None] * 4
+    assert at_once(app, *[lambda: hear(intake.id, dependencies)] * 4) == [None] * 4
 
     assert len(client.asked) == 1
     assert len(all_texts(agent)) == 3
@@ -309,8 +309,8 @@ def test_where_a_worker_died_another_asks_later_and_the_first_one_s_late_answer_
         assert Intake.find_unasked() == [intake.id]
         hear(intake.id, others)
 
-    means, _ = means_of(thinking(meanwhile))
-    hear(intake.id, means)
+    dependencies, _ = means_of(thinking(meanwhile))
+    hear(intake.id, dependencies)
 
     assert all_texts(agent) == ["Later."]
     assert reload(intake).imported == 1
@@ -324,8 +324,8 @@ def test_an_answer_that_comes_while_another_worker_asks_already_is_dropped(agent
         with writing():
             assert Intake.claim_conversation(intake.id) is not None
 
-    means, _ = means_of(thinking(taken_over))
-    hear(intake.id, means)
+    dependencies, _ = means_of(thinking(taken_over))
+    hear(intake.id, dependencies)
 
     assert (reload(intake).status, intake.asked_at) == (IntakeStatus.WAITING, clock.at)
     assert all_texts(agent) == []
@@ -350,13 +350,13 @@ def test_lost_ones_are_found_after_a_minute_and_never_read_as_an_import(agent: A
     assert (Intake.find_waiting(), Intake.find_unasked()) == ([lines.id], [conversation.id])
 
     take_in(conversation.id)
-    means, client = means_of(say(NOTHING))
-    hear(lines.id, means)
+    dependencies, client = means_of(say(NOTHING))
+    hear(lines.id, dependencies)
 
     assert reload(conversation).status == IntakeStatus.WAITING
     assert reload(lines).status == IntakeStatus.WAITING
     assert client.asked == []
-    hear(conversation.id, means)
+    hear(conversation.id, dependencies)
     assert (Intake.find_waiting(), Intake.find_unasked()) == ([lines.id], [])
 
 
@@ -385,23 +385,23 @@ def test_a_new_master_key_opens_what_waits(app: Flask, agent: Agent) -> None:
 
     assert (done.finished, done.intakes, done.problems) == (True, 1, {})
     assert reload(intake).sealed != sealed
-    means, client = means_of(say(FOUND))
-    hear(intake.id, means)
+    dependencies, client = means_of(say(FOUND))
+    hear(intake.id, dependencies)
     assert reload(intake).status == IntakeStatus.TAKEN
     assert "Dora" in str(client.asked[0].messages[1])
 
 
 def test_without_the_master_key_it_stays_waiting_and_unasked(app: Flask, agent: Agent) -> None:
     intake = hand_in(agent.id, TALK, as_actor(agent))
-    means, client = means_of(say(FOUND))
+    dependencies, client = means_of(say(FOUND))
     key = app.extensions.pop("master_key")
 
     with pytest.raises(Unavailable):
-        hear(intake.id, means)
+        hear(intake.id, dependencies)
 
     assert (reload(intake).status, intake.asked_at) == (IntakeStatus.WAITING, None)
     app.extensions["master_key"] = key
-    hear(intake.id, means)
+    hear(intake.id, dependencies)
     assert reload(intake).status == IntakeStatus.TAKEN
     assert len(client.asked) == 1
 
@@ -411,14 +411,14 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
         raise Unavailable
 
     intake = hand_in(agent.id, TALK, as_actor(agent))
-    means, _ = means_of(thinking(busy), say(FOUND))
+    dependencies, _ = means_of(thinking(busy), say(FOUND))
     with pytest.raises(Unavailable):
-        hear(intake.id, means)
+        hear(intake.id, dependencies)
 
     assert (reload(intake).status, intake.error) == (IntakeStatus.WAITING, None)
     clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
     assert Intake.find_unasked() == [intake.id]
-    hear(intake.id, means)
+    hear(intake.id, dependencies)
     assert reload(intake).status == IntakeStatus.TAKEN
 
 
@@ -426,9 +426,9 @@ def test_sealed_bytes_that_were_swapped_are_refused_and_nobody_is_asked(agent: A
     first, second = (hand_in(agent.id, TALK, as_actor(agent)) for _ in range(2))
     with writing():
         db.session.get_one(Intake, first.id).sealed = reload(second).sealed
-    means, client = means_of()
+    dependencies, client = means_of()
 
-    hear(first.id, means)
+    hear(first.id, dependencies)
 
     assert_nothing_created(agent, reload(first))
     assert client.asked == []
@@ -439,9 +439,9 @@ def test_what_breaks_unexpectedly_ends_it_with_a_kind_and_no_content(agent: Agen
         raise ZeroDivisionError("quokka")
 
     intake = hand_in(agent.id, TALK, as_actor(agent))
-    means, _ = means_of(breaks)
+    dependencies, _ = means_of(breaks)
     with pytest.raises(ZeroDivisionError):
-        hear(intake.id, means)
+        hear(intake.id, dependencies)
 
     assert_nothing_created(agent, reload(intake))
     assert "(ZeroDivisionError)" in str(reload(intake).error)

@@ -354,9 +354,9 @@ def test_those_who_waited_longest_come_first(app: Flask, clock: FakeClock) -> No
 
 def test_two_beats_at_once_ask_once(app: Flask, agent: Agent) -> None:
     (number,) = jot(agent, "It rained.")
-    means, client = means_of(*[naming(number)] * 4)
+    dependencies, client = means_of(*[naming(number)] * 4)
 
-    assert at_once(app, *[lambda: promote(agent.id, means)] * 4) == [None] * 4
+    assert at_once(app, *[lambda: promote(agent.id, dependencies)] * 4) == [None] * 4
 
     assert len(client.asked) == 1
     assert len(entries(agent, Action.PROMOTE)) == 1

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.llm.scripted import say
-from app.reflection.replies import Malformed, read_findings, read_promotions
+from app.reflection.replies import MalformedReply, read_findings, read_promotions
 
 GOOD = '{"journal": ["Dora comes on Friday."], "core": [" No sugar. "]}'
 
@@ -78,7 +78,7 @@ def test_a_fence_within_a_memory_is_its_own() -> None:
     ],
 )
 def test_anything_else_is_malformed_and_not_quoted(text: str) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(MalformedReply) as refused:
         read_findings(say(text))
     assert "quokka" not in refused.value.sentence
     assert refused.value.sentence.startswith("The model's reply could not be used: ")
@@ -86,9 +86,9 @@ def test_anything_else_is_malformed_and_not_quoted(text: str) -> None:
 
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter", "refusal"])
 def test_a_reply_that_was_cut_off_is_malformed_even_where_it_looks_whole(reason: str) -> None:
-    with pytest.raises(Malformed, match="cut off"):
+    with pytest.raises(MalformedReply, match="cut off"):
         read_findings(say(GOOD, finish_reason=reason))
-    with pytest.raises(Malformed, match="cut off"):
+    with pytest.raises(MalformedReply, match="cut off"):
         read_promotions(say('{"promote": []}', finish_reason=reason), [])
 
 
@@ -118,16 +118,16 @@ def test_promotions_are_ids_of_what_was_shown() -> None:
     ],
 )
 def test_ids_in_another_form_or_of_something_else_are_malformed(promote: str) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         read_promotions(say(f'{{"promote": {promote}}}'), [1, 2, 3])
 
 
 def test_more_promotions_than_allowed_are_malformed() -> None:
-    with pytest.raises(Malformed, match="at most 10"):
+    with pytest.raises(MalformedReply, match="at most 10"):
         read_promotions(say(json.dumps({"promote": list(range(11))})), range(20))
 
 
 @pytest.mark.parametrize("text", ['{"promote": [], "core": []}', "{}", "[]", "none", "I promote nothing."])
 def test_another_shape_than_promote_is_malformed(text: str) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         read_promotions(say(text), [1])

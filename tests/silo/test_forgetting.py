@@ -16,7 +16,7 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedVoices
+from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
     AccessGrant,
@@ -26,9 +26,9 @@ from app.models import (
     AgentToken,
     AuditLog,
     GrantStatus,
+    InstallationMark,
     Intake,
     IntakeStatus,
-    Mark,
     Memory,
     Refinement,
     Status,
@@ -45,7 +45,7 @@ from app.models.key import AgentKey
 from app.models.provision import ensure_keys, find_unprovisioned, provision
 from app.models.rotation import rotate_agent_key
 from app.models.shredding import TO_SHRED, is_due, shred
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from app.silo import SealBroken, seal_intake
 from tests.refinement.driving import call, say
@@ -97,7 +97,7 @@ def test_no_file_of_the_database_holds_its_keys_and_the_others_keep_theirs(carel
     assert [key for key in keys if key in after] == []
     assert not any(handed_in[place : place + 40] in after for place in range(0, len(handed_in) - 40, 40))
     assert all(key in after for key in kept)
-    assert Mark.read(TO_SHRED) is None
+    assert InstallationMark.read(TO_SHRED) is None
 
 
 @pytest.mark.skipif(not SERVER, reason="an old snapshot keeps SQLite's WAL, and is waited for")
@@ -120,7 +120,7 @@ def test_what_can_not_be_cleaned_yet_is_cleaned_later(
         reader.execute(text("SELECT count(*) FROM agent_keys"))
         forget(agent.id, by=COMMAND_LINE)
         assert not shred()
-    assert Mark.read(TO_SHRED) is not None
+    assert InstallationMark.read(TO_SHRED) is not None
     assert shred()
     assert [key for key in keys if key in bytes_on_disk(settings)] == []
 
@@ -220,7 +220,9 @@ def test_a_refinement_that_is_forgotten_while_its_model_thinks_ends_and_writes_n
         forget(agent.id, by=COMMAND_LINE)
         return say("YES, gladly")
 
-    refine(refinement.id, Means(ScriptedVoices(ScriptedClient(thinks, call("complete_refinement", summary="x")))))  # type: ignore[arg-type]
+    refine(
+        refinement.id, Dependencies(ScriptedClients(ScriptedClient(thinks, call("complete_refinement", summary="x"))))
+    )  # type: ignore[arg-type]
 
     row = db.session.get_one(Refinement, refinement.id, populate_existing=True)
     assert row.status == Status.STOPPED

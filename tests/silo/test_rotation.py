@@ -17,7 +17,7 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedVoices
+from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
     Account,
@@ -42,7 +42,7 @@ from app.models.rotation import (
     rotate_master_key,
     unfinished_rotation,
 )
-from app.refinement.process import Means, refine
+from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from app.setup import load_master_key
 from app.silo import KeyFileError, KeyRing, MasterKey, SealBroken
@@ -179,7 +179,7 @@ class Scene:
         assert self.run.tool.execute("complete", summary="Tightened one.")["type"] == "refinement_complete"
         work = call("update_memory", id=self.other, content="Bob: rum.")
         client = ScriptedClient(say("YES"), work, call("complete_refinement", summary="Done."))
-        refine(self.refinement, Means(ScriptedVoices(client)))
+        refine(self.refinement, Dependencies(ScriptedClients(client)))
         take_in(self.intake)
         db.session.rollback()
         for number in (self.run.claim.refinement_id, self.refinement):

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from app.extensions import db, writing
 from app.grants import opening
-from app.grants.request import Wish, request_access
+from app.grants.request import WantedException, request_access
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
@@ -126,7 +126,7 @@ def test_an_exception_shows_none_of_them_and_says_why(swapped: int) -> None:
     user = db.session.scalars(select(User)).first()
     assert user is not None
     number = user.id
-    wish = Wish(GrantCategory.SAFETY, "to see", 15)
+    wish = WantedException(GrantCategory.SAFETY, "to see", 15)
     grant_id = request_access(swapped, wish, for_user=user, by=COMMAND_LINE).id
     with writing():
         agent = Agent.lock(swapped)

@@ -30,7 +30,7 @@ from app.models import (
     record,
 )
 from app.refinement.dedup import remove_exact_duplicates
-from app.refinement.erosion import brace
+from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim, as_actor
 from app.refinement.start import start
 from app.refinement.tool import RefinementTool
@@ -141,7 +141,7 @@ def proceed(
         row.status, row.worker, row.started_at = Status.RUNNING, worker, now()
         row.mass_before = row.kept_mass = locked.core_token_usage
         if braced:
-            brace(row, locked)
+            fix_erosion_limit(row, locked)
         entry = record(
             Action.REFINEMENT_SNAPSHOT, actor=COMMAND_LINE, of=locked, subject=row.subject, refinement_id=row.id
         )

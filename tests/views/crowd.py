@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from app.extensions import writing
 from app.grants import endings
-from app.grants.request import Wish, request_access, revoke
+from app.grants.request import WantedException, request_access, revoke
 from app.llm.scripted import say
 from app.models import AccessGrant, Account, Agent, GrantCategory, Role, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
@@ -99,7 +99,9 @@ def _person(web: Flask, life: Life, other: Agent, role: str, state: str, prefix:
     user = make_user(f"{prefix}{role}-{state}@example.org".replace(" ", "-"), ADMIN)
     person = Person(Browser(web, user), role, state)
     agent = {OTHER_AGENT: other, DENIED: None}.get(state, life.agent) or make_agent(f"shy, asked by {role}")
-    wish = Wish(GrantCategory.DEBUGGING, "It repeats itself.", 15, life.refinement.id if state == OTHER_SCOPE else None)
+    wish = WantedException(
+        GrantCategory.DEBUGGING, "It repeats itself.", 15, life.refinement.id if state == OTHER_SCOPE else None
+    )
     if state == PENDING:
         person.exception_id = request_access(agent.id, wish, for_user=user, by=user.actor).id
     elif state != NONE:

@@ -16,7 +16,7 @@ from werkzeug.routing import Rule
 
 from app.authoring.versions import versions
 from app.extensions import db, writing
-from app.grants.request import Wish, request_access
+from app.grants.request import WantedException, request_access
 from app.history.plan import Target as Undo
 from app.history.undo import roll_back
 from app.models import (
@@ -213,7 +213,7 @@ def _pages(web: Flask) -> list[Rule]:
 def _pending(agent: Agent) -> AccessGrant:
     """An exception of the first admin, whose agent was not asked yet."""
     user = db.session.get_one(User, 1)
-    wish = Wish(GrantCategory.DEBUGGING, "It repeats itself.", 15)
+    wish = WantedException(GrantCategory.DEBUGGING, "It repeats itself.", 15)
     return request_access(agent.id, wish, for_user=user, by=user.actor)
 
 

@@ -7,7 +7,7 @@ from flask import Flask
 from werkzeug.routing import Rule
 
 from app.extensions import db, writing
-from app.grants.request import Wish, request_access
+from app.grants.request import WantedException, request_access
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, AgentToken, GrantCategory, Memory, SettingProposal, User
@@ -51,7 +51,7 @@ def addresses(agent: Agent, web: Flask) -> dict[str, str]:
     refinement_id = begin(agent).refinement.id
     memory = {"agent_id": str(agent.id), "memory_id": "1"}
     user = db.session.get_one(User, 1)
-    wish = Wish(GrantCategory.DEBUGGING, "It repeats itself.", 15)
+    wish = WantedException(GrantCategory.DEBUGGING, "It repeats itself.", 15)
     exception_id = request_access(agent.id, wish, for_user=user, by=user.actor).id
     others = {"refinement_id": refinement_id, "rollback_id": rollback.id, "entry_id": entry_id}
     with writing():

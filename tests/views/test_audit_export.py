@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from app.extensions import db, writing
 from app.history import log
-from app.history.log import Entry, Place
+from app.history.log import LogCursor, LogEntry
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, record
 from app.views.export import COLUMNS, FORMULA_STARTS, MOST_AT_ONCE
 from tests.cli.conftest import Whetstone, whetstone  # noqa: F401 - a fixture
@@ -140,7 +140,7 @@ class Gate:
         monkeypatch.setattr(log, "read", self._wait)
         monkeypatch.setattr(log, "BATCH", 2)
 
-    def _wait(self, places: Sequence[Place]) -> list[Entry]:
+    def _wait(self, places: Sequence[LogCursor]) -> list[LogEntry]:
         if places[0].id != self._first:
             assert self.opened.wait(timeout=30)
         self.reads += 1

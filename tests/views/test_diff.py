@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.views.shown.diff import ADDED, REMOVED, SAME, Piece, compare
+from app.views.shown.diff import ADDED, REMOVED, SAME, DiffPiece, compare
 
 
 def said(before: str, after: str) -> str:
@@ -15,7 +15,7 @@ def said(before: str, after: str) -> str:
     return "".join(f"{signs.get(p.kind, '')}{p.text}{signs.get(p.kind, '')}" for p in compare(before, after))
 
 
-def text_of(pieces: list[Piece], without: str) -> str:
+def text_of(pieces: list[DiffPiece], without: str) -> str:
     return "".join(piece.text for piece in pieces if piece.kind != without)
 
 

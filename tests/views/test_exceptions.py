@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 import tasks.grants
 from app.extensions import db, writing
 from app.grants import endings, opening
-from app.grants.request import Wish, revoke
+from app.grants.request import WantedException, revoke
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import Scripted, say
 from app.models import AccessGrant, AccessView, Action, Agent, AuditLog, GrantCategory, Memory, User
@@ -52,7 +52,7 @@ def user_of(person: Browser) -> User:
 
 
 def granted(agent: Agent, person: Browser, *replies: Scripted, refinement_id: str | None = None) -> AccessGrant:
-    wish = Wish(GrantCategory.DEBUGGING, "She repeats herself", 15, refinement_id)
+    wish = WantedException(GrantCategory.DEBUGGING, "She repeats herself", 15, refinement_id)
     return put(agent, user_of(person), *(replies or (say("YES"),)), wish=wish)[0]
 
 
@@ -466,7 +466,7 @@ State = Callable[[Agent, Browser], AccessGrant]
 def pending(agent: Agent, person: Browser) -> AccessGrant:
     from app.grants.request import request_access
 
-    wish = Wish(GrantCategory.DEBUGGING, "why", 15)
+    wish = WantedException(GrantCategory.DEBUGGING, "why", 15)
     return request_access(agent.id, wish, for_user=user_of(person), by=user_of(person).actor)
 
 

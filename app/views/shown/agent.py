@@ -11,7 +11,7 @@ from typing import Any
 from flask import current_app
 from sqlalchemy import literal, select, tuple_
 
-from app.exchange.parsed import Format
+from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
 from app.models import Agent, Intake, Refinement
 from app.models.base import UtcDateTime, iso
@@ -146,7 +146,7 @@ class ImportsPage:
     @property
     def formats(self) -> list[tuple[str, str]]:
         """What a file may be, as the form offers it."""
-        words = [(str(each), each.words[:1].upper() + each.words[1:]) for each in Format]
+        words = [(str(each), each.words[:1].upper() + each.words[1:]) for each in ImportFormat]
         return [("", "Detect automatically"), *words]
 
     def as_json(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from app.errors import Invalid, WhetstoneError
 from app.extensions import db
-from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, Wish, resting_until
+from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, WantedException, resting_until
 from app.models import Agent, Refinement
 from app.views.shown.agent import refinements_of
 from app.views.shown.exception import CATEGORIES
@@ -60,7 +60,7 @@ def _faults(typed: Mapping[str, str]) -> dict[str, str]:
     errors: dict[str, str] = {}
     for name in FIELDS:
         try:
-            Wish.read(_SOUND | {name: typed[name]})
+            WantedException.read(_SOUND | {name: typed[name]})
         except Invalid as error:
             errors[name] = error.sentence
     return errors

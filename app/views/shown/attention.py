@@ -10,19 +10,19 @@ from flask import url_for
 from sqlalchemy import ColumnElement, literal, tuple_
 
 from app.extensions import db
-from app.history.log import Place
+from app.history.log import LogCursor
 from app.models import AttentionItem, AttentionKind
 from app.models.base import UtcDateTime
-from app.views.shown.entry import Look, actor_name
+from app.views.shown.entry import ActionStyle, actor_name
 
 SHOWN = 8
 ROWS = 50
 
-LOOKS: Mapping[AttentionKind, Look] = {
-    AttentionKind.NOTE: Look("chat", "Note to admins", "ask"),
-    AttentionKind.UNFINISHED: Look("dashed", "Unfinished, with changes", "warn"),
-    AttentionKind.PROTECTIONS: Look("shield", "Many protections", "warn"),
-    AttentionKind.REFUSALS: Look("ban", "Refused calls", "bad"),
+LOOKS: Mapping[AttentionKind, ActionStyle] = {
+    AttentionKind.NOTE: ActionStyle("chat", "Note to admins", "ask"),
+    AttentionKind.UNFINISHED: ActionStyle("dashed", "Unfinished, with changes", "warn"),
+    AttentionKind.PROTECTIONS: ActionStyle("shield", "Many protections", "warn"),
+    AttentionKind.REFUSALS: ActionStyle("ban", "Refused calls", "bad"),
 }
 """Of every kind."""
 
@@ -34,7 +34,7 @@ class ShownItem:
     item: AttentionItem
 
     @property
-    def look(self) -> Look:
+    def look(self) -> ActionStyle:
         return LOOKS[AttentionKind(self.item.kind)]
 
     @property
@@ -87,13 +87,13 @@ class AttentionList:
     @classmethod
     def load(cls, account_id: int, *, with_seen: bool = False, before: str = "") -> AttentionList:
         conditions = [_of(account_id), *([] if with_seen else [AttentionItem.is_open()])]
-        place = Place.parse(before)
+        place = LogCursor.parse(before)
         if place is not None:
             behind = tuple_(literal(place.at, UtcDateTime), literal(place.id))
             conditions.append(tuple_(AttentionItem.at, AttentionItem.id) < behind)
         found = _load(*conditions, limit=ROWS + 1)
         last = found[ROWS - 1].item if len(found) > ROWS else None
-        return cls(found[:ROWS], with_seen, str(Place(last.at, last.id)) if last else "")
+        return cls(found[:ROWS], with_seen, str(LogCursor(last.at, last.id)) if last else "")
 
     def as_json(self) -> dict[str, Any]:
         return {"items": [row.item.as_json() for row in self.rows], "next_before": self.next_before or None}

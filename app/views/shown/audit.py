@@ -28,7 +28,7 @@ Options = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Offers:
+class AuditFilterOptions:
     """What can be chosen in the filters."""
 
     agents: Sequence[str]
@@ -36,7 +36,7 @@ class Offers:
     actions: Options
 
     @classmethod
-    def load(cls, form: FilterForm) -> Offers:
+    def load(cls, form: FilterForm) -> AuditFilterOptions:
         account_id = form.filters.account_id
         names = select(Agent.name).where(Agent.account_id == account_id).order_by(Agent.name)
         emails = select(User.email).where(User.account_id == account_id).order_by(User.email)
@@ -53,13 +53,13 @@ class Offers:
 @dataclass(frozen=True)
 class AuditPage:
     log: Log
-    offers: Offers
+    offers: AuditFilterOptions
     last_event: int
 
     @classmethod
     def load(cls, form: FilterForm, *, before: str = "", after: str = "") -> AuditPage:
         seen = last_event(form.filters.account_id)
-        return cls(Log.load(form, before=before, after=after), Offers.load(form), seen)
+        return cls(Log.load(form, before=before, after=after), AuditFilterOptions.load(form), seen)
 
     def as_json(self) -> dict[str, Any]:
         return self.log.as_json()
@@ -69,11 +69,11 @@ class AuditPage:
 class AgentAuditPage:
     state: AgentState
     log: Log
-    offers: Offers
+    offers: AuditFilterOptions
 
     @classmethod
     def load(cls, agent: Agent, form: FilterForm, *, before: str = "", after: str = "") -> AgentAuditPage:
-        return cls(AgentState.load(agent), Log.load(form, before=before, after=after), Offers.load(form))
+        return cls(AgentState.load(agent), Log.load(form, before=before, after=after), AuditFilterOptions.load(form))
 
     @property
     def last_event(self) -> int:

@@ -15,9 +15,9 @@ from typing import Any
 from app.models import AccessGrant, Refinement
 from app.models.base import iso
 from app.views.shown.agents import last_event
-from app.views.shown.diff import ADDED, REMOVED, Piece, compare
-from app.views.shown.entry import Look, look_of
-from app.views.shown.exception import Standing
+from app.views.shown.diff import ADDED, REMOVED, DiffPiece, compare
+from app.views.shown.entry import ActionStyle, look_of
+from app.views.shown.exception import ExceptionState
 
 Seen = Mapping[str, Any]
 """What the worker sealed for one look (`app.grants.opening`)."""
@@ -38,7 +38,7 @@ class Text:
 
 @dataclass(frozen=True)
 class LedgerContent:
-    standing: Standing
+    standing: ExceptionState
     seen: Seen = field(repr=False)
     after: str
     has_open_refinement: bool
@@ -47,7 +47,7 @@ class LedgerContent:
     @classmethod
     def load(cls, grant: AccessGrant, seen: Seen, *, after: str) -> LedgerContent:
         event = last_event(grant.account_id)
-        return cls(Standing.load(grant), seen, after, Refinement.open_of(grant.agent_id) is not None, event)
+        return cls(ExceptionState.load(grant), seen, after, Refinement.open_of(grant.agent_id) is not None, event)
 
     @property
     def texts(self) -> list[Text]:
@@ -63,7 +63,7 @@ class LedgerContent:
 
 
 @dataclass(frozen=True)
-class Change:
+class ContentChange:
     """What a step did to one memory. `before` is None of one that it made."""
 
     id: int
@@ -82,26 +82,26 @@ class Change:
         return "taken away" if self.discarded else "kept"
 
     @cached_property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[DiffPiece]:
         return compare(self.before or "", self.after)
 
     @property
-    def old_pieces(self) -> list[Piece]:
+    def old_pieces(self) -> list[DiffPiece]:
         return [piece for piece in self.pieces if piece.kind != ADDED]
 
     @property
-    def new_pieces(self) -> list[Piece]:
+    def new_pieces(self) -> list[DiffPiece]:
         return [piece for piece in self.pieces if piece.kind != REMOVED]
 
 
 @dataclass(frozen=True)
-class Step:
+class ContentStep:
     """One entry of the audit log with all that it changed."""
 
     entry: int
-    look: Look
+    look: ActionStyle
     at: datetime
-    changes: Sequence[Change]
+    changes: Sequence[ContentChange]
 
 
 SAID = {"consent": "Its answer, when it was asked for its consent", "summary": "Its summary at the end"}
@@ -109,20 +109,20 @@ SAID = {"consent": "Its answer, when it was asked for its consent", "summary": "
 
 @dataclass(frozen=True)
 class HistoryContent:
-    standing: Standing
+    standing: ExceptionState
     seen: Seen = field(repr=False)
     last_event: int
 
     @classmethod
     def load(cls, grant: AccessGrant, seen: Seen) -> HistoryContent:
         event = last_event(grant.account_id)
-        return cls(Standing.load(grant), seen, event)
+        return cls(ExceptionState.load(grant), seen, event)
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ContentStep]:
         groups = groupby(self.seen["items"], key=lambda item: (item["entry"], item["action"], item["at"]))
         return [
-            Step(entry, look_of(action), _moment(at), [_change(item) for item in items])
+            ContentStep(entry, look_of(action), _moment(at), [_change(item) for item in items])
             for (entry, action, at), items in groups
         ]
 
@@ -135,8 +135,8 @@ class HistoryContent:
         return _json(self.standing, self.seen)
 
 
-def _change(item: Mapping[str, Any]) -> Change:
-    return Change(
+def _change(item: Mapping[str, Any]) -> ContentChange:
+    return ContentChange(
         item["id"], item["type"], item["constitutional"], item["discarded"], before=item["before"], after=item["after"]
     )
 
@@ -145,7 +145,7 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _json(standing: Standing, seen: Seen) -> dict[str, Any]:
+def _json(standing: ExceptionState, seen: Seen) -> dict[str, Any]:
     """What the look brought, beside the exception that covers it."""
     grant = standing.grant
     return {"exception": grant.id, "agent": standing.agent.name, "expires_at": iso(grant.expires_at), **seen}

@@ -21,7 +21,7 @@ _WORD = re.compile(rf"(\s*)([{_CJK}{_SIGNS}]|[^\s{_CJK}{_SIGNS}]+|\Z)")
 
 
 @dataclass(frozen=True)
-class Piece:
+class DiffPiece:
     """A stretch of text that stayed, came or went."""
 
     kind: str
@@ -40,7 +40,7 @@ class _Word:
         return self.space + self.letters
 
 
-def compare(before: str, after: str) -> list[Piece]:
+def compare(before: str, after: str) -> list[DiffPiece]:
     """In order: the same and the removed pieces are the text before, the same and the added ones the text after."""
     return _joined(_compared(_words(before), _words(after)))
 
@@ -49,7 +49,7 @@ def _words(text: str) -> list[_Word]:
     return [_Word(*found) for found in _WORD.findall(text) if any(found)]
 
 
-def _compared(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[Piece]:
+def _compared(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
     yield from _paired(old[:head], new[:head])
@@ -65,18 +65,18 @@ def _common(old: Sequence[_Word], new: Sequence[_Word]) -> int:
     return min(len(old), len(new))
 
 
-def _differences(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[Piece]:
+def _differences(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
     if _is_too_much(old, new):
-        yield from (Piece(REMOVED, word.text) for word in old)
-        yield from (Piece(ADDED, word.text) for word in new)
+        yield from (DiffPiece(REMOVED, word.text) for word in old)
+        yield from (DiffPiece(ADDED, word.text) for word in new)
         return
     matcher = SequenceMatcher(None, [word.letters for word in old], [word.letters for word in new])
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         if kind == "equal":
             yield from _paired(old[old_from:old_to], new[new_from:new_to])
         else:
-            yield from (Piece(REMOVED, word.text) for word in old[old_from:old_to])
-            yield from (Piece(ADDED, word.text) for word in new[new_from:new_to])
+            yield from (DiffPiece(REMOVED, word.text) for word in old[old_from:old_to])
+            yield from (DiffPiece(ADDED, word.text) for word in new[new_from:new_to])
 
 
 def _is_too_much(old: Sequence[_Word], new: Sequence[_Word]) -> bool:
@@ -84,23 +84,23 @@ def _is_too_much(old: Sequence[_Word], new: Sequence[_Word]) -> bool:
     return len(old) * len(new) > MOST_WORK or sum(counts[word.letters] for word in old) > MOST_PAIRS
 
 
-def _paired(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[Piece]:
+def _paired(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
     """Equal words, between which the space may have changed."""
     for left, right in zip(old, new, strict=True):
         if left.space != right.space:
-            yield Piece(REMOVED, left.space)
-            yield Piece(ADDED, right.space)
-            yield Piece(SAME, right.letters)
+            yield DiffPiece(REMOVED, left.space)
+            yield DiffPiece(ADDED, right.space)
+            yield DiffPiece(SAME, right.letters)
         else:
-            yield Piece(SAME, right.text)
+            yield DiffPiece(SAME, right.text)
 
 
-def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+def _joined(pieces: Iterable[DiffPiece]) -> list[DiffPiece]:
     """Neighbours of a kind as one. Between two pieces that stayed, what went stands before what came."""
-    found: list[Piece] = []
+    found: list[DiffPiece] = []
     for is_same, run in groupby(pieces, key=lambda piece: piece.kind == SAME):
         stretch = list(run)
         for kind in (SAME,) if is_same else (REMOVED, ADDED):
             text = "".join(piece.text for piece in stretch if piece.kind == kind)
-            found += [Piece(kind, text)] if text else []
+            found += [DiffPiece(kind, text)] if text else []
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import url_for
 
-from app.history.log import Entry
+from app.history.log import LogEntry
 from app.models import Action, ActorKind
 
 SHORT = 60
@@ -18,7 +18,7 @@ SHOWN_IDS = 12
 
 
 @dataclass(frozen=True)
-class Look:
+class ActionStyle:
     """How an action is shown."""
 
     icon: str
@@ -26,55 +26,55 @@ class Look:
     tone: str = "neutral"
 
 
-LOOKS: Mapping[str, Look] = {
-    Action.REFINEMENT_START: Look("clock", "Asked for a refinement"),
-    Action.REFINEMENT_CONSENT: Look("chat", "Answered the question for consent", "ask"),
-    Action.REFINEMENT_SNAPSHOT: Look("flag", "Took the snapshot that the latch compares with"),
-    Action.REFINEMENT_CONSOLIDATE: Look("merge", "Consolidated memories", "info"),
-    Action.REFINEMENT_UPDATE: Look("pencil", "Shortened a memory", "info"),
-    Action.REFINEMENT_DELETE: Look("trash", "Deleted a memory", "warn"),
-    Action.REFINEMENT_PROTECT: Look("shield", "Made a memory constitutional in a refinement", "ok"),
-    Action.REFINEMENT_COMPLETE: Look("check", "Completed the refinement", "ok"),
-    Action.REFINEMENT_ROLLBACK: Look("undo", "A guard tripped: every change was reversed", "warn"),
-    Action.REFINEMENT_STOP_REQUESTED: Look("stop", "Pressed Stop", "warn"),
-    Action.REFINEMENT_END: Look("flag", "The refinement ended"),
-    Action.NOTE_TO_ADMINS: Look("chat", "Wrote to the admins", "ask"),
-    Action.ATTENTION_SEEN: Look("eye", "Marked as seen"),
-    Action.ATTENTION_UNSEEN: Look("eye", "Marked as not seen"),
-    Action.AGENT_TOLD: Look("chat", "Told the agent what a human did"),
-    Action.DEDUP: Look("copy", "Removed exact duplicates", "info"),
-    Action.CREATE: Look("plus", "Saved memories"),
-    Action.IMPORT: Look("upload", "Imported memories"),
-    Action.PROMOTE: Look("arrow-right", "Promoted journal entries to core memories", "info"),
-    Action.REFLECTION_ASK: Look("chat", "Was asked to look back over its journal", "ask"),
-    Action.REFLECTION: Look("chat", "Looked back over its journal", "ask"),
-    Action.ROLLBACK: Look("history", "Rolled back by the Time Machine", "warn"),
-    Action.CONSTITUTIONAL_TOGGLE: Look("shield", "Changed a memory's constitutional flag", "ok"),
-    Action.AGENT_CREATE: Look("agent", "Created the agent"),
-    Action.AGENT_SETTINGS_UPDATE: Look("settings", "Changed the agent's settings"),
-    Action.AGENT_SETTING_HELD: Look("lock", "A prompt of its own is held for an admin to read", "warn"),
-    Action.AGENT_SETTING_DISMISSED: Look("ban", "Dismissed a prompt that the agent wrote", "warn"),
-    Action.AGENT_PAUSE: Look("pause", "Paused the agent"),
-    Action.AGENT_RESUME: Look("play", "Resumed the agent"),
-    Action.TOKEN_CREATE: Look("key", "Created an API token"),
-    Action.TOKEN_REVOKE: Look("key", "Revoked an API token", "warn"),
-    Action.ACCESS_REQUESTED: Look("lock", "Asked for an exception", "ask"),
-    Action.ACCESS_GRANTED: Look("lock", "Granted an exception", "broken"),
-    Action.ACCESS_DENIED: Look("ban", "Denied an exception", "ask"),
-    Action.ACCESS_VIEWED: Look("info", "Looked at content under an exception", "broken"),
-    Action.ACCESS_EXPIRED: Look("clock", "An exception expired"),
-    Action.ACCESS_REVOKED: Look("ban", "Revoked an exception", "warn"),
-    Action.ACCESS_UNANSWERED: Look("clock", "Gave no answer to a request for an exception", "ask"),
-    Action.ACCESS_FAILED: Look("alert", "Could not be asked for an exception", "bad"),
-    Action.AGENT_FORGET: Look("trash", "Forgot the agent", "bad"),
-    Action.AGENT_KEY_ROTATE: Look("key", "Made a new data key for the agent"),
-    Action.MASTER_KEY_ROTATE: Look("key", "Made a new master key"),
-    Action.MASTER_KEY_BACKUP: Look("key", "Made a copy of the master key", "warn"),
-    Action.ACCOUNT_CREATE: Look("users", "Created the account"),
-    Action.USER_CREATE: Look("user", "Created a user"),
-    Action.SIGN_IN: Look("user", "Signed in"),
-    Action.SIGN_IN_FAILED: Look("alert", "Sign-in failed", "bad"),
-    Action.SIGN_OUT: Look("sign-out", "Signed out"),
+LOOKS: Mapping[str, ActionStyle] = {
+    Action.REFINEMENT_START: ActionStyle("clock", "Asked for a refinement"),
+    Action.REFINEMENT_CONSENT: ActionStyle("chat", "Answered the question for consent", "ask"),
+    Action.REFINEMENT_SNAPSHOT: ActionStyle("flag", "Took the snapshot that the latch compares with"),
+    Action.REFINEMENT_CONSOLIDATE: ActionStyle("merge", "Consolidated memories", "info"),
+    Action.REFINEMENT_UPDATE: ActionStyle("pencil", "Shortened a memory", "info"),
+    Action.REFINEMENT_DELETE: ActionStyle("trash", "Deleted a memory", "warn"),
+    Action.REFINEMENT_PROTECT: ActionStyle("shield", "Made a memory constitutional in a refinement", "ok"),
+    Action.REFINEMENT_COMPLETE: ActionStyle("check", "Completed the refinement", "ok"),
+    Action.REFINEMENT_ROLLBACK: ActionStyle("undo", "A guard tripped: every change was reversed", "warn"),
+    Action.REFINEMENT_STOP_REQUESTED: ActionStyle("stop", "Pressed Stop", "warn"),
+    Action.REFINEMENT_END: ActionStyle("flag", "The refinement ended"),
+    Action.NOTE_TO_ADMINS: ActionStyle("chat", "Wrote to the admins", "ask"),
+    Action.ATTENTION_SEEN: ActionStyle("eye", "Marked as seen"),
+    Action.ATTENTION_UNSEEN: ActionStyle("eye", "Marked as not seen"),
+    Action.AGENT_TOLD: ActionStyle("chat", "Told the agent what a human did"),
+    Action.DEDUP: ActionStyle("copy", "Removed exact duplicates", "info"),
+    Action.CREATE: ActionStyle("plus", "Saved memories"),
+    Action.IMPORT: ActionStyle("upload", "Imported memories"),
+    Action.PROMOTE: ActionStyle("arrow-right", "Promoted journal entries to core memories", "info"),
+    Action.REFLECTION_ASK: ActionStyle("chat", "Was asked to look back over its journal", "ask"),
+    Action.REFLECTION: ActionStyle("chat", "Looked back over its journal", "ask"),
+    Action.ROLLBACK: ActionStyle("history", "Rolled back by the Time Machine", "warn"),
+    Action.CONSTITUTIONAL_TOGGLE: ActionStyle("shield", "Changed a memory's constitutional flag", "ok"),
+    Action.AGENT_CREATE: ActionStyle("agent", "Created the agent"),
+    Action.AGENT_SETTINGS_UPDATE: ActionStyle("settings", "Changed the agent's settings"),
+    Action.AGENT_SETTING_HELD: ActionStyle("lock", "A prompt of its own is held for an admin to read", "warn"),
+    Action.AGENT_SETTING_DISMISSED: ActionStyle("ban", "Dismissed a prompt that the agent wrote", "warn"),
+    Action.AGENT_PAUSE: ActionStyle("pause", "Paused the agent"),
+    Action.AGENT_RESUME: ActionStyle("play", "Resumed the agent"),
+    Action.TOKEN_CREATE: ActionStyle("key", "Created an API token"),
+    Action.TOKEN_REVOKE: ActionStyle("key", "Revoked an API token", "warn"),
+    Action.ACCESS_REQUESTED: ActionStyle("lock", "Asked for an exception", "ask"),
+    Action.ACCESS_GRANTED: ActionStyle("lock", "Granted an exception", "broken"),
+    Action.ACCESS_DENIED: ActionStyle("ban", "Denied an exception", "ask"),
+    Action.ACCESS_VIEWED: ActionStyle("info", "Looked at content under an exception", "broken"),
+    Action.ACCESS_EXPIRED: ActionStyle("clock", "An exception expired"),
+    Action.ACCESS_REVOKED: ActionStyle("ban", "Revoked an exception", "warn"),
+    Action.ACCESS_UNANSWERED: ActionStyle("clock", "Gave no answer to a request for an exception", "ask"),
+    Action.ACCESS_FAILED: ActionStyle("alert", "Could not be asked for an exception", "bad"),
+    Action.AGENT_FORGET: ActionStyle("trash", "Forgot the agent", "bad"),
+    Action.AGENT_KEY_ROTATE: ActionStyle("key", "Made a new data key for the agent"),
+    Action.MASTER_KEY_ROTATE: ActionStyle("key", "Made a new master key"),
+    Action.MASTER_KEY_BACKUP: ActionStyle("key", "Made a copy of the master key", "warn"),
+    Action.ACCOUNT_CREATE: ActionStyle("users", "Created the account"),
+    Action.USER_CREATE: ActionStyle("user", "Created a user"),
+    Action.SIGN_IN: ActionStyle("user", "Signed in"),
+    Action.SIGN_IN_FAILED: ActionStyle("alert", "Sign-in failed", "bad"),
+    Action.SIGN_OUT: ActionStyle("sign-out", "Signed out"),
 }
 """Of every action."""
 
@@ -115,12 +115,12 @@ class Subject:
     is_refinement: bool = False
 
 
-def look_of(action: str) -> Look:
+def look_of(action: str) -> ActionStyle:
     """Plain for an action that a later version wrote."""
-    return LOOKS.get(action, Look("info", action.replace("_", " ")))
+    return LOOKS.get(action, ActionStyle("info", action.replace("_", " ")))
 
 
-def actor_of(entry: Entry) -> ActorLink:
+def actor_of(entry: LogEntry) -> ActorLink:
     return ActorLink(actor_name(entry.actor), entry.actor)
 
 
@@ -130,7 +130,7 @@ def actor_name(actor: str) -> str:
     return PARTS.get(name, name) if kind == ActorKind.SYSTEM else name or actor
 
 
-def subject_of(entry: Entry) -> Subject | None:
+def subject_of(entry: LogEntry) -> Subject | None:
     """None where it is the agent, the account or the actor, whom the row names anyway."""
     kind, _, number = entry.subject.partition(":")
     match kind:
@@ -149,7 +149,7 @@ def subject_of(entry: Entry) -> Subject | None:
     return Subject(f"{kind} {number}")
 
 
-def facts_of(entry: Entry) -> list[Fact]:
+def facts_of(entry: LogEntry) -> list[Fact]:
     """The open data, value by value, in the order in which it was recorded; less what is empty or said already."""
     data = entry.data
     kind, _, number = entry.subject.partition(":")

@@ -35,7 +35,7 @@ CATEGORIES = {
 
 
 @dataclass(frozen=True)
-class Standing:
+class ExceptionState:
     """An exception as it stands by the database's clock. `left` is more than nothing only of a live one.
 
     `is_lost`: its human may not look any more, and a worker ends it within the minute.
@@ -48,7 +48,7 @@ class Standing:
     is_lost: bool
 
     @classmethod
-    def load(cls, grant: AccessGrant) -> Standing:
+    def load(cls, grant: AccessGrant) -> ExceptionState:
         return _standings(AccessGrant.id == grant.id)[0]
 
     @property
@@ -131,7 +131,7 @@ class Standing:
         }
 
 
-def live_of(user_id: int) -> list[Standing]:
+def live_of(user_id: int) -> list[ExceptionState]:
     """The live exceptions of one admin: the next to end comes first."""
     return _standings(AccessGrant.user_id == user_id, AccessGrant.is_live(), order=(AccessGrant.expires_at,))
 
@@ -147,9 +147,9 @@ class ExceptionList:
     """Of an account, or of one agent. `next_before` is the id to go on from among those that have ended."""
 
     agent: Agent | None
-    waiting: Sequence[Standing]
-    live: Sequence[Standing]
-    ended: Sequence[Standing]
+    waiting: Sequence[ExceptionState]
+    live: Sequence[ExceptionState]
+    ended: Sequence[ExceptionState]
     before: str
     next_before: str
 
@@ -237,7 +237,7 @@ class Receipt:
 class ExceptionPage:
     """`why` says how it came to its end, where the end alone does not."""
 
-    standing: Standing
+    standing: ExceptionState
     receipts: Sequence[Receipt]
     why: str
     resting_until: datetime | None
@@ -246,7 +246,7 @@ class ExceptionPage:
     @classmethod
     def load(cls, grant: AccessGrant) -> ExceptionPage:
         seen = last_event(grant.account_id)
-        standing = Standing.load(grant)
+        standing = ExceptionState.load(grant)
         receipts = _receipts(standing) if standing.was_live else []
         return cls(standing, receipts, _why(standing), resting_until(grant.agent_id), seen)
 
@@ -288,7 +288,7 @@ class ExceptionPage:
         return self.standing.as_json() | {"line": self.line, "why": self.why or None, "receipts": receipts}
 
 
-def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[Standing]:
+def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[ExceptionState]:
     """The newest first, unless `order` says otherwise."""
     query = (
         select(AccessGrant, Agent, User.email, database_now(), AccessGrant.is_lost())
@@ -301,7 +301,7 @@ def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int |
     )
     rows = db.session.execute(query).tuples()
     return [
-        Standing(grant, agent, email, _left(grant, moment, is_lost), bool(is_lost))
+        ExceptionState(grant, agent, email, _left(grant, moment, is_lost), bool(is_lost))
         for grant, agent, email, moment, is_lost in rows
     ]
 
@@ -319,12 +319,12 @@ def _after(mark: AccessGrant | None) -> list[ColumnElement[bool]]:
     return [tuple_(AccessGrant.requested_at, AccessGrant.id) < place]
 
 
-def _receipts(standing: Standing) -> list[Receipt]:
+def _receipts(standing: ExceptionState) -> list[Receipt]:
     entries = entries_about(standing.grant, Action.ACCESS_VIEWED, limit=RECEIPTS)
     return [Receipt(entry.id, entry.at, str(entry.data["part"]), tuple(entry.data["ids"])) for entry in entries]
 
 
-def _why(standing: Standing) -> str:
+def _why(standing: ExceptionState) -> str:
     """The reason that stands in the entry of its end, as a sentence: of a failure, or of a revocation by the system."""
     if standing.status not in (GrantStatus.FAILED, GrantStatus.REVOKED):
         return ""

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from app.extensions import db
 from app.models import Agent, Refinement
-from app.refinement.failures import Reason, gives, reasons_of, standing
+from app.refinement.failures import FailureReason, gives, reasons_of, standing
 
 ROWS = 50
 
@@ -20,7 +20,7 @@ class FailuresPage:
     """Newest first. `before` and `next_before` are ids of refinements."""
 
     rows: Sequence[tuple[Refinement, Agent]]
-    reasons: Sequence[Reason]
+    reasons: Sequence[FailureReason]
     reason: str
     before: str
     next_before: str

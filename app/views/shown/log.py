@@ -13,13 +13,13 @@ from sqlalchemy import func, select
 
 from app.extensions import db
 from app.history.finality import final_among
-from app.history.log import LOOKED_AT, Entry, Filters, Place, Stretch, newest, read, walk
+from app.history.log import LOOKED_AT, Filters, LogCursor, LogEntry, LogPeriod, newest, read, walk
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
 from app.views.filters import FilterForm
 from app.views.shown.entry import (
+    ActionStyle,
     ActorLink,
     Fact,
-    Look,
     Subject,
     actor_name,
     actor_of,
@@ -58,15 +58,15 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Row:
+class AuditRow:
     """One entry, or the newest one of a fold.
 
     `undid` is the refinement that a rollback took back; `undo_url` leads to the plan of an undo, if there can be one;
     `is_final` where there can be none, because a guard took it back for good.
     """
 
-    entry: Entry
-    look: Look
+    entry: LogEntry
+    look: ActionStyle
     actor: ActorLink
     subject: Subject | None
     facts: Sequence[Fact]
@@ -88,10 +88,10 @@ class Log:
     """
 
     form: FilterForm
-    rows: Sequence[Row] = ()
-    older: Place | None = None
-    newer: Place | None = None
-    head: Place | None = None
+    rows: Sequence[AuditRow] = ()
+    older: LogCursor | None = None
+    newer: LogCursor | None = None
+    head: LogCursor | None = None
     is_cut: bool = False
 
     looked_at = LOOKED_AT
@@ -102,19 +102,19 @@ class Log:
         head = newest(form.filters)
         if form.errors:
             return cls(form, head=head)
-        start = Place.parse(after)
+        start = LogCursor.parse(after)
         if start is not None:
             stretch = _walk(form.filters, start, newest_first=False)
             if stretch.next is not None:
                 return cls._upwards(form, stretch, start, head)
-        start = None if start else Place.parse(before)
+        start = None if start else LogCursor.parse(before)
         stretch = _walk(form.filters, start, newest_first=True)
         first = stretch.places[0] if stretch.places else start
         rows = _rows(form, stretch.places)
         return cls(form, rows, stretch.next, first if start else None, head, stretch.is_cut)
 
     @classmethod
-    def _upwards(cls, form: FilterForm, stretch: Stretch, start: Place, head: Place | None) -> Log:
+    def _upwards(cls, form: FilterForm, stretch: LogPeriod, start: LogCursor, head: LogCursor | None) -> Log:
         places = stretch.places[::-1]
         older = places[-1] if places else start
         return cls(form, _rows(form, places), older, stretch.next, head, stretch.is_cut)
@@ -130,7 +130,7 @@ class Log:
         return self.newer is None and not self.form.is_filtered
 
     @property
-    def days(self) -> list[tuple[date, list[Row]]]:
+    def days(self) -> list[tuple[date, list[AuditRow]]]:
         return [(day, list(rows)) for day, rows in groupby(self.rows, lambda row: row.entry.at.date())]
 
     @property
@@ -138,7 +138,7 @@ class Log:
         """Its newest page without any filter."""
         return log_url(self.agent)
 
-    def url(self, form: str = "", /, **changes: str | Place | None) -> str:
+    def url(self, form: str = "", /, **changes: str | LogCursor | None) -> str:
         """The address of this log with its filters: in another form (`csv`), from another place, or filtered anew."""
         return log_url(self.agent, form, **{**self.form.typed, **changes})
 
@@ -153,32 +153,32 @@ class Log:
         }
 
 
-def opened(refinement: Refinement) -> tuple[list[Row], bool]:
+def opened(refinement: Refinement) -> tuple[list[AuditRow], bool]:
     """The rows that a fold opens to, newest first, and whether there are more."""
     stretch = walk(Filters(refinement.account_id, refinement_id=refinement.id), want=OPENED)
     return rows_of(read(stretch.places), fold=False), stretch.next is not None
 
 
-def newer_entries(filters: Filters, than: Place) -> int:
+def newer_entries(filters: Filters, than: LogCursor) -> int:
     """How many entries fit that are newer; more than `MOST_NEWER` are not counted."""
     return len(walk(filters, than, want=MOST_NEWER + 1, newest_first=False).places)
 
 
-def log_url(agent: Agent | None, form: str = "", /, **params: str | Place | None) -> str:
+def log_url(agent: Agent | None, form: str = "", /, **params: str | LogCursor | None) -> str:
     """The address of the account's log, or of an agent's, in one of its forms."""
     endpoint = ("audit.agent" if agent else "audit.index") + (f"_{form}" if form else "")
     given: dict[str, Any] = {name: str(value) for name, value in params.items() if value}
     return url_for(endpoint, **given | ({"agent_id": agent.id} if agent else {}))
 
 
-def rows_of(entries: Sequence[Entry], *, fold: bool) -> list[Row]:
+def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     """Rows for some entries: a handful of queries, whatever their number."""
     folds = _folds(entries) if fold else {}
     written = _that_wrote_states(entries)
     final = final_among(entries)
     undid = _undone_refinements(entries)
     return [
-        Row(
+        AuditRow(
             entry,
             look_of(entry.action),
             actor_of(entry),
@@ -193,16 +193,16 @@ def rows_of(entries: Sequence[Entry], *, fold: bool) -> list[Row]:
     ]
 
 
-def _walk(filters: Filters, start: Place | None, *, newest_first: bool) -> Stretch:
+def _walk(filters: Filters, start: LogCursor | None, *, newest_first: bool) -> LogPeriod:
     fold = not filters.picks_single_entries
     return walk(filters, start, want=ROWS, newest_first=newest_first, fold=fold)
 
 
-def _rows(form: FilterForm, places: Sequence[Place]) -> list[Row]:
+def _rows(form: FilterForm, places: Sequence[LogCursor]) -> list[AuditRow]:
     return rows_of(read(places), fold=not form.filters.picks_single_entries)
 
 
-def _folds(entries: Sequence[Entry]) -> dict[str, Fold]:
+def _folds(entries: Sequence[LogEntry]) -> dict[str, Fold]:
     ids = [entry.refinement_id for entry in entries if entry.refinement_id]
     if not ids:
         return {}
@@ -212,13 +212,13 @@ def _folds(entries: Sequence[Entry]) -> dict[str, Fold]:
     return {refinement.id: Fold(refinement, counts[refinement.id]) for refinement in refinements}
 
 
-def _that_wrote_states(entries: Sequence[Entry]) -> set[int]:
+def _that_wrote_states(entries: Sequence[LogEntry]) -> set[int]:
     """But for notes that tell the agent what a human did: these stay."""
     ids = [entry.id for entry in entries if entry.action != Action.AGENT_TOLD]
     return set(db.session.scalars(select(MemoryState.entry_id).where(MemoryState.entry_id.in_(ids)).distinct()))
 
 
-def _undone_refinements(entries: Sequence[Entry]) -> dict[int, Refinement]:
+def _undone_refinements(entries: Sequence[LogEntry]) -> dict[int, Refinement]:
     """By the entry of a rollback: the refinement that it undid, or rewound to."""
     ids = [entry.id for entry in entries if entry.action == Action.ROLLBACK]
     if not ids:

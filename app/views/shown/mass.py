@@ -20,7 +20,7 @@ GAP = 3.2
 
 
 @dataclass(frozen=True)
-class Mark:
+class ChartMark:
     """One event. Masses in tokens; `x` in percent of the width. `is_hollow`: it changed nothing, or stands no more.
 
     `shape` is `refinement`, `dedup` or `rollback`.
@@ -55,7 +55,7 @@ class Mark:
 class MassChart:
     """`points` are (x, tokens), x in percent of the width; time is stretched where marks would cover one another."""
 
-    marks: Sequence[Mark] = ()
+    marks: Sequence[ChartMark] = ()
     points: Sequence[tuple[float, int]] = ()
 
     @classmethod
@@ -88,14 +88,14 @@ class MassChart:
 _SHAPES = {"refinement": "refinement", "dedup": "exact duplicates removed", "rollback": "rollback"}
 
 
-def _of_refinements(agent: Agent) -> Iterator[Mark]:
+def _of_refinements(agent: Agent) -> Iterator[ChartMark]:
     ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
     newest = db.session.scalars(ended.order_by(Refinement.requested_at.desc()).limit(EVENTS)).all()
     for refinement in reversed(newest):
         yield from _of_refinement(refinement, refinement.ended_at or refinement.requested_at)
 
 
-def _of_refinement(refinement: Refinement, ended_at: datetime) -> Iterator[Mark]:
+def _of_refinement(refinement: Refinement, ended_at: datetime) -> Iterator[ChartMark]:
     """The exact duplicates that went first are an event of their own."""
     after = refinement.mass_after or 0
     start = after if refinement.mass_before is None else refinement.mass_before
@@ -105,14 +105,14 @@ def _of_refinement(refinement: Refinement, ended_at: datetime) -> Iterator[Mark]
     if refinement.mode == Mode.DEDUP_ONLY:
         title = "exact duplicates removed" if refinement.deduplicated else "looked for exact duplicates"
         hollow = undone or not refinement.deduplicated
-        yield Mark(refinement.id, "dedup", ended_at, title + since, start, after, url, hollow)
+        yield ChartMark(refinement.id, "dedup", ended_at, title + since, start, after, url, hollow)
         return
     if refinement.deduplicated:
         began = refinement.started_at or refinement.requested_at
         title, before = f"exact duplicates removed{since}", start + refinement.deduplicated_tokens
-        yield Mark(f"{refinement.id}-dedup", "dedup", began, title, before, start, url, undone)
+        yield ChartMark(f"{refinement.id}-dedup", "dedup", began, title, before, start, url, undone)
     title = f"refinement {refinement.status.replace('_', ' ')}{since}"
-    yield Mark(refinement.id, "refinement", ended_at, title, start, after, url, undone or start == after)
+    yield ChartMark(refinement.id, "refinement", ended_at, title, start, after, url, undone or start == after)
 
 
 _TITLES = {
@@ -123,13 +123,13 @@ _TITLES = {
 }
 
 
-def _of_rollbacks(agent: Agent) -> Iterator[Mark]:
+def _of_rollbacks(agent: Agent) -> Iterator[ChartMark]:
     mine = select(Rollback).where(Rollback.agent_id == agent.id)
     newest = db.session.scalars(mine.order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(EVENTS)).all()
     for each in reversed(newest):
         title = _TITLES[RollbackKind(each.kind)] + ("" if each.stands else ", undone since")
         url = url_for("rollbacks.show", rollback_id=each.id)
-        yield Mark(each.id, "rollback", each.at, title, each.mass_before, each.mass_after, url, not each.stands)
+        yield ChartMark(each.id, "rollback", each.at, title, each.mass_before, each.mass_after, url, not each.stands)
 
 
 def _places(times: Sequence[float]) -> list[float]:

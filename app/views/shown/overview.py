@@ -17,11 +17,11 @@ from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement,
 from app.models.base import iso
 from app.models.due import due_by_schedule
 from app.models.schedule import SCHEDULE_FIELDS
-from app.refinement.failures import FAILED, Reason, reasons_of, standing
+from app.refinement.failures import FAILED, FailureReason, reasons_of, standing
 from app.refinement.timetable import Timetable
 from app.views.shown.agents import last_event
 from app.views.shown.attention import Unseen
-from app.views.shown.health import Trouble, troubles
+from app.views.shown.health import HealthProblem, troubles
 from app.views.shown.proof import Alarm, alarms
 
 Pair = tuple[Refinement, Agent]
@@ -40,7 +40,7 @@ NEWEST = 500
 
 
 @dataclass(frozen=True)
-class Figures:
+class AccountFigures:
     """Of the whole account. `due` is capped at `DUE_LIMIT`."""
 
     agents: int
@@ -70,10 +70,10 @@ class Attention:
     text: str
     items: Sequence[tuple[str, str, str]] = ()
     more: tuple[str, str] | None = None
-    reasons: Sequence[Reason] = ()
+    reasons: Sequence[FailureReason] = ()
 
     @property
-    def first_reasons(self) -> Sequence[Reason]:
+    def first_reasons(self) -> Sequence[FailureReason]:
         return self.reasons[:REASONS_SHOWN]
 
     def as_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Overview:
-    figures: Figures
+    figures: AccountFigures
     unseen: Unseen
     attention: Sequence[Attention]
     running: Sequence[Pair]
@@ -125,7 +125,7 @@ class Overview:
         }
 
 
-def _figures(account_id: int) -> Figures:
+def _figures(account_id: int) -> AccountFigures:
     agents, over, paused, tokens = db.session.execute(
         select(
             func.count(),
@@ -142,7 +142,7 @@ def _figures(account_id: int) -> Figures:
     for due in due_by_schedule(tick):
         some = due.where(Agent.account_id == account_id).order_by(None).limit(DUE_LIMIT + 1)
         count += db.session.scalar(select(func.count()).select_from(some.subquery())) or 0
-    return Figures(agents, over, paused, running or 0, int(tokens), tick, count)
+    return AccountFigures(agents, over, paused, running or 0, int(tokens), tick, count)
 
 
 def _pairs(account_id: int, *conditions: Any, order: Any = None, limit: int = SHOWN) -> list[Pair]:
@@ -221,7 +221,7 @@ def _held(account_id: int) -> list[Attention]:
     return [Attention("ask", "lock", f"Held: {_many(len(found), 'prompt', LOOKED_AT)}", text, items[:SHOWN])]
 
 
-def _over_budget(account_id: int, figures: Figures) -> list[Attention]:
+def _over_budget(account_id: int, figures: AccountFigures) -> list[Attention]:
     if not figures.over_budget:
         return []
     over = Agent.core_token_usage - Agent.core_token_budget
@@ -272,7 +272,7 @@ def _of_alarm(alarm: Alarm) -> Attention:
     return Attention(alarm.tone, alarm.icon, alarm.title, alarm.text, alarm.items)
 
 
-def _of_trouble(trouble: Trouble) -> Attention:
+def _of_trouble(trouble: HealthProblem) -> Attention:
     return Attention("bad", "bolt", trouble.title, trouble.text)
 
 

@@ -18,8 +18,8 @@ from app.models.mass import MassStory
 from app.models.schedule import ATTEMPT_PAUSE
 from app.refinement.timetable import Due, Timetable
 from app.views.shown.agents import last_event
-from app.views.shown.rollback import Offer, rollbacks_of
-from app.views.shown.timeline import Row, read
+from app.views.shown.rollback import RollbackOffer, rollbacks_of
+from app.views.shown.timeline import TimelineRow, read
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class RefinementPage:
     refinement: Refinement
     agent: Agent
     consent: Consent | None
-    rows: Sequence[Row]
-    offer: Offer | None
+    rows: Sequence[TimelineRow]
+    offer: RollbackOffer | None
     due: Due
     last_event: int
 
@@ -149,13 +149,13 @@ class RefinementPage:
         }
 
 
-def _offer(refinement: Refinement) -> Offer | None:
+def _offer(refinement: Refinement) -> RollbackOffer | None:
     """To roll it back, once it has ended and if it changed memories. A latch left only what the dedup changed."""
     if refinement.is_open:
         return None
     changed = refinement.status != Status.ROLLED_BACK and (refinement.mutations or refinement.protected)
     worth = changed or refinement.deduplicated or refinement.undone_by
-    return Offer.load(Target.refinement(refinement.id)) if worth else None
+    return RollbackOffer.load(Target.refinement(refinement.id)) if worth else None
 
 
 _WAITING = {

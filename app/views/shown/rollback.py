@@ -21,7 +21,7 @@ LOOKED_AT = 500
 
 
 @dataclass(frozen=True)
-class Offer:
+class RollbackOffer:
     """What taking something back would do now; or who has done it already.
 
     `later` are refinements since, newest first: those that stand in the way, or those that a rewind reverses.
@@ -32,7 +32,7 @@ class Offer:
     later: Sequence[Refinement]
 
     @classmethod
-    def load(cls, target: Target) -> Offer:
+    def load(cls, target: Target) -> RollbackOffer:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
         plan = preview(target)
         undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
@@ -105,18 +105,18 @@ class Offer:
 class PlanPage:
     """`rewind` is offered in a conflict: to before the refinement, or before the first of those that are in the way."""
 
-    offer: Offer
+    offer: RollbackOffer
     agent: Agent
-    rewind: Offer | None
+    rewind: RollbackOffer | None
 
     @classmethod
     def load(cls, target: Target) -> PlanPage:
         """Raises GuardFinal, NotFound, and NothingToUndo for an entry that changed no memory."""
-        offer = Offer.load(target)
+        offer = RollbackOffer.load(target)
         offer.plan.check_not_final()
         agent = db.session.get_one(Agent, offer.plan.agent_id)
         before = _rewind_to(offer) if offer.state == "conflict" else None
-        return cls(offer, agent, Offer.load(Target.rewind(before)) if before else None)
+        return cls(offer, agent, RollbackOffer.load(Target.rewind(before)) if before else None)
 
     @property
     def title(self) -> str:
@@ -163,7 +163,7 @@ class RollbackPage:
     taken: Sequence[Refinement]
     given: Sequence[Refinement]
     target: AuditLog | None
-    offer: Offer
+    offer: RollbackOffer
     last_event: int
 
     @classmethod
@@ -179,7 +179,7 @@ class RollbackPage:
             refinements_by_id(rollback.undid) if rollback.kind != RollbackKind.REFINEMENT else (),
             refinements_by_id(rollback.redid),
             target,
-            Offer.load(Target.rollback(rollback.id)),
+            RollbackOffer.load(Target.rollback(rollback.id)),
             seen,
         )
 
@@ -283,7 +283,7 @@ def _url(target: Target, refinement: str, rewind: str, entry: str, rollback: str
     return url_for(f"rollbacks.{entry}", entry_id=int(target.id))
 
 
-def _rewind_to(offer: Offer) -> str | None:
+def _rewind_to(offer: RollbackOffer) -> str | None:
     found = offer.plan.found
     if found.refinement is not None:
         return found.refinement.id

@@ -18,7 +18,7 @@ from app.models.agent_settings import PROMPTS
 from app.models.base import iso
 from app.views.forms import Form
 from app.views.shown.agent import AgentState
-from app.views.shown.diff import Piece, compare
+from app.views.shown.diff import DiffPiece, compare
 from app.views.shown.entry import actor_name
 
 HISTORY_ROWS = 50
@@ -44,7 +44,7 @@ class FieldChange:
     name: str
     before: object
     after: object
-    pieces: Sequence[Piece] = ()
+    pieces: Sequence[DiffPiece] = ()
 
     @property
     def words(self) -> str:
@@ -52,7 +52,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """One entry of the settings history. `reverts` is the entry that it took back; `let_through` names an admin.
 
     `why` is the system's own sentence, `said` what the safety model answered.
@@ -86,11 +86,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingPrompt:
     """A prompt that the agent wrote and that does not apply: compared with the present one, or its default."""
 
     proposal: SettingProposal
-    pieces: Sequence[Piece]
+    pieces: Sequence[DiffPiece]
     said: str = ""
 
     @property
@@ -113,8 +113,8 @@ class Waiting:
 @dataclass(frozen=True)
 class SettingsPage:
     state: AgentState
-    waiting: Sequence[Waiting]
-    history: Sequence[Change]
+    waiting: Sequence[WaitingPrompt]
+    history: Sequence[SettingChange]
     form: Form
 
     @classmethod
@@ -135,20 +135,20 @@ class SettingsParts:
     """What lives on the page: all but the form, in which somebody may be typing."""
 
     state: AgentState
-    waiting: Sequence[Waiting]
-    history: Sequence[Change]
+    waiting: Sequence[WaitingPrompt]
+    history: Sequence[SettingChange]
 
     @classmethod
     def load(cls, agent: Agent) -> SettingsParts:
         return cls(AgentState.load(agent), waiting_of(agent), history_of(agent))
 
 
-def waiting_of(agent: Agent) -> list[Waiting]:
+def waiting_of(agent: Agent) -> list[WaitingPrompt]:
     """What the agent wrote that is being read, or held."""
     found = SettingProposal.open_of(agent.id).values()
     said = _said_of([each.subject for each in found], agent)
     return [
-        Waiting(each, _compared(each.field, getattr(agent, each.field), each.value), said.get(each.subject, ""))
+        WaitingPrompt(each, _compared(each.field, getattr(agent, each.field), each.value), said.get(each.subject, ""))
         for each in found
     ]
 
@@ -160,7 +160,7 @@ def _said_of(subjects: Sequence[str], agent: Agent) -> dict[str, str]:
     return {entry.subject: str(entry.data["said"]) for entry in entries if entry.data.get("said")}
 
 
-def history_of(agent: Agent) -> list[Change]:
+def history_of(agent: Agent) -> list[SettingChange]:
     """The newest changes first."""
     query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(TITLES))
     entries = db.session.scalars(query.order_by(AuditLog.id.desc()).limit(HISTORY_ROWS)).all()
@@ -174,11 +174,11 @@ def _to_compare(entries: Sequence[AuditLog]) -> set[int]:
     return set(with_prompts[:COMPARED])
 
 
-def _change(entry: AuditLog, compared: bool) -> Change:
+def _change(entry: AuditLog, compared: bool) -> SettingChange:
     before, after = entry.data.get("before", {}), entry.data.get("after", {})
     fields = [_field(name, before.get(name), value, compared) for name, value in after.items()]
     by_agent = is_by_agent(entry)
-    return Change(
+    return SettingChange(
         entry_id=entry.id,
         at=entry.at,
         actor=actor_name(entry.actor),
@@ -202,7 +202,7 @@ def _field(name: str, before: object, after: object, compared: bool) -> FieldCha
     return FieldChange(name, before, after, _compared(name, before, after) if compared else ())
 
 
-def _compared(name: str, before: object, after: object) -> list[Piece]:
+def _compared(name: str, before: object, after: object) -> list[DiffPiece]:
     if name not in PROMPTS:
         return []
     default = DEFAULTS.get(name, "")

@@ -15,7 +15,7 @@ from app.models.mass import exact_percent
 
 
 @dataclass(frozen=True)
-class Row:
+class TimelineRow:
     """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories; nothing here is content.
 
     `quote` is what the agent wrote to the admins. `url` is the page of what the row tells, where it has one of its own.
@@ -60,12 +60,12 @@ class Row:
         return {key: value for key, value in (said | counted | rest).items() if value is not None}
 
 
-def read(refinement: Refinement, events: Iterable[Event], rollbacks: Sequence[Rollback] = ()) -> list[Row]:
+def read(refinement: Refinement, events: Iterable[Event], rollbacks: Sequence[Rollback] = ()) -> list[TimelineRow]:
     """The rows, oldest first. Turns without an operation between them are one row, refusals one row a kind.
 
     `rollbacks` took its work back after the end, whole or one change of it, or gave it back.
     """
-    rows: list[Row] = []
+    rows: list[TimelineRow] = []
     for event in events:
         step = _STEPS.get(event.kind.removeprefix("refinement."))
         if step is not None:
@@ -86,16 +86,18 @@ def _reversed_kinds(refinement: Refinement) -> tuple[str, ...]:
     return ("operation",) if refinement.status == Status.ROLLED_BACK else ()
 
 
-def _rolled_back(rollback: Rollback, refinement: Refinement) -> Row:
+def _rolled_back(rollback: Rollback, refinement: Refinement) -> TimelineRow:
     detail = f"by {rollback.requested_by.partition(':')[2]}"
     tokens = (rollback.mass_before, rollback.mass_after)
     url = url_for("rollbacks.show", rollback_id=rollback.id)
     if refinement.id in rollback.redid:
-        return Row(
+        return TimelineRow(
             "given_back", "history", "Its work was given back", rollback.at, "info", detail, tokens=tokens, url=url
         )
     detail += "; that was undone" if rollback.kind == RollbackKind.ENTRY and not rollback.stands else ""
-    return Row("taken_back", "undo", _TAKEN_BACK[rollback.kind], rollback.at, "warn", detail, tokens=tokens, url=url)
+    return TimelineRow(
+        "taken_back", "undo", _TAKEN_BACK[rollback.kind], rollback.at, "warn", detail, tokens=tokens, url=url
+    )
 
 
 _TAKEN_BACK = {
@@ -114,51 +116,51 @@ _TRIGGERS = {
 }
 
 
-def _queued(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _queued(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     who = refinement.started_by.partition(":")[2] or refinement.started_by
     detail = f"{_TRIGGERS.get(refinement.trigger, '')}, {who}".strip(", ")
-    rows.append(Row("queued", "clock", "Queued", event.at, detail=detail))
+    rows.append(TimelineRow("queued", "clock", "Queued", event.at, detail=detail))
 
 
-def _begun(rows: list[Row], event: Event, refinement: Refinement) -> None:
-    rows.append(Row("begun", "play", "Started", event.at))
+def _begun(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
+    rows.append(TimelineRow("begun", "play", "Started", event.at))
 
 
-def _deduplicated(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _deduplicated(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     removed, tokens = int(event.data["removed"]), int(event.data["tokens"])
     title = f"{_many(removed, 'exact duplicate')} removed"
     detail = "matched by hash, content not read" + ("; kept all the same" if _keeps_only_dedup(refinement) else "")
-    rows.append(Row("deduplicated", "copy", title, event.at, "info", detail, tokens=(tokens, 0)))
+    rows.append(TimelineRow("deduplicated", "copy", title, event.at, "info", detail, tokens=(tokens, 0)))
 
 
 def _keeps_only_dedup(refinement: Refinement) -> bool:
     return refinement.status in (Status.DECLINED, Status.ROLLED_BACK)
 
 
-def _asked(rows: list[Row], event: Event, refinement: Refinement) -> None:
-    rows.append(Row("asked", "chat", "The agent is asked for its consent", event.at, "ask"))
+def _asked(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
+    rows.append(TimelineRow("asked", "chat", "The agent is asked for its consent", event.at, "ask"))
 
 
-def _answered(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _answered(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     if rows and rows[-1].kind == "asked":
         rows.pop()
     granted = bool(event.data["granted"])
     title = f"The agent said {'YES' if granted else 'NO'}"
     detail = "its words are sealed" if event.data.get("asked", True) else "it asked for this refinement itself"
-    rows.append(Row("answered", "chat", title, event.at, "ok" if granted else "ask", detail))
+    rows.append(TimelineRow("answered", "chat", title, event.at, "ok" if granted else "ask", detail))
 
 
-def _noted(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _noted(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     """The event only names the entry of the note: what it says stands with the notes."""
     for note in refinement.notes:
         if note.entry_id == event.data["entry"]:
-            rows.append(Row("note", "chat", "Wrote to the admins", event.at, "ask", quote=note.text or ""))
+            rows.append(TimelineRow("note", "chat", "Wrote to the admins", event.at, "ask", quote=note.text or ""))
 
 
-def _running(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _running(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     title = f"Snapshot: {int(event.data['mass']):,} tokens"
     rows.append(
-        Row(
+        TimelineRow(
             "snapshot",
             "flag",
             title,
@@ -168,7 +170,7 @@ def _running(rows: list[Row], event: Event, refinement: Refinement) -> None:
     )
 
 
-def _turn(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _turn(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     """Turns in which nothing was changed are one row; the others stand with their operations."""
     turn, calls, tokens = (int(event.data.get(name, 0)) for name in ("turn", "calls", "tokens"))
     last = rows.pop() if rows and rows[-1].kind == "turn" else None
@@ -177,7 +179,9 @@ def _turn(rows: list[Row], event: Event, refinement: Refinement) -> None:
     title = f"Turn {turn}" if first == turn else f"Turns {first} to {turn}"
     detail = f"{_many(calls, 'call')}, {tokens:,} model tokens"
     rows.append(
-        Row("turn", "agent", title, event.at, detail=detail, turns=(first, turn), calls=calls, model_tokens=tokens)
+        TimelineRow(
+            "turn", "agent", title, event.at, detail=detail, turns=(first, turn), calls=calls, model_tokens=tokens
+        )
     )
 
 
@@ -189,14 +193,14 @@ _OPERATIONS = {
 }
 
 
-def _operation(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _operation(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     data = event.data
     icon, title, tone = _OPERATIONS.get(Action(data["action"]), ("refine", str(data["action"]), "neutral"))
     sources = tuple(int(number) for number in data.get("sources", ()))
     before, after = (int(tokens) for tokens in data["tokens"])
     turns = _turn_of(rows)
     rows.append(
-        Row(
+        TimelineRow(
             "operation",
             icon,
             title,
@@ -212,7 +216,7 @@ def _operation(rows: list[Row], event: Event, refinement: Refinement) -> None:
     )
 
 
-def _turn_of(rows: list[Row]) -> tuple[int, int] | None:
+def _turn_of(rows: list[TimelineRow]) -> tuple[int, int] | None:
     """The turn that an operation belongs to; a row that says nothing but this turn gives way."""
     last = rows[-1] if rows and rows[-1].kind in ("turn", "operation") else None
     if last is None or last.turns is None:
@@ -235,7 +239,7 @@ _CODES = {
 }
 
 
-def _refused(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _refused(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     action, code = str(event.data.get("action", "unknown")), str(event.data.get("code", ""))
     kind, count = f"refused:{action}:{code}", int(event.data.get("count", 1))
     for place, row in enumerate(rows):
@@ -244,12 +248,14 @@ def _refused(rows: list[Row], event: Event, refinement: Refinement) -> None:
             return
     reason = _CODES.get(code, code.replace("_", " "))
     title = "Refused: unknown function" if action == "unknown" else f"Refused: {action}"
-    rows.append(Row(kind, "ban", title, event.at, detail=f"{reason}; nothing changed", count=count))
+    rows.append(TimelineRow(kind, "ban", title, event.at, detail=f"{reason}; nothing changed", count=count))
 
 
-def _stop_requested(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _stop_requested(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     who = (refinement.stop_requested_by or "").partition(":")[2]
-    rows.append(Row("stop_requested", "stop", "Stop pressed", event.at, "warn", detail=f"by {who}" if who else ""))
+    rows.append(
+        TimelineRow("stop_requested", "stop", "Stop pressed", event.at, "warn", detail=f"by {who}" if who else "")
+    )
 
 
 _ENDS = {
@@ -263,19 +269,19 @@ _ENDS = {
 }
 
 
-def _ended(rows: list[Row], event: Event, refinement: Refinement) -> None:
+def _ended(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     icon, title, tone = _ENDS[Status(event.data["status"])]
     last = next((row for row in reversed(rows) if row.kind != "note"), None)
     if last is not None and last.kind == "turn" and last.calls == 1 and refinement.status == Status.COMPLETED:
         rows.remove(last)
-    rows.append(Row("ended", icon, title, event.at, tone))
+    rows.append(TimelineRow("ended", icon, title, event.at, tone))
 
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-_STEPS: dict[str, Callable[[list[Row], Event, Refinement], None]] = {
+_STEPS: dict[str, Callable[[list[TimelineRow], Event, Refinement], None]] = {
     "queued": _queued,
     "begun": _begun,
     "deduplicated": _deduplicated,

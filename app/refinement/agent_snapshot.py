@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from app.models import Agent, Refinement, Trigger, open_keys
 from app.models.tally import MAX_PROTECTIONS
-from app.refinement.prompts import Entry, Figures
+from app.refinement.prompts import PromptFigures, PromptMemory
 from app.silo import AgentKeys
 
 
 @dataclass(frozen=True)
-class Mind:
+class AgentSnapshot:
     """Taken once, at the start. `is_asked` is false where the agent itself wanted the refinement."""
 
     agent_id: int
@@ -23,10 +23,10 @@ class Mind:
     instructions: str
     keys: AgentKeys
     is_asked: bool
-    numbers: Figures
+    numbers: PromptFigures
 
     @classmethod
-    def of(cls, agent: Agent, refinement: Refinement) -> Mind:
+    def of(cls, agent: Agent, refinement: Refinement) -> AgentSnapshot:
         return cls(
             agent.id,
             refinement.model_id,
@@ -39,13 +39,13 @@ class Mind:
             figures_of(agent, refinement),
         )
 
-    def figures(self, core: Sequence[Entry]) -> Figures:
+    def figures(self, core: Sequence[PromptMemory]) -> PromptFigures:
         return with_counts(self.numbers, core)
 
 
-def figures_of(agent: Agent, refinement: Refinement) -> Figures:
+def figures_of(agent: Agent, refinement: Refinement) -> PromptFigures:
     """The numbers for the prompts, but for what only the ledger tells."""
-    return Figures(
+    return PromptFigures(
         core_count=agent.core_count,
         constitutional_count=0,
         mass=agent.core_token_usage,
@@ -57,6 +57,6 @@ def figures_of(agent: Agent, refinement: Refinement) -> Figures:
     )
 
 
-def with_counts(figures: Figures, core: Sequence[Entry]) -> Figures:
+def with_counts(figures: PromptFigures, core: Sequence[PromptMemory]) -> PromptFigures:
     """The same with what the revealed ledger tells."""
     return replace(figures, constitutional_count=sum(entry.constitutional for entry in core))

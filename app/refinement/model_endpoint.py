@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.keynames import may_hold_a_key
-from app.llm.client import ModelClient, ModelError, ModelErrorKind, Voices
+from app.llm.client import ModelClient, ModelClients, ModelError, ModelErrorKind
 from app.models import Agent
 from app.models.agent_settings import NOT_A_KEY, settings
 from app.refinement.environment import NotedClient
 
 
 @dataclass(frozen=True)
-class Voice:
+class ModelEndpoint:
     """Which model is asked, and where. `is_operators`: the operator's settings named it, no admin of an account."""
 
     model_id: str
@@ -21,14 +21,14 @@ class Voice:
     is_operators: bool = False
 
     @classmethod
-    def of(cls, agent: Agent) -> Voice:
+    def of(cls, agent: Agent) -> ModelEndpoint:
         """The agent's own."""
         return cls(agent.model_id, agent.api_base, agent.api_key_env)
 
-    def client(self, voices: Voices) -> ModelClient:
+    def client(self, clients: ModelClients) -> ModelClient:
         """To ask it with. Raises ModelError (NO_KEY), also for a variable that the operator does not allow any more."""
         if self.api_key_env and not self.is_operators and not may_hold_a_key(self.api_key_env, settings().api_key_envs):
             raise ModelError(ModelErrorKind.NO_KEY, f"{NOT_A_KEY} Nothing was asked.")
-        client = voices.for_model(self.model_id, api_base=self.api_base, api_key_env=self.api_key_env)
+        client = clients.for_model(self.model_id, api_base=self.api_base, api_key_env=self.api_key_env)
         note = settings().environment_note
         return NotedClient(client, note) if note else client
