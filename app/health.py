@@ -15,12 +15,12 @@ from redis import RedisError
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.broker import trouble_of
 from app.errors import WhetstoneError
 from app.events.broker import client
 from app.extensions import db, has_no_disk_left
 from app.models import Agent, Refinement, Status
-from app.parts import PartsFile, StoppedPart
+from app.processes.broker import trouble_of
+from app.processes.parts import PartsFile, StoppedPart
 
 ECHO_SECONDS = 2.0
 READY_KEPT_SECONDS = 1.0

@@ -179,7 +179,7 @@ def ensure_master_key(settings: Settings) -> bool:
 
 def _words(settings: Settings) -> str:
     """The recovery words of the key that was made just now, recorded as shown."""
-    from app.models.escrow import reveal_words
+    from app.keys.escrow import reveal_words
 
     _app().extensions["master_key"] = load_master_key(settings)
     return " ".join(reveal_words(by=SETUP))

@@ -19,7 +19,7 @@ from app import Part, create_app
 from app.extensions import db, writing
 from app.models import Agent, Refinement, Status, open_keys
 from app.silo import AgentKeys
-from app.tokens import estimate_tokens
+from app.values.token_mass import estimate_tokens
 from tests.support.databases import Template
 from tests.support.factories import Running, begin, make_agent, remember
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.models import provision as provisioning
+from app.keys import provision as provisioning
 from tasks.celery import task
 from tasks.queue import send
 

@@ -10,9 +10,9 @@ from kombu.exceptions import KombuError
 from kombu.pools import producers
 from redis import RedisError
 
-from app.broker import trouble_of
 from app.errors import Unavailable
 from app.events.broker import TIMEOUT, broker_url, client, namespace
+from app.processes.broker import trouble_of
 
 RETRIES = {"max_retries": 2, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.2}
 """Enough to outlive a connection that a restart of the broker broke."""

@@ -20,7 +20,7 @@ from kombu.transport import redis
 from redis import Connection, RedisError, ResponseError, SSLConnection
 from redis import ConnectionError as ConnectionLost
 
-from app.broker import trouble_of
+from app.processes.broker import trouble_of
 
 MAX_BODY_CHARACTERS = 4_000
 MAX_TEXT_CHARACTERS = 200

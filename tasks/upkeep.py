@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from app.history import telling
+from app.keys.provision import find_unprovisioned
+from app.keys.shredding import shred
 from app.models import event
 from app.models.idempotency import drop_old_keys
 from app.models.intake import Intake
-from app.models.provision import find_unprovisioned
-from app.models.shredding import shred
 from app.refinement import sweep
 from tasks import intake, keys, refinement, reflection
 from tasks.celery import REFINE, task

@@ -9,8 +9,8 @@ import structlog
 from app.api.throttle import throttle
 from app.errors import NotFound, WhetstoneError
 from app.extensions import db, release
+from app.keys.bearer import Bearer, authenticate
 from app.models import Actor, Agent
-from app.models.bearer import Bearer, authenticate
 from app.refinement.guard import as_actor
 from app.silo import AgentKeys, SealBroken, parse_token
 

@@ -27,8 +27,8 @@ from app.history.log import Filters, LogCursor, LogEntry, read, walk
 from app.models import AccessGrant, Action, GrantStatus
 from app.models.base import iso
 from app.models.key import Scope
-from app.models.text import clean_text
 from app.refinement.consent import clean_note
+from app.values.text import clean_text
 
 ID = PathParameter("request_id", str, "The request's UUID.", UUID_FORM)
 

@@ -27,11 +27,11 @@ from app.models import Agent, Memory, MemoryType
 from app.models.base import iso
 from app.models.key import Scope
 from app.models.state import JOURNAL_DAYS
-from app.models.text import is_blank
 from app.refinement.guard import as_actor
 from app.refinement.prompts import PromptMemory, encode
 from app.silo import AgentKeys
-from app.tokens import estimate_tokens
+from app.values.text import is_blank
+from app.values.token_mass import estimate_tokens
 
 Type = Literal["core", "journal"]
 

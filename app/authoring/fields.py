@@ -26,7 +26,7 @@ from app.models import (
 )
 from app.models.agent_settings import PROMPTS, clean_setting, settings
 from app.models.base import iso
-from app.models.text import clean_name
+from app.values.text import clean_name
 
 FIELDS = ("name", *PROMPTS, "refinement_threshold")
 

@@ -8,13 +8,13 @@ from sqlalchemy import or_, select
 
 from app.errors import NotFound
 from app.extensions import db, now, release, writing
+from app.history.journal_notes import tell_agent
 from app.models import (
     OPEN_PROPOSALS,
     Agent,
     ProposalStatus,
     SettingProposal,
 )
-from app.models.telling import tell_agent
 
 THOUGHT_OVER = timedelta(minutes=1)
 """A human's decision is told once it has stood for so long: until then it is easily taken back."""

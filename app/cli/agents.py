@@ -196,9 +196,9 @@ def forget(name: str, again: str | None, account: str | None, as_json: bool) -> 
     Its record stays: audit log, counts and dates. Backups of the database hold its keys until they age out.
     """
     with opened():
+        from app.keys.forgetting import forget as destroy
+        from app.keys.shredding import shred
         from app.models import COMMAND_LINE
-        from app.models.forgetting import forget as destroy
-        from app.models.shredding import shred
 
         agent = find_agent(name, account)
         agent.check_not_forgotten()

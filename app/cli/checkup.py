@@ -16,10 +16,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import Part, create_app, logs
-from app.broker import require_broker
 from app.config import Settings
 from app.errors import WhetstoneError
-from app.parts import PartsFile
+from app.processes.broker import require_broker
+from app.processes.parts import PartsFile
 
 LITTLE_SPACE = 1_000_000_000
 NO_SPACE = 100_000_000
@@ -187,9 +187,9 @@ def _proof() -> str:
 
 
 def _key(settings: Settings) -> str:
-    from app.models.escrow import last_backup
-    from app.models.rotation import unfinished_rotation
-    from app.models.shredding import is_due
+    from app.keys.escrow import last_backup
+    from app.keys.rotation import unfinished_rotation
+    from app.keys.shredding import is_due
     from app.setup import load_master_key
 
     key, path = load_master_key(settings), settings.master_key_path

@@ -81,7 +81,7 @@ def find_agent(name: str, account: str | None) -> Agent:
 
     from app.extensions import db
     from app.models import Account, Agent
-    from app.models.text import clean_name
+    from app.values.text import clean_name
 
     home = find_account(account)
     try:

@@ -7,7 +7,7 @@ import traceback
 from datetime import UTC, datetime
 
 from app.config import load_settings
-from app.datadir import append_to
+from app.processes.datadir import append_to
 
 
 def record(error: BaseException) -> str:

@@ -22,10 +22,10 @@ def demo(own_account: bool, as_json: bool) -> None:
     They speak by `whetstone/offline`, a rule-based de-duplicator: no API key, no network. Run twice, it makes nothing.
     """
     with opened(make=True) as app:
-        from app.datadir import running_address
         from app.demo import make_demo, make_demo_in
         from app.models import COMMAND_LINE
-        from app.startup import address
+        from app.processes.datadir import running_address
+        from app.processes.startup import address
 
         settings = app.extensions["settings"]
         running = running_address(settings)

@@ -13,13 +13,13 @@ from sqlalchemy import Select, func, select
 
 from app.errors import WhetstoneError
 from app.extensions import db, now, release
+from app.keys.escrow import last_backup
+from app.keys.provision import LOST_AFTER
+from app.keys.rotation import unfinished_rotation
+from app.keys.shredding import is_due
 from app.models import Agent, AgentKey, Intake, IntakeStatus, MasterKeyRow, Memory, open_keys
 from app.models.base import iso
-from app.models.escrow import last_backup
 from app.models.key import has_keys, key_ring, live_tokens, master_key
-from app.models.provision import LOST_AFTER
-from app.models.rotation import unfinished_rotation
-from app.models.shredding import is_due
 from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
 
 

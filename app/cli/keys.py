@@ -93,8 +93,8 @@ def restore(file: Path | None, passphrase_file: Path | None, words_file: Path | 
     from app.silo import MasterKey
 
     with opened(with_key=False):
+        from app.keys.escrow import put_back
         from app.models import MasterKeyRow
-        from app.models.escrow import put_back
 
         if file is None:
             with as_usage():
@@ -151,8 +151,8 @@ def _tell_report(report: KeyReport) -> None:
 
 def _show_words(as_json: bool) -> None:
     with opened() as app:
+        from app.keys.escrow import reveal_words
         from app.models import COMMAND_LINE
-        from app.models.escrow import reveal_words
 
         words = reveal_words(by=COMMAND_LINE)
         fingerprint = app.extensions["master_key"].fingerprint
@@ -165,8 +165,8 @@ def _show_words(as_json: bool) -> None:
 
 def _write_backup(file: Path, passphrase: str, as_json: bool) -> None:
     with opened():
+        from app.keys.escrow import back_up
         from app.models import COMMAND_LINE
-        from app.models.escrow import back_up
 
         with as_usage():
             fingerprint = back_up(file.absolute(), passphrase, by=COMMAND_LINE)
@@ -196,8 +196,8 @@ def _from_backup(file: Path, passphrase_file: Path | None) -> MasterKey:
 
 
 def _rotate_agent(name: str, account: str | None, as_json: bool) -> int:
+    from app.keys.rotation import rotate_agent_key
     from app.models import COMMAND_LINE
-    from app.models.rotation import rotate_agent_key
 
     agent = find_agent(name, account)
     version = rotate_agent_key(agent.id, by=COMMAND_LINE)
@@ -211,8 +211,8 @@ def _rotate_agent(name: str, account: str | None, as_json: bool) -> int:
 
 
 def _prepare(as_json: bool) -> int:
+    from app.keys.rotation import prepare_master_rotation
     from app.models.key import key_ring
-    from app.models.rotation import prepare_master_rotation
 
     new, path = prepare_master_rotation(), key_ring().next_path
     if as_json:
@@ -224,10 +224,10 @@ def _prepare(as_json: bool) -> int:
 
 
 def _rotate_master(as_json: bool) -> int:
+    from app.keys.rotation import rotate_master_key
+    from app.keys.shredding import shred
     from app.models import COMMAND_LINE
     from app.models.key import key_ring
-    from app.models.rotation import rotate_master_key
-    from app.models.shredding import shred
 
     done = rotate_master_key(by=COMMAND_LINE)
     shred()

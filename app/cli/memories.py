@@ -21,9 +21,9 @@ from app.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from app.exchange.importing import Imported
     from app.exchange.parsed import ParsedFile
     from app.models import Agent
-    from app.models.importing import Imported
 
 FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from app.broker import require_broker
 from app.cli import json_option
 from app.config import Settings, load_settings
 from app.errors import Unavailable
+from app.processes.broker import require_broker
 
 QUEUES = ("refine", "upkeep", "interactive")
 
@@ -38,7 +38,8 @@ def on_word(command: Callable[..., Any]) -> Callable[..., Any]:
 def web(port: int | None, on_word: bool, as_json: bool) -> None:
     """Serve the pages, the event stream and the agents' API. It never reads the private master key."""
     settings = _begin(port=port)
-    from app import Part, asgi
+    from app import Part
+    from app.processes import asgi
     from app.setup import ready_app
 
     _wait(on_word)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from app.cli.common import Cell, day_and_time, facts, hint, say
 from app.cli.steps import line
 from app.models.base import iso
-from app.models.mass import exact_percent, percent
+from app.values.mass_story import exact_percent, percent
 
 if TYPE_CHECKING:
     from app.models import Agent, Event, Refinement

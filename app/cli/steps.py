@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.models.mass import exact_percent, percent
+from app.values.mass_story import exact_percent, percent
 
 Data = Mapping[str, Any]
 

@@ -88,9 +88,9 @@ def revoke(agent_name: str, which: str, account: str | None, as_json: bool) -> N
     """
     with opened():
         from app.extensions import writing
+        from app.keys.shredding import shred
         from app.models import COMMAND_LINE, Agent, AgentToken
         from app.models.key import live_tokens
-        from app.models.shredding import shred
 
         found = find_agent(agent_name, account)
         public_id = _find(found, which, account).public_id
@@ -117,8 +117,8 @@ def rotate(agent_name: str, which: str, account: str | None, as_json: bool) -> N
     """Make a token of the same name and scopes in place of TOKEN, which is revoked in the same moment."""
     with opened():
         from app.extensions import writing
+        from app.keys.shredding import shred
         from app.models import COMMAND_LINE, Agent, AgentToken
-        from app.models.shredding import shred
 
         found = find_agent(agent_name, account)
         public_id = _find(found, which, account).public_id
@@ -133,8 +133,8 @@ def rotate(agent_name: str, which: str, account: str | None, as_json: bool) -> N
 def _seal_keys(agent: Agent) -> None:
     """The agent's keys for its new token, in the transaction that makes it: the private key is at hand here."""
     from app.extensions import db
+    from app.keys.provision import ensure_keys
     from app.models.key import share_with_tokens
-    from app.models.provision import ensure_keys
 
     db.session.flush()
     share_with_tokens(agent, ensure_keys(agent))

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import click
 
-from app.broker import EmbeddedBroker, require_broker
 from app.cli import json_option
 from app.cli.recovery_words import tell_of_new_key
 from app.config import Settings, load_settings
-from app.datadir import DataDirLock, check_data_dir
 from app.errors import WhetstoneError, has_no_room
-from app.parts import PartsFile
-from app.startup import PreparationResult, address, start_beat, start_parts, wait_until_ready
-from app.supervisor import StopRequested, Supervisor
+from app.processes.broker import EmbeddedBroker, require_broker
+from app.processes.datadir import DataDirLock, check_data_dir
+from app.processes.parts import PartsFile
+from app.processes.startup import PreparationResult, address, start_beat, start_parts, wait_until_ready
+from app.processes.supervisor import StopRequested, Supervisor
 
 
 class PortTaken(WhetstoneError):

@@ -17,10 +17,10 @@ from sqlalchemy import select
 
 from app import security
 from app.errors import Refused
+from app.exchange.draft import Draft
+from app.exchange.importing import parse_lines, write_memories
 from app.extensions import db, now, writing
 from app.models import Account, Actor, Agent, make_keys
-from app.models.draft import Draft
-from app.models.importing import parse_lines, write_memories
 from app.models.user import ADMIN
 
 ACCOUNT = "Demo"

@@ -13,9 +13,9 @@ from typing import Any
 
 from app.errors import Invalid
 from app.exchange.document import load, objects, size
+from app.exchange.draft import Checking, Draft, moment
 from app.exchange.parsed import ImportFormat, ParsedFile, counted, usable_tags
-from app.models.draft import Checking, Draft, moment
-from app.models.text import MAX_CONTENT, clean_content, clean_text, is_blank
+from app.values.text import MAX_CONTENT, clean_content, clean_text, is_blank
 
 PASSAGES = ("passages", "archival_passages", "archival_memory")
 """Under which names exporters put the archival memory, in the file or in the agent."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from app.exchange.draft import Draft
 from app.extensions import db
 from app.models.agent import Agent
-from app.models.draft import Draft
 from app.models.memory import Memory
 from app.models.state import MemoryType
 from app.silo import AgentKeys

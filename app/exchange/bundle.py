@@ -13,16 +13,16 @@ from sqlalchemy import select, tuple_
 
 from app.errors import Invalid
 from app.exchange.document import load
+from app.exchange.draft import NO_MEMORIES, Checking, check_keys, draft
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, now, release
 from app.models.agent import Agent
 from app.models.agent_settings import PROMPTS, as_json
 from app.models.base import iso
-from app.models.draft import NO_MEMORIES, Checking, check_keys, draft
 from app.models.memory import Memory
 from app.models.state import MemoryState
-from app.models.text import clean_text
 from app.silo import AgentKeys
+from app.values.text import clean_text
 
 MARK = "whetstone-bundle/"
 VERSION = f"{MARK}1"

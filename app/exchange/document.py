@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.errors import Invalid
-from app.models.draft import parse_json
-from app.models.importing import decode
+from app.exchange.draft import parse_json
+from app.exchange.importing import decode
 
 MOST_BYTES = 32_000_000
 MOST_PARTS = 2_000_000

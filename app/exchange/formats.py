@@ -14,9 +14,9 @@ from pathlib import PurePath
 from app.errors import Invalid
 from app.exchange import agent_file, bundle, mem0, plain
 from app.exchange.document import load
+from app.exchange.draft import NO_MEMORIES, parse_json
+from app.exchange.importing import MAX_LINE, decode, parse_lines, read_lines
 from app.exchange.parsed import ImportFormat, ParsedFile
-from app.models.draft import NO_MEMORIES, parse_json
-from app.models.importing import MAX_LINE, decode, parse_lines, read_lines
 
 MOST_BYTES = 64_000_000
 """Of one file, whatever it is."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from app.errors import Invalid
 from app.exchange.document import load, size
+from app.exchange.draft import Checking, Draft, moment
 from app.exchange.parsed import ImportFormat, ParsedFile, counted, usable_tags
-from app.models.draft import Checking, Draft, moment
-from app.models.text import clean_content
+from app.values.text import clean_content
 
 
 def recognises(found: object) -> bool:

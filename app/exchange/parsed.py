@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from app.errors import Invalid
-from app.models.draft import Draft
-from app.models.text import MAX_TAGS, clean_tags
+from app.exchange.draft import Draft
+from app.values.text import MAX_TAGS, clean_tags
 
 
 class ImportFormat(StrEnum):

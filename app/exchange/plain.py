@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from app.exchange.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems
+from app.exchange.importing import decode
 from app.exchange.parsed import ImportFormat, ParsedFile
-from app.models.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems
-from app.models.importing import decode
-from app.models.text import clean_content
+from app.values.text import clean_content
 
 
 def parse(data: bytes) -> ParsedFile:

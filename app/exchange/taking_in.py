@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass
 
 from app.errors import Invalid, NotFound, Refused
 from app.exchange.already import without_known
+from app.exchange.draft import NO_MEMORIES
 from app.exchange.formats import parse, read
+from app.exchange.importing import Imported, write_memories
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, release, writing
-from app.models.actor import Actor, ActorKind
+from app.keys.provision import ensure_keys
 from app.models.agent import Agent
-from app.models.draft import NO_MEMORIES
-from app.models.importing import Imported, write_memories
 from app.models.intake import IMPORT, Intake, IntakeStatus
-from app.models.provision import ensure_keys
-from app.models.text import MAX_NAME
-from app.models.unseen import MARKED
 from app.silo import AgentKeys, SealBroken
+from app.values.actor import Actor, ActorKind
+from app.values.text import MAX_NAME
+from app.values.unseen import MARKED
 
 
 @dataclass(frozen=True)

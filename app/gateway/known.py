@@ -19,8 +19,8 @@ from starlette.types import Scope
 from app.api.mcp import MOST_BYTES
 from app.api.operations import OPERATIONS
 from app.api.v1 import PREFIX
+from app.keys.bearer import authenticate
 from app.logs import place
-from app.models.bearer import authenticate
 from app.views.access import may_act
 from app.views.frame import MAX_FILE_BYTES, MAX_FORM_BYTES
 

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from app.extensions import db, now, release, writing
 from app.grants.request import SILENCE, lock_both
+from app.history.journal_notes import tell_agent
 from app.models import (
     OPEN_GRANTS,
     WORKER,
@@ -22,7 +23,6 @@ from app.models import (
 )
 from app.models.base import database_now
 from app.models.question import ASKED_AGAIN_AFTER
-from app.models.telling import tell_agent
 
 SKEW = timedelta(days=1)
 """The clocks of web and worker, by which entries are dated, may differ; no more than that."""

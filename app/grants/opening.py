@@ -38,9 +38,9 @@ from app.models import (
     record,
 )
 from app.models.base import UtcDateTime, iso
-from app.models.dates import other_days
 from app.models.grant import NO_LONGER_ADMIN
 from app.silo import AgentKeys, SealBroken, Sealed, ViewKey, seal_view
+from app.values.dates import other_days
 
 PAGE = 50
 FRESH = timedelta(seconds=60)

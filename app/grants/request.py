@@ -28,9 +28,9 @@ from app.models import (
     note_to_admins,
     record,
 )
-from app.models.text import clean_text, is_blank
 from app.models.user import ADMIN
 from app.silo import AgentKeys
+from app.values.text import clean_text, is_blank
 
 MIN_MINUTES, MAX_MINUTES = 15, 480
 MAX_PURPOSE = 500

@@ -11,9 +11,9 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now, release, writing
+from app.history.journal_notes import tell_agent
 from app.history.words import count, memories
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct, RollbackKind
-from app.models.telling import tell_agent
 
 THOUGHT_OVER = timedelta(minutes=1)
 """An act is told once it has stood for so long: what goes with it often follows at once."""

@@ -1,7 +1,6 @@
 """Rich rows: they know their rules, change themselves and record what they did, in one transaction."""
 
 from app.models.account import Account
-from app.models.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
 from app.models.agent import Agent
 from app.models.agent_settings import (
     DEFAULT_MEMORY_REFLECTION_PROMPT,
@@ -21,10 +20,11 @@ from app.models.key import AgentKey, AgentToken, MasterKeyRow, make_keys, master
 from app.models.memory import Memory
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import Consent, Refinement
-from app.models.refinement_states import OPEN_STATES, Mode, Status, Trigger
 from app.models.rollback import Rollback, RollbackKind
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
 from app.models.user import Role, User, WebAuthn
+from app.values.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
+from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger
 
 __all__ = [
     "BEAT",

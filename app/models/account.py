@@ -9,11 +9,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
 from app.extensions import db, now
-from app.models.actor import SETUP, Actor
 from app.models.audit import Action, record
 from app.models.base import Identity, Model, UtcDateTime, lock_row
 from app.models.logged import Logged, Owner
-from app.models.text import clean_name
+from app.values.actor import SETUP, Actor
+from app.values.text import clean_name
 
 
 class Account(Logged, Model):

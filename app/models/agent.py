@@ -25,7 +25,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
 from app.extensions import db, now
-from app.models.actor import Actor
 from app.models.agent_settings import (
     CONFIGURATION,
     DEFAULT_REFINEMENT_PROMPT,
@@ -39,7 +38,8 @@ from app.models.event import announce
 from app.models.grant import AccessGrant
 from app.models.logged import Logged, Owner
 from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
-from app.models.text import clean_name
+from app.values.actor import Actor
+from app.values.text import clean_name
 
 
 class AgentForgotten(Refused):

@@ -10,7 +10,7 @@ from flask import current_app
 from app.config import Settings
 from app.errors import Invalid
 from app.keynames import may_hold_a_key
-from app.models.text import clean_prompt
+from app.values.text import clean_prompt
 
 DEFAULT_REFINEMENT_PROMPT = (
     "De-duplicate only. A memory is redundant ONLY if another memory already carries the same specific moment, quote, "

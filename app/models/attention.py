@@ -27,11 +27,11 @@ from sqlalchemy.orm import Mapped, Relationship, joinedload, mapped_column, rela
 
 from app.errors import NotFound
 from app.extensions import db
-from app.models.actor import Actor, ActorKind
 from app.models.audit import Action, AuditLog, record
 from app.models.base import Identity, Model, UtcDateTime, iso, lock_row
 from app.models.event import announce
 from app.models.tally import MAX_PROTECTIONS, seems_unable
+from app.values.actor import Actor, ActorKind
 
 if TYPE_CHECKING:
     from app.models.agent import Agent

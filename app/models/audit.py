@@ -17,9 +17,9 @@ from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConst
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
-from app.models.actor import Actor, ActorKind
 from app.models.base import Identity, Json, Model, UtcDateTime, insert_row, insert_rows
 from app.models.logged import Logged, take_what_changed
+from app.values.actor import Actor, ActorKind
 
 if TYPE_CHECKING:
     from app.models.memory import Memory

@@ -12,7 +12,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
 from app.extensions import db, now
-from app.models.actor import Actor
 from app.models.attention import AttentionItem, notes_of
 from app.models.audit import Action, record
 from app.models.base import Json, Model, SealedText, UtcDateTime, database_now, iso, lock_row
@@ -21,6 +20,7 @@ from app.models.logged import Logged, Owner, Said
 from app.models.question import Question
 from app.models.user import ADMIN, User
 from app.silo import Sealed
+from app.values.actor import Actor
 
 if TYPE_CHECKING:
     from app.models.agent import Agent

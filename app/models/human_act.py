@@ -11,9 +11,9 @@ from sqlalchemy import ForeignKey, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db
-from app.models.actor import COMMAND_LINE, ActorKind
 from app.models.audit import Action, AuditLog
 from app.models.base import Identity, Model, UtcDateTime
+from app.values.actor import COMMAND_LINE, ActorKind
 
 TOLD_ACTIONS = (Action.ROLLBACK, Action.CONSTITUTIONAL_TOGGLE, Action.IMPORT)
 """Those that change memories and that a human can do."""

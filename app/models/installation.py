@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
 
 from sqlalchemy import String, Text, delete, select
@@ -10,6 +11,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, is_sqlite, now
 from app.models.base import Model, UtcDateTime
+
+TO_SHRED = "keys_to_shred"
+"""The mark that stands while removed keys may still be found in the database's files."""
 
 
 class InstallationMark(Model):
@@ -45,3 +49,8 @@ class InstallationMark(Model):
     @classmethod
     def drop(cls, name: str) -> None:
         db.session.execute(delete(cls).where(cls.name == name))
+
+
+def note_what_to_shred() -> None:
+    """In the transaction that removes keys: from now on their bytes are to be cleaned from the database's files."""
+    InstallationMark.write(TO_SHRED, str(uuid.uuid4()))

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
 from app.extensions import db, now, release
-from app.models.actor import Actor, ActorKind
 from app.models.agent import Agent
 from app.models.base import Json, Model, UtcDateTime, lock_row
 from app.models.event import announce
 from app.models.question import Question
 from app.silo import MasterPublicKey, open_intake, reseal_intake, seal_intake
+from app.values.actor import Actor, ActorKind
 
 IMPORT, CONVERSATION = "import", "conversation"
 

@@ -13,13 +13,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.extensions import db, is_sqlite, now
-from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import Identity, Json, Model, UtcDateTime, iso, lock_row
+from app.models.installation import note_what_to_shred
 from app.models.logged import Logged
-from app.models.shredding import note_what_to_shred
-from app.models.text import clean_name
 from app.silo import (
     AgentKeys,
     KeyRing,
@@ -33,6 +31,8 @@ from app.silo import (
     open_agent_keys,
     parse_token,
 )
+from app.values.actor import Actor
+from app.values.text import clean_name
 
 
 class Scope(StrEnum):

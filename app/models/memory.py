@@ -11,16 +11,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
 from app.extensions import db, now
-from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import Identity, Model, lock_row, reserve_ids
-from app.models.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fits
 from app.models.human_act import tell_later
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Source, StateColumns
-from app.models.text import clean_content, clean_tags
 from app.silo import AgentKeys
-from app.tokens import estimate_tokens
+from app.values.actor import Actor
+from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fits
+from app.values.text import clean_content, clean_tags
+from app.values.token_mass import estimate_tokens
 
 
 class Memory(StateColumns, Model):

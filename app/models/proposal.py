@@ -13,10 +13,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
 from app.extensions import db, now
-from app.models.actor import Actor
 from app.models.audit import Action, record
 from app.models.base import Model, UtcDateTime, lock_row
 from app.models.question import Question
+from app.values.actor import Actor
 
 if TYPE_CHECKING:
     from app.models.agent import Agent

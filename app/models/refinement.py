@@ -12,16 +12,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
 from app.extensions import db, now
-from app.models.actor import WORKER, Actor
 from app.models.agent import Agent
 from app.models.attention import AttentionItem, call_attention, notes_of
 from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, iso, lock_row
 from app.models.event import announce
 from app.models.logged import Logged, Said
-from app.models.refinement_states import AUTOMATIC, BROKEN_STATES, OPEN_STATES, Mode, Status, Trigger
 from app.models.tally import MAX_PROTECTIONS, Tally
 from app.silo import Sealed
+from app.values.actor import WORKER, Actor
+from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, OPEN_STATES, Mode, Status, Trigger
 
 _OPEN = text("status IN ('queued', 'asking', 'running')")
 

@@ -14,8 +14,8 @@ from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import ExactRatio, Json
-from app.models.mass import MassStory, as_nouns
-from app.models.refinement_states import Mode, Status
+from app.values.mass_story import MassStory, as_nouns
+from app.values.refinement_states import Mode, Status
 
 MAX_PROTECTIONS = 10
 """A refinement. The tables hold it too."""

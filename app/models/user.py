@@ -11,9 +11,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import release
 from app.models.account import Account
-from app.models.actor import Actor, ActorKind
 from app.models.base import Model
 from app.models.logged import Logged, Owner, Said
+from app.values.actor import Actor, ActorKind
 
 sqla.FsModels.set_db_info(
     base_model=Model, user_table_name="users", role_table_name="roles", webauthn_table_name="passkeys"

@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from app.errors import Invalid
-from app.models.text import clean_text, is_blank
 from app.strictjson import no_duplicates
+from app.values.text import clean_text, is_blank
 
 MAX_ARGUMENTS = 200_000
 """Characters of one call's JSON."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from app.llm.client import Reply
 from app.models.attention import MAX_NOTE
-from app.models.text import is_blank
+from app.values.text import is_blank
 
 _THOUGHT = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _DECORATION = "*_~`#>\"'“”‘’«»()[]{}.,;:!?¡¿…-–— \t\r\n"

@@ -31,10 +31,10 @@ from app.models import (
     Source,
     Status,
 )
-from app.models.mass import exact_percent, percent
 from app.models.tally import MAX_PROTECTIONS
 from app.refinement.erosion import WINDOW, Erosion, eroded
 from app.silo import AgentKeys
+from app.values.mass_story import exact_percent, percent
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.config import ROOT
-from app.models.dates import shown_days
+from app.values.dates import shown_days
 
 DEFAULT_CONTEXT_WINDOW = 32_000
 """Tokens, for a model whose window nobody knows."""

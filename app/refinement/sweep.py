@@ -19,7 +19,7 @@ from app.config import Settings
 from app.errors import DiskFull, NotFound, Refused, WhetstoneError
 from app.extensions import db, now, release, writing
 from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
-from app.models.due import Queries, due_again, due_by_schedule, due_hourly
+from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
 from app.refinement.start import start
 

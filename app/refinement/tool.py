@@ -17,7 +17,6 @@ from typing import Any
 from app.errors import DiskFull, Invalid, NotFound, Refused, WhetstoneError
 from app.extensions import db, release, writing
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
-from app.models.text import clean_content, clean_text, is_blank
 from app.refinement import arguments as accept
 from app.refinement.consent import clean_note
 from app.refinement.functions import ACTIONS, specifications
@@ -25,6 +24,7 @@ from app.refinement.guard import Claim, LatchTrip, Terminated, as_actor, check_f
 from app.refinement.ledger import read_entries
 from app.refinement.prompts import PromptMemory
 from app.silo import AgentKeys
+from app.values.text import clean_content, clean_text, is_blank
 
 Result = dict[str, Any]
 

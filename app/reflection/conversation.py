@@ -14,6 +14,7 @@ from uuid import UUID
 
 from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.extensions import db, now, release, writing
+from app.keys.provision import ensure_keys
 from app.llm.client import ModelError, Reply, Usage
 from app.models import (
     DEFAULT_REFLECTION_PROMPT,
@@ -29,7 +30,6 @@ from app.models import (
 )
 from app.models.base import iso, reserve_ids
 from app.models.intake import CONVERSATION
-from app.models.provision import ensure_keys
 from app.models.state import JOURNAL_DAYS
 from app.refinement.asking import ask_once
 from app.refinement.guard import as_actor

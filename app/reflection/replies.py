@@ -10,9 +10,9 @@ from typing import Any
 
 from app.errors import Invalid, WhetstoneError
 from app.llm.client import Reply
-from app.models.text import clean_content
 from app.refinement.consent import CUT_OFF, without_thought
 from app.strictjson import no_duplicates
+from app.values.text import clean_content
 
 MAX_JOURNAL, MAX_CORE = 10, 3
 """Memories of one conversation."""

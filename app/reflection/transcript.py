@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from app.errors import Invalid
-from app.models.text import clean_text, is_blank
+from app.values.text import clean_text, is_blank
 
 ROLES = ("user", "assistant", "system", "tool")
 BESIDE_TEXT = frozenset({

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.errors import WhetstoneError
-from app.tokens import estimate_tokens
+from app.values.token_mass import estimate_tokens
 
 _FORMAT = 1
 _HEADER = struct.Struct(">BII")

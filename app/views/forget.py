@@ -5,8 +5,8 @@ from __future__ import annotations
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.models.forgetting import forget as destroy
-from app.models.shredding import shred
+from app.keys.forgetting import forget as destroy
+from app.keys.shredding import shred
 from app.models.user import OWNER
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page

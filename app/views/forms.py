@@ -11,7 +11,7 @@ from flask import current_app
 from app.authoring.fields import DEFAULTS
 from app.errors import Invalid, WhetstoneError
 from app.models.agent_settings import clean_setting
-from app.models.text import clean_name
+from app.values.text import clean_name
 
 NUMBERS = ("core_token_budget",)
 

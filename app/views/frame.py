@@ -16,8 +16,8 @@ from flask_wtf.csrf import CSRFProtect, generate_csrf
 from app.config import ROOT, Settings
 from app.extensions import db, now
 from app.models import Account
-from app.models.mass import exact_percent, percent
 from app.models.user import ROLES
+from app.values.mass_story import exact_percent, percent
 from app.views.access import may_act, viewer
 from app.views.inert import inert
 from app.views.live import my_live_exceptions

@@ -10,11 +10,11 @@ from flask.typing import ResponseReturnValue
 
 from app.errors import Invalid
 from app.exchange.blind import blind_rows
+from app.exchange.draft import ImportRefused
 from app.exchange.parsed import ImportFormat, left_out_words
 from app.exchange.taking_in import Received
 from app.exchange.taking_in import receive as receive_file
 from app.models import Agent
-from app.models.draft import ImportRefused
 from app.models.user import ADMIN
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from app.models.unseen import MARKED, MARKED_IN_CHANGES
+from app.values.unseen import MARKED, MARKED_IN_CHANGES
 
 MOST_MARKS = 8
 """Of one unbroken row of unseen characters; the rest is counted."""

@@ -9,9 +9,9 @@ from app.errors import Invalid
 from app.extensions import writing
 from app.models import Agent, AgentToken
 from app.models.key import clean_scopes
-from app.models.text import clean_name
 from app.models.user import ADMIN
 from app.silo import parse_token
+from app.values.text import clean_name
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
 from app.views.live import tokens_parts

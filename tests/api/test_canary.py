@@ -13,9 +13,9 @@ from flask import Flask
 from redis import Redis
 
 from app import Part, create_app
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.extensions import db
+from app.processes.broker import EmbeddedBroker
 from tests.api.conftest import Door, open_door
 from tests.api.telling import ask_to_look
 from tests.support.canary import assert_nowhere, assert_nowhere_at_rest, canary

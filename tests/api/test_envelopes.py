@@ -11,8 +11,8 @@ import httpx
 import pytest
 from flask import Flask
 
-from app.asgi import _log_configuration
 from app.extensions import db
+from app.processes.asgi import _log_configuration
 from tests.api.conftest import open_door
 from tests.api.test_canary import heard as heard
 from tests.support.canary import assert_nowhere, assert_nowhere_at_rest, canary

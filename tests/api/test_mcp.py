@@ -20,7 +20,7 @@ from app.api.operations import OPERATIONS
 from app.config import ROOT, Settings
 from app.extensions import writing
 from app.models import Agent, AgentToken
-from app.models.actor import COMMAND_LINE
+from app.values.actor import COMMAND_LINE
 from tests.api.conftest import Door, issue
 from tests.api.telling import ask_to_look, everything
 from tests.support.pages import Site, serving

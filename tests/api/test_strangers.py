@@ -14,8 +14,8 @@ from werkzeug.routing import Rule
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
 from app.extensions import writing
+from app.keys.forgetting import forget
 from app.models import COMMAND_LINE, Account, Agent, AgentToken
-from app.models.forgetting import forget
 from app.models.key import SCOPES
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.api.conftest import Door, issue, open_door

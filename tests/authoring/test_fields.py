@@ -13,6 +13,7 @@ from app.authoring.versions import revert, versions
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db
 from app.history.verify import verify
+from app.keys.forgetting import forget
 from app.models import (
     COMMAND_LINE,
     DEFAULT_MEMORY_REFLECTION_PROMPT,
@@ -24,7 +25,6 @@ from app.models import (
     Agent,
 )
 from app.models.agent import AgentForgotten
-from app.models.forgetting import forget
 from app.refinement.guard import as_actor
 from tests.authoring.conftest import entries, fresh, writes
 from tests.refinement.driving import DONE, carry, say

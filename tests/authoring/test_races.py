@@ -9,11 +9,11 @@ from app.authoring.reading import read
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.bearer import authenticate
+from app.keys.provision import provision
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
-from app.models.bearer import authenticate
 from app.models.key import live_tokens
-from app.models.provision import provision
 from app.refinement.guard import as_actor
 from app.refinement.process import Dependencies
 from tests.authoring.conftest import fresh, proposal, writes

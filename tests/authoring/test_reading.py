@@ -10,6 +10,7 @@ from app.authoring.reading import find_unread, read, safety_messages
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.forgetting import forget
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from app.models import (
@@ -24,7 +25,6 @@ from app.models import (
     SettingProposal,
     open_keys,
 )
-from app.models.forgetting import forget
 from app.refinement.process import Dependencies
 from tests.authoring.conftest import SECRET, entries, fresh, proposal, read_by, writes
 from tests.support.clock import FakeClock

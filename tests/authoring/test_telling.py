@@ -9,9 +9,9 @@ from app.authoring.fields import author
 from app.authoring.telling import find_untold, tell
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.forgetting import forget
 from app.llm.scripted import say
 from app.models import Action, Actor, ActorKind, Agent, Memory, MemoryType, SettingProposal, open_keys
-from app.models.forgetting import forget
 from tests.authoring.conftest import entries, fresh, proposal, read_by, writes
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock

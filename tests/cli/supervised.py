@@ -19,10 +19,10 @@ from typing import Any
 
 import click
 
-from app.child import Child
 from app.errors import WhetstoneError
-from app.parts import StoppedPart
-from app.supervisor import StopRequested, Supervisor
+from app.processes.child import Child
+from app.processes.parts import StoppedPart
+from app.processes.supervisor import StopRequested, Supervisor
 
 
 def run(plan: dict[str, Any]) -> None:

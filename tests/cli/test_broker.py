@@ -13,10 +13,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from app import broker as module
-from app.broker import BrokerFailed, BrokerMissing, EmbeddedBroker, find_server, require_broker, trouble_of
 from app.config import Settings, load_settings
 from app.errors import DiskFull, Unavailable
+from app.processes import broker as module
+from app.processes.broker import BrokerFailed, BrokerMissing, EmbeddedBroker, find_server, require_broker, trouble_of
 from tests.support.processes import is_alive, read, wait_for
 
 

@@ -13,18 +13,18 @@ from flask_security import verify_password
 
 from app import security
 from app.config import Settings
-from app.datadir import DataDirLock, check_data_dir, running_address
 from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
 from app.demo.pace import paced
+from app.exchange.importing import Draft
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.offline import LedgerMemory, certain_deletions, split_units
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Account, Agent, MemoryType, Refinement, Trigger, User
-from app.models.importing import Draft
+from app.processes.datadir import DataDirLock, check_data_dir, running_address
 from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
-from app.tokens import estimate_tokens
+from app.values.token_mass import estimate_tokens
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent
 

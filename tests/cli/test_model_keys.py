@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.config import Settings
-from app.startup import _child
+from app.processes.startup import _child
 
 KEYS = {
     "OPENAI_API_KEY",

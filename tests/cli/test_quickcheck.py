@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.config import Settings, load_settings
-from app.quickcheck import is_prepared
+from app.processes.quickcheck import is_prepared
 from app.setup import prepare
 
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 import pytest
 
-from app.child import MAX_LOG_BYTES, Child, Running
 from app.config import ROOT
-from app.supervisor import FIRST_PAUSE_SECONDS, HEALTHY_SECONDS, _Part
+from app.processes.child import MAX_LOG_BYTES, Child, Running
+from app.processes.supervisor import FIRST_PAUSE_SECONDS, HEALTHY_SECONDS, _Part
 from tests.support.processes import is_alive, read, wait_for
 
 Start = Callable[..., subprocess.Popen[str]]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.config import ROOT, load_settings
-from app.datadir import DataDirectoryInUse, DataDirLock, check_data_dir
+from app.processes.datadir import DataDirectoryInUse, DataDirLock, check_data_dir
 
 Refused = Callable[..., tuple[int, str, str]]
 

@@ -10,12 +10,12 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from app import Part, create_app
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.events.topics import Topic, Viewer
 from app.extensions import db, writing
 from app.models import Account, Event, User, announce
 from app.models.user import ADMIN
+from app.processes.broker import EmbeddedBroker
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, make_user
 from tests.support.workers import broker_of

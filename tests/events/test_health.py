@@ -10,13 +10,13 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from app.asgi import WithoutQuery
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.events.broker import namespace
 from app.extensions import db
 from app.health import CachedAnswer
 from app.models import COMMAND_LINE, Trigger, User
+from app.processes.asgi import WithoutQuery
+from app.processes.broker import EmbeddedBroker
 from app.refinement.start import start
 from tasks.refinement import enqueue
 from tests.support.factories import make_agent, remember

@@ -12,8 +12,6 @@ from flask import Flask
 from itsdangerous import URLSafeTimedSerializer
 from starlette.types import Receive, Scope, Send
 
-from app.asgi import RequestNormalizer
-from app.broker import EmbeddedBroker
 from app.events import stream
 from app.events.topics import Topic
 from app.extensions import db, writing
@@ -21,6 +19,8 @@ from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, Trigger, User
 from app.models.user import ADMIN, AUDITOR, SITE_ADMIN
+from app.processes.asgi import RequestNormalizer
+from app.processes.broker import EmbeddedBroker
 from app.refinement.start import start
 from tests.events.conftest import Rendered, happen, make_neighbour
 from tests.support.factories import begin, make_agent, make_user, remember

@@ -11,9 +11,9 @@ from flask import Flask
 
 from app.errors import Invalid
 from app.exchange.agent_file import divide, parse
+from app.exchange.draft import ImportRefused
 from app.exchange.parsed import ParsedFile
 from app.models import MemoryType
-from app.models.draft import ImportRefused
 from tests.exchange.files import CANARY, agent_file, block, older_agent_file, written
 
 AT = datetime(2026, 1, 22, 2, 6, 35, 101954, tzinfo=UTC)

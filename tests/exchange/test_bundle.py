@@ -13,12 +13,12 @@ from flask import Flask
 from app.errors import Invalid
 from app.exchange import bundle as bundles
 from app.exchange.bundle import export_bundle, parse
+from app.exchange.draft import Draft
+from app.exchange.importing import write_memories
 from app.exchange.taking_in import bring_in, checked, receive, take_in
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, Intake, Memory, MemoryType, open_keys
-from app.models.draft import Draft
-from app.models.importing import write_memories
 from app.refinement.guard import as_actor
 from tests.exchange.files import CANARY, bundle, written
 from tests.support.factories import begin, make_agent, remember

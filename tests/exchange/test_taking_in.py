@@ -9,14 +9,14 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from app.errors import Invalid, NotFound
+from app.exchange.draft import ImportRefused
 from app.exchange.formats import NotRecognised
 from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import receive, take_in
 from app.extensions import db, writing
+from app.keys.forgetting import forget
 from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory, open_keys
 from app.models.agent import AgentForgotten
-from app.models.draft import ImportRefused
-from app.models.forgetting import forget
 from app.refinement.guard import as_actor
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, remembered, written
 from tests.support.factories import make_agent

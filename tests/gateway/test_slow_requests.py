@@ -16,11 +16,11 @@ import httpx
 import pytest
 from flask import Flask, request
 
-from app.asgi import PAGE_THREADS
 from app.gateway.answers import Refusals
 from app.gateway.known import MOST_LOOKS, Known
 from app.gateway.turns import AT_ONCE, MOST_WAITING, FairTurns
 from app.health import READY_KEPT_SECONDS, CachedAnswer
+from app.processes.asgi import PAGE_THREADS
 from tests.api.conftest import Door, issue
 from tests.gateway.conftest import Crowd, Peer
 from tests.support.pages import Page, Site

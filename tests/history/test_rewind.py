@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from app.exchange.importing import import_memories
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Action, Agent, MemoryType, Refinement, Rollback, Status, open_keys
-from app.models.importing import import_memories
 from tests.history.going_back import (
     LONG,
     conflict_of,

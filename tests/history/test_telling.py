@@ -6,11 +6,13 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, select, update
 
+from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview
 from app.history.telling import find_untold, tell
 from app.history.undo import roll_back
 from app.history.verify import verify
+from app.keys.forgetting import forget
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -24,8 +26,6 @@ from app.models import (
     Source,
     open_keys,
 )
-from app.models.forgetting import forget
-from app.models.importing import import_memories
 from app.refinement.guard import as_actor
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock

@@ -9,6 +9,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.errors import NotFound
+from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview
 from app.history.undo import roll_back
@@ -26,7 +27,6 @@ from app.models import (
     Trigger,
     open_keys,
 )
-from app.models.importing import import_memories
 from app.refinement.start import start
 from tests.history.going_back import (
     LONG,

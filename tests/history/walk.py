@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.errors import Refused
+from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview
 from app.history.telling import find_untold, tell
@@ -32,7 +33,6 @@ from app.models import (
     open_keys,
     record,
 )
-from app.models.importing import import_memories
 from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from app.refinement.tool import RefinementTool

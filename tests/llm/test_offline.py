@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.llm import offline
 from app.llm.client import Reply
-from app.tokens import estimate_tokens
+from app.values.token_mass import estimate_tokens
 from tests.llm.conftest import DELETE
 
 Result = Mapping[str, Any]

@@ -12,11 +12,11 @@ import pytest
 from flask import Flask
 
 from app.errors import Invalid
+from app.exchange.draft import ImportRefused
+from app.exchange.importing import MAX_LINE, MAX_LINES, import_memories, parse_lines, read_lines
 from app.extensions import db
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Event, Memory, MemoryState, MemoryType, open_keys
-from app.models.draft import ImportRefused
-from app.models.importing import MAX_LINE, MAX_LINES, import_memories, parse_lines, read_lines
 from tests.support.clock import MONDAY, FakeClock
 from tests.support.factories import make_agent, remember
 

@@ -11,7 +11,7 @@ from app.extensions import writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Status
-from app.models.mass import MassStory, exact_percent, percent
+from app.values.mass_story import MassStory, exact_percent, percent
 from tests.support.factories import begin, make_agent, remember
 
 

@@ -6,6 +6,7 @@ import pytest
 from flask import Flask
 
 from app.exchange.bundle import export_bundle
+from app.exchange.draft import ImportRefused
 from app.exchange.formats import parse
 from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import bring_in, receive, take_in
@@ -14,7 +15,6 @@ from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, MemoryType, Source, open_keys
-from app.models.draft import ImportRefused
 from app.refinement.guard import as_actor
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote

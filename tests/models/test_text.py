@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.errors import Invalid
-from app.models.text import MAX_CONTENT, clean_content, clean_name, clean_prompt, clean_tags, clean_text
+from app.values.text import MAX_CONTENT, clean_content, clean_name, clean_prompt, clean_tags, clean_text
 
 
 def test_content_is_trimmed_and_has_1_to_10000_characters() -> None:

@@ -10,19 +10,19 @@ import pytest
 from flask import Flask
 
 from app.exchange.bundle import export_bundle
+from app.exchange.draft import ImportRefused
+from app.exchange.importing import import_memories
 from app.exchange.taking_in import receive, take_in
 from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Mode, Source, open_keys
-from app.models.dates import MOST_DATES, SHOWN_DAYS
-from app.models.draft import ImportRefused
-from app.models.importing import import_memories
 from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
+from app.values.dates import MOST_DATES, SHOWN_DAYS
 from tests.history.going_back import everything
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.refinement.soundness import assert_sound

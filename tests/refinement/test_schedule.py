@@ -14,7 +14,7 @@ from sqlalchemy import text
 from app.config import Settings
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, Trigger
-from app.models.due import due_again, due_by_schedule, due_hourly
+from app.refinement.due import due_again, due_by_schedule, due_hourly
 from app.refinement.start import start
 from app.refinement.timetable import Timetable
 from tests.support.clock import MONDAY, FakeClock

@@ -15,6 +15,8 @@ from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
+from app.keys.forgetting import forget
+from app.keys.rotation import rotate_master_key
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import say
 from app.models import (
@@ -27,9 +29,7 @@ from app.models import (
     Memory,
     MemoryType,
 )
-from app.models.forgetting import forget
 from app.models.question import ASKED_AGAIN_AFTER
-from app.models.rotation import rotate_master_key
 from app.refinement.asking import LONGEST_SECONDS
 from app.refinement.guard import as_actor
 from app.reflection.conversation import as_json, find, hand_in, hear

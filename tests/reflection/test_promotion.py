@@ -13,6 +13,7 @@ from flask import Flask
 from app.extensions import db, now, writing
 from app.history.plan import NothingToUndo, Target
 from app.history.undo import roll_back
+from app.keys.forgetting import forget
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, say
 from app.models import (
@@ -23,7 +24,6 @@ from app.models import (
     Memory,
     MemoryType,
 )
-from app.models.forgetting import forget
 from app.refinement.erosion import erosion_of
 from app.reflection.promotion import REST, find_due, promote
 from tests.history.going_back import everything, just, refined, update

@@ -8,8 +8,8 @@ import sys
 from itertools import count
 
 from app import Part
+from app.keys.rotation import rotate_master_key
 from app.models import COMMAND_LINE
-from app.models.rotation import rotate_master_key
 from app.setup import ready_app
 
 

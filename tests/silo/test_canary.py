@@ -17,11 +17,11 @@ from redis import Redis
 from sqlalchemy import text
 
 import tasks.celery
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.events.broker import namespace
 from app.extensions import db
 from app.models import Intake, Memory, User, open_keys
+from app.processes.broker import EmbeddedBroker
 from app.silo import SealBroken
 from tasks.celery import TaskFailed, task
 from tasks.queue import send

@@ -16,6 +16,10 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing
 from app.history.verify import verify
+from app.keys.forgetting import forget
+from app.keys.provision import ensure_keys, find_unprovisioned, provision
+from app.keys.rotation import rotate_agent_key
+from app.keys.shredding import TO_SHRED, is_due, shred
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
@@ -39,12 +43,8 @@ from app.models import (
     record,
 )
 from app.models.agent import AgentForgotten
-from app.models.due import due_by_schedule
-from app.models.forgetting import forget
 from app.models.key import AgentKey
-from app.models.provision import ensure_keys, find_unprovisioned, provision
-from app.models.rotation import rotate_agent_key
-from app.models.shredding import TO_SHRED, is_due, shred
+from app.refinement.due import due_by_schedule
 from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from app.silo import SealBroken, seal_intake
@@ -115,7 +115,7 @@ def test_what_can_not_be_cleaned_yet_is_cleaned_later(
     agent: Agent, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = sealed_keys(agent)
-    monkeypatch.setattr("app.models.shredding.PATIENCE_MS", 50)
+    monkeypatch.setattr("app.keys.shredding.PATIENCE_MS", 50)
     with db.engine.connect() as reader:
         reader.execute(text("SELECT count(*) FROM agent_keys"))
         forget(agent.id, by=COMMAND_LINE)
@@ -137,7 +137,7 @@ def test_keys_that_are_removed_while_the_disk_is_cleaned_are_cleaned_from_it_nex
         return True
 
     for step in ("_empty_wal", "_move_tables"):
-        monkeypatch.setattr(f"app.models.shredding.{step}", clean_while_another_is_forgotten)
+        monkeypatch.setattr(f"app.keys.shredding.{step}", clean_while_another_is_forgotten)
     assert shred()
     assert is_due()
     assert shred()

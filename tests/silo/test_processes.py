@@ -24,12 +24,12 @@ from redis import Redis
 from redis.exceptions import ConnectionError as Gone
 from sqlalchemy import select
 
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.extensions import db
 from app.grants import opening
 from app.models import AccessGrant, AccessView, Agent, GrantStatus, Intake, Memory, Refinement, User
 from app.models.intake import IntakeStatus
+from app.processes.broker import EmbeddedBroker
 from tasks import grants as queue
 from tasks.echo import worker_answers
 from tests.silo.holding import bytes_on_disk

@@ -17,6 +17,12 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.rotation import (
+    prepare_master_rotation,
+    rotate_agent_key,
+    rotate_master_key,
+    unfinished_rotation,
+)
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
@@ -36,12 +42,6 @@ from app.models import (
     open_keys,
 )
 from app.models.key import AgentKey, master_public_key
-from app.models.rotation import (
-    prepare_master_rotation,
-    rotate_agent_key,
-    rotate_master_key,
-    unfinished_rotation,
-)
 from app.refinement.process import Dependencies, refine
 from app.refinement.start import start
 from app.setup import load_master_key

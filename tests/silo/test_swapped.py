@@ -15,6 +15,8 @@ from app.grants.request import WantedException, request_access
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
+from app.keys.provision import provision
+from app.keys.rotation import rotate_agent_key, rotate_master_key
 from app.models import (
     COMMAND_LINE,
     AccessGrant,
@@ -28,8 +30,6 @@ from app.models import (
     open_keys,
 )
 from app.models.key import AgentKey, share_with_tokens
-from app.models.provision import provision
-from app.models.rotation import rotate_agent_key, rotate_master_key
 from app.silo import SealBroken, TokenKey
 from tests.cli.conftest import Whetstone
 from tests.cli.conftest import whetstone as whetstone

@@ -15,11 +15,11 @@ import uvicorn
 from flask import Flask
 from flask.sessions import SecureCookieSessionInterface
 
-from app.asgi import DEADLINES, assemble, server_of
 from app.events.hub import Hub
 from app.events.stream import EventStream
 from app.gateway.deadlines import Deadlines
 from app.models import User
+from app.processes.asgi import DEADLINES, assemble, server_of
 from tests.support.processes import wait_for
 
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.broker import EmbeddedBroker
 from app.config import ROOT, Settings
+from app.processes.broker import EmbeddedBroker
 
 REDIS = os.environ.get("WHETSTONE_TEST_REDIS_URL", "")
 READY_SECONDS = 60.0

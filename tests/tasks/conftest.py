@@ -9,8 +9,8 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from app.broker import EmbeddedBroker
 from app.config import Settings
+from app.processes.broker import EmbeddedBroker
 from tasks.refinement import worker_answers
 from tests.support.clock import FakeClock
 from tests.support.model_server import ModelServer

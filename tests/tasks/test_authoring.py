@@ -11,10 +11,10 @@ from redis import Redis
 
 from app.authoring.fields import author
 from app.authoring.reading import find_unread
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.extensions import db
 from app.models import Agent, ProposalStatus, SettingProposal
+from app.processes.broker import EmbeddedBroker
 from app.refinement.guard import as_actor
 from tasks.authoring import enqueue
 from tasks.refinement import worker_answers

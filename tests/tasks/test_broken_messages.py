@@ -13,11 +13,11 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.events.broker import namespace
 from app.extensions import db
 from app.models import COMMAND_LINE, Refinement, Status, Trigger
+from app.processes.broker import EmbeddedBroker
 from app.refinement.start import start
 from tasks.celery import INTERACTIVE, REFINE, UPKEEP
 from tasks.refinement import enqueue, worker_answers

@@ -8,10 +8,10 @@ import threading
 from flask import Flask
 from redis import Redis
 
-from app.broker import EmbeddedBroker
 from app.events.broker import namespace
 from app.health import look_around
 from app.models import Agent, Status
+from app.processes.broker import EmbeddedBroker
 from tasks.refinement import worker_answers
 from tests.cli.test_broker import let_files_grow, pid_of, trouble_of_ping
 from tests.support.model_server import ModelServer, hang, text, tool_call

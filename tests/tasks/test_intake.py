@@ -11,10 +11,10 @@ from sqlalchemy import select
 from app.errors import NotFound, Unavailable
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
+from app.keys.provision import find_unprovisioned, provision
 from app.models import COMMAND_LINE, Account, Agent, Event, Intake, IntakeStatus, Memory, MemoryType, open_keys
 from app.models.key import AgentToken, has_keys
 from app.models.key import open_keys as keys_of
-from app.models.provision import find_unprovisioned, provision
 from app.silo import parse_token
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, make_agent, remember

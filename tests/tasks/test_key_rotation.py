@@ -8,10 +8,10 @@ from flask import Flask
 
 from app.extensions import db
 from app.history.verify import verify
+from app.keys.forgetting import forget
+from app.keys.rotation import rotate_agent_key, rotate_master_key
+from app.keys.shredding import is_due
 from app.models import COMMAND_LINE, Intake, IntakeStatus, Refinement, Status, Trigger
-from app.models.forgetting import forget
-from app.models.rotation import rotate_agent_key, rotate_master_key
-from app.models.shredding import is_due
 from app.refinement.start import start
 from app.silo import KeyRing
 from tasks import intake as intakes

@@ -9,11 +9,11 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.extensions import db
 from app.history.verify import verify
 from app.models import Agent, Refinement, Status
+from app.processes.broker import EmbeddedBroker
 from app.refinement.sweep import STALLED, close_stalled
 from tests.support.factories import ledger
 from tests.support.model_server import ModelServer, hang, text, tool_call

@@ -7,11 +7,11 @@ import threading
 from flask import Flask
 from sqlalchemy import func, select
 
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.extensions import db
 from app.history.proof import Proof
 from app.models import COMMAND_LINE, Event, Trigger
+from app.processes.broker import EmbeddedBroker
 from app.refinement.start import start
 from tasks.celery import UPKEEP, app
 from tasks.proof import prove

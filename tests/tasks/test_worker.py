@@ -14,12 +14,12 @@ from redis import Redis
 from sqlalchemy import func, select, update
 from sqlalchemy import text as sql
 
-from app.broker import EmbeddedBroker
 from app.config import Settings
 from app.events.broker import namespace
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Account, Agent, Event, Refinement, Status, Trigger
 from app.models.key import has_keys
+from app.processes.broker import EmbeddedBroker
 from app.refinement.start import request_stop, start
 from app.refinement.sweep import CLOSED, close_stalled, find_lost_starts
 from tasks import keys

@@ -10,9 +10,9 @@ from sqlalchemy import func, select
 
 from app.extensions import db
 from app.history.verify import verify
+from app.keys.shredding import is_due
 from app.models import Agent, AgentToken, AuditLog, Intake, Memory, Refinement
 from app.models.key import AgentKey
-from app.models.shredding import is_due
 from tests.silo.holding import give_token, hand_in
 from tests.support.factories import begin, make_agent, remember
 from tests.views.conftest import Browser

@@ -12,8 +12,8 @@ from app.authoring.fields import author, view
 from app.authoring.versions import versions
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.forgetting import forget
 from app.models import COMMAND_LINE, WORKER, Actor, ActorKind, Agent, SettingProposal
-from app.models.forgetting import forget
 from app.refinement.guard import as_actor
 from tests.support.factories import make_agent
 from tests.views.conftest import Browser

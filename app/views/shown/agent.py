@@ -16,9 +16,9 @@ from app.extensions import db, now
 from app.models import Agent, Intake, Refinement
 from app.models.base import UtcDateTime, iso
 from app.models.key import has_keys
-from app.models.mass import exact_percent, percent
 from app.refinement.erosion import Erosion, erosion_of
 from app.refinement.timetable import Due, Timetable
+from app.values.mass_story import exact_percent, percent
 from app.views.shown.agents import agent_json, last_event
 from app.views.shown.attention import Unseen
 from app.views.shown.ledger import Ledger

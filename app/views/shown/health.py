@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from flask import current_app
 
 from app.health import CachedAnswer, look_around, stopped_parts
-from app.parts import StoppedPart
+from app.processes.parts import StoppedPart
 
 KEPT_SECONDS = 15.0
 

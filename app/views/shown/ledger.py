@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, literal, select, tuple_
 from app.extensions import db
 from app.models import Agent, Memory, MemoryType
 from app.models.base import UtcDateTime, iso
-from app.models.dates import other_days
+from app.values.dates import other_days
 
 ROWS = 50
 

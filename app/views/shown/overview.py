@@ -15,8 +15,8 @@ from app.extensions import db, now
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
 from app.models.base import iso
-from app.models.due import due_by_schedule
 from app.models.schedule import SCHEDULE_FIELDS
+from app.refinement.due import due_by_schedule
 from app.refinement.failures import FAILED, FailureReason, reasons_of, standing
 from app.refinement.timetable import Timetable
 from app.views.shown.agents import last_event

@@ -14,9 +14,9 @@ from app.history.plan import Target
 from app.history.steps import steps_of
 from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
-from app.models.mass import MassStory
 from app.models.schedule import ATTEMPT_PAUSE
 from app.refinement.timetable import Due, Timetable
+from app.values.mass_story import MassStory
 from app.views.shown.agents import last_event
 from app.views.shown.rollback import RollbackOffer, rollbacks_of
 from app.views.shown.timeline import TimelineRow, read

@@ -11,7 +11,7 @@ from typing import Any
 from flask import url_for
 
 from app.models import Action, Event, Refinement, Rollback, RollbackKind, Status
-from app.models.mass import exact_percent
+from app.values.mass_story import exact_percent
 
 
 @dataclass(frozen=True)

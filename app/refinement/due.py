@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, or_, sel
 
 from app.models.agent import Agent, is_changeable
 from app.models.refinement import Refinement
-from app.models.refinement_states import OPEN_STATES
 from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, interval
+from app.values.refinement_states import OPEN_STATES
 
 Queries = tuple[Select[tuple[int]], ...]
 """Ids of agents, to be asked for one after another: a part of one index each, so "never" and "long ago" are two."""

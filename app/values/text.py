@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from app.errors import Invalid
-from app.models.unseen import MARKED, NOTHING_TO_SEE
+from app.values.unseen import MARKED, NOTHING_TO_SEE
 
 MAX_CONTENT = 10_000
 """Characters of one memory, after trimming."""

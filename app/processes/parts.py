@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.config import Settings
-from app.datadir import is_alive, replace_private
+from app.processes.datadir import is_alive, replace_private
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
 from app.errors import Invalid
+from app.exchange.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems, draft, parse_json
 from app.extensions import db, writing
-from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import reserve_ids
-from app.models.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems, draft, parse_json
 from app.models.event import announce
 from app.models.human_act import tell_later
 from app.models.memory import Memory
 from app.models.state import Source
 from app.silo import AgentKeys
+from app.values.actor import Actor
 
 MAX_LINES = MOST_DRAFTS
 MAX_LINE = 200_000

@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from app.broker import EmbeddedBroker
-from app.child import Child, before_command
 from app.config import ROOT, Settings
 from app.errors import WhetstoneError
 from app.keynames import is_like_a_key
-from app.quickcheck import is_prepared
-from app.supervisor import Supervisor
+from app.processes.broker import EmbeddedBroker
+from app.processes.child import Child, before_command
+from app.processes.quickcheck import is_prepared
+from app.processes.supervisor import Supervisor
 
 PREPARE_SECONDS = 3600.0
 """Migrations of a large database take their time; Ctrl-C works meanwhile."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from app.errors import Invalid
 from app.extensions import now
-from app.models.dates import MOST_CARRIED_TAGS, MOST_DATES
 from app.models.state import MemoryType
-from app.models.text import MAX_TAGS, clean_content, clean_tags
 from app.strictjson import no_duplicates
+from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES
+from app.values.text import MAX_TAGS, clean_content, clean_tags
 
 KEYS = ("content", "type", "created_at", "constitutional", "tags")
 """What an object may hold that is a memory in a form of our own; only `content` must be there."""

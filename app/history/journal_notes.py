@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.extensions import db
-from app.models.actor import WORKER
+from app.keys.provision import ensure_keys
 from app.models.agent import Agent
 from app.models.audit import Action, AuditLog, record
 from app.models.memory import Memory
-from app.models.provision import ensure_keys
 from app.models.state import MemoryType, Source
+from app.values.actor import WORKER
 
 LONGEST = 10_000
 """Characters, as of any memory."""

@@ -9,11 +9,11 @@ from sqlalchemy import select
 
 from app.errors import Refused
 from app.extensions import db, writing
-from app.models.actor import Actor
+from app.keys.rotation import record_in_all_accounts
 from app.models.audit import Action, AuditLog
 from app.models.key import MasterKeyRow, key_ring, master_key
-from app.models.rotation import record_in_all_accounts
 from app.silo import MasterKey
+from app.values.actor import Actor
 
 
 class AlreadyThere(Refused):

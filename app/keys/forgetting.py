@@ -11,18 +11,18 @@ from sqlalchemy import delete, func, select, update
 
 from app.errors import Refused
 from app.extensions import db, now, writing
-from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.agent_settings import PROMPTS
 from app.models.audit import Action, record
 from app.models.grant import AccessGrant, AccessView
+from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, live_tokens
 from app.models.memory import Memory
 from app.models.proposal import SettingProposal
 from app.models.refinement import Refinement
-from app.models.refinement_states import Status
-from app.models.shredding import note_what_to_shred
+from app.values.actor import Actor
+from app.values.refinement_states import Status
 
 ATTEMPTS = 5
 """A refinement may start between the look and the lock; not five times in a row."""

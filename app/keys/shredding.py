@@ -8,27 +8,17 @@ blocks that the disk has put aside.
 
 from __future__ import annotations
 
-import uuid
-
 from sqlalchemy import delete, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from app.extensions import BUSY_TIMEOUT_MS, db, is_sqlite, release, writing
-from app.models.installation import InstallationMark
-
-TO_SHRED = "keys_to_shred"
-"""The mark that stands while removed keys may still be found in the database's files."""
+from app.models.installation import TO_SHRED, InstallationMark
 
 PATIENCE_MS = 3000
 """How long it may wait for others to leave the tables; the next minute's upkeep tries again."""
 
 TABLES = ("agent_keys", "intakes")
 """What holds sealed keys, and content that the master key opens."""
-
-
-def note_what_to_shred() -> None:
-    """In the transaction that removes keys: from now on it is due."""
-    InstallationMark.write(TO_SHRED, str(uuid.uuid4()))
 
 
 def is_due() -> bool:

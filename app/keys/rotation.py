@@ -19,10 +19,10 @@ from sqlalchemy.orm import InstrumentedAttribute
 from app.errors import Refused
 from app.extensions import db, now, release, writing
 from app.models.account import Account
-from app.models.actor import Actor
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.event import announce
+from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import (
     AgentKey,
@@ -35,8 +35,8 @@ from app.models.key import (
     share_with_tokens,
     wait_until_nobody_seals,
 )
-from app.models.shredding import note_what_to_shred
 from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, WrappedKey, rewrap
+from app.values.actor import Actor
 
 Told = Callable[[str], object]
 """Is told of every step when it is done and durable."""

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.child import Child, Running
 from app.config import Settings
-from app.datadir import check_data_dir, replace_private
 from app.errors import DiskFull, Unavailable
+from app.processes.child import Child, Running
+from app.processes.datadir import check_data_dir, replace_private
 
 CONFIGURATION = """
 bind 127.0.0.1

@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType, TracebackType
 from typing import Any
 
-from app.child import Child, Running
 from app.errors import WhetstoneError
-from app.parts import StoppedPart, times
+from app.processes.child import Child, Running
+from app.processes.parts import StoppedPart, times
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from app.datadir import append_to
+from app.processes.datadir import append_to
 
 MAX_LOG_BYTES = 10_000_000
 """A log above this is put aside, as one older file, when its child starts."""
