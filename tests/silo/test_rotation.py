@@ -448,7 +448,9 @@ def test_an_agents_new_version_seals_new_writes_and_rewrites_nothing(app: Flask)
     hashes = {memory.content_hash for memory in db.session.scalars(Memory.active(ezra.id))}
     assert open_keys(ezra).content_hash("Ann likes tea. ") in hashes
     assert rotate_agent_key(ezra.id, by=COMMAND_LINE) == 3
-    entries = db.session.scalars(select(AuditLog).where(AuditLog.action == "agent_key_rotate")).all()
+    entries = db.session.scalars(
+        select(AuditLog).where(AuditLog.action == "agent_key_rotate").order_by(AuditLog.id)
+    ).all()
     assert [entry.data for entry in entries] == [{"version": 2, "readers": 2}, {"version": 3, "readers": 2}]
     assert verify().ok
 

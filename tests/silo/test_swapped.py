@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from app.extensions import db, writing
 from app.grants import opening
@@ -62,12 +62,15 @@ def ids(agent_id: int) -> list[int]:
 
 def swap(first: int, second: int) -> None:
     """The sealed bytes, the hashes and the weights of two memories change places: all that could give it away."""
-    for column in ("content", "content_hash", "token_estimate"):
+    query = text("SELECT content, content_hash, token_estimate FROM memories WHERE id = :id")
+    db.session.rollback()
+    held = {number: db.session.execute(query, {"id": number}).one()._mapping for number in (first, second)}
+    for number, other in ((first, second), (second, first)):
         tamper(
-            f"UPDATE memories SET {column} = (SELECT m.{column} FROM memories m WHERE m.id = CASE memories.id WHEN :a"
-            " THEN :b ELSE :a END) WHERE id IN (:a, :b)",
-            a=first,
-            b=second,
+            "UPDATE memories SET content = :content, content_hash = :content_hash, token_estimate = :token_estimate"
+            " WHERE id = :id",
+            id=number,
+            **held[other],
         )
 
 
@@ -98,8 +101,8 @@ def test_verify_and_keys_check_name_them(swapped: int, whetstone: Whetstone) -> 
     said = whetstone("keys", "check")
     assert said.status == 1
     assert "Problem: ezra: Sealed text does not open" in said.err
-    for text in (HERS, HIS, OTHER):
-        assert text not in said.out + said.err + str(verdict)
+    for content in (HERS, HIS, OTHER):
+        assert content not in said.out + said.err + str(verdict)
 
 
 def test_a_refinement_of_them_is_interrupted_in_words_before_its_model_hears_anything(swapped: int) -> None:
@@ -162,7 +165,8 @@ def test_an_old_content_put_back_in_place_is_found_by_verify(ezra: Agent) -> Non
 
 
 def test_a_state_of_another_memory_is_found_by_verify_and_opens_for_nobody_after_an_undo(ezra: Agent) -> None:
-    first, second = ids(ezra.id)
+    number = ezra.id
+    first, second = ids(number)
     run = begin(ezra)
     run.tool.execute("update", id=first, content="Ann hides it under the blue stone.")
     run.tool.execute("complete", summary="Tightened.")
@@ -177,7 +181,7 @@ def test_a_state_of_another_memory_is_found_by_verify_and_opens_for_nobody_after
     assert not verify().ok
     roll_back(Target.refinement(refinement_id), by=COMMAND_LINE)
     with pytest.raises(SealBroken):
-        texts(db.session.scalars(select(Agent)).first())  # type: ignore[arg-type]
+        texts(db.session.get_one(Agent, number))
 
 
 def test_words_and_summaries_open_only_as_what_they_are_of_their_own_refinement(ezra: Agent, eve: Agent) -> None:

@@ -286,7 +286,9 @@ def test_every_act_is_audited_as_the_person_who_did_it(admin: Browser, agent: Ag
 
     db.session.rollback()
     acts = db.session.execute(
-        select(AuditLog.action, AuditLog.actor).where(AuditLog.action.in_((Action.AGENT_PAUSE, Action.AGENT_RESUME)))
+        select(AuditLog.action, AuditLog.actor)
+        .where(AuditLog.action.in_((Action.AGENT_PAUSE, Action.AGENT_RESUME)))
+        .order_by(AuditLog.id)
     ).tuples()
     assert list(acts) == [("agent_pause", "user:admin-1@example.org"), ("agent_resume", "user:admin-1@example.org")]
     assert verify().ok
