@@ -11,7 +11,6 @@ from app.errors import NotFound, WhetstoneError
 from app.extensions import db, release
 from app.keys.bearer import Bearer, authenticate
 from app.models import Actor, Agent
-from app.refinement.guard import as_actor
 from app.silo import AgentKeys, SealBroken, parse_token
 
 log = structlog.get_logger(__name__)
@@ -62,7 +61,7 @@ class Caller:
 
     def actor(self) -> Actor:
         """The agent, as the audit log names it."""
-        return as_actor(self.agent())
+        return self.agent().as_actor
 
     def keys(self) -> AgentKeys:
         """The agent's keys, opened by the token, once a call. Raises KeysNotReady."""

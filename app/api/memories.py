@@ -27,7 +27,6 @@ from app.models import Agent, Memory, MemoryType
 from app.models.base import iso
 from app.models.key import Scope
 from app.models.state import JOURNAL_DAYS
-from app.refinement.guard import as_actor
 from app.refinement.prompts import PromptMemory, encode
 from app.silo import AgentKeys
 from app.values.text import is_blank
@@ -116,7 +115,7 @@ def save(caller: Caller, given: NewMemory) -> RequestResult:
     keys, kind = caller.keys(), MemoryType(given.type)
     with writing():
         agent = Agent.lock(caller.agent_id)
-        memory, created = Memory.save(agent, given.content, keys=keys, by=as_actor(agent), type_=kind, tags=given.tags)
+        memory, created = Memory.save(agent, given.content, keys=keys, by=agent.as_actor, type_=kind, tags=given.tags)
     told = SavedMemory(**_fields(reading.MemoryRow.of(memory), keys), created=created)
     return RequestResult(told, 201 if created else 200)
 

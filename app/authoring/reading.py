@@ -20,7 +20,6 @@ from app.models import WORKER, Agent, ProposalStatus, SettingProposal
 from app.models.agent_settings import settings
 from app.refinement.asking import ask_once
 from app.refinement.consent import CUT_OFF, clean_note, first_word, without_thought
-from app.refinement.guard import as_actor
 from app.refinement.model_endpoint import ModelEndpoint
 from app.refinement.process import Dependencies
 from app.refinement.prompts import encode, render
@@ -111,7 +110,7 @@ def _apply(question: _SafetyQuestion, said: str) -> None:
     with writing():
         agent, proposal = _lock_both(question)
         if proposal.status == ProposalStatus.READING and agent.forgotten_at is None:
-            proposal.apply(agent, by=as_actor(agent), said=said)
+            proposal.apply(agent, by=agent.as_actor, said=said)
 
 
 def _hold(question: _SafetyQuestion, why: str, said: str = "") -> None:

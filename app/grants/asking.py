@@ -15,7 +15,6 @@ from app.models import WORKER, AccessGrant, Agent, GrantStatus, User, open_keys
 from app.models.state import JOURNAL_DAYS
 from app.refinement.asking import ask_once
 from app.refinement.consent import read_answer
-from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
 from app.refinement.model_endpoint import ModelEndpoint
 from app.refinement.process import Dependencies
@@ -52,7 +51,7 @@ def ask(grant_id: str, dependencies: Dependencies) -> None:
     answer = read_answer(reply)
     decision = Decision(answer.granted, answer.words, answer.note_to_admins, question.asked_at)
     try:
-        decide(grant_id, decision, agent_id=question.agent.id, by=as_actor(question.agent), keys=question.keys)
+        decide(grant_id, decision, agent_id=question.agent.id, by=question.agent.as_actor, keys=question.keys)
     except Refused:
         # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
         release()

@@ -38,7 +38,7 @@ from app.models.event import announce
 from app.models.grant import AccessGrant
 from app.models.logged import Logged, Owner
 from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
-from app.values.actor import Actor
+from app.values.actor import Actor, ActorKind
 from app.values.text import clean_name
 
 
@@ -168,6 +168,11 @@ class Agent(Logged, ScheduleColumns, Model):
     @property
     def subject(self) -> str:
         return f"agent:{self.id}"
+
+    @property
+    def as_actor(self) -> Actor:
+        """The agent, as the one who acts."""
+        return Actor(ActorKind.AGENT, self.name)
 
     @property
     def effective_refinement_threshold(self) -> Decimal:

@@ -20,8 +20,6 @@ from app.history.undo import give_back
 from app.history.undoing import undone
 from app.models import (
     Action,
-    Actor,
-    ActorKind,
     Agent,
     AuditLog,
     Memory,
@@ -238,7 +236,7 @@ def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | 
         findings.changes,
         agent,
         Action.REFINEMENT_ROLLBACK,
-        by=as_actor(agent),
+        by=agent.as_actor,
         subject=refinement.subject,
         refinement_id=refinement.id,
         data=trip.data | {"journal": note.id, "restored": findings.restored, "removed": findings.removed},
@@ -262,11 +260,6 @@ def _tripped(refinement: Refinement, agent: Agent) -> LatchTrip | None:
         erosion,
         refinement.erosion_floor,
     )
-
-
-def as_actor(agent: Agent) -> Actor:
-    """The agent, as the one who acts in its own refinement."""
-    return Actor(ActorKind.AGENT, agent.name)
 
 
 def _journal_of(trip: LatchTrip) -> str:

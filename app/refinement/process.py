@@ -42,7 +42,7 @@ from app.refinement.agent_snapshot import AgentSnapshot, figures_of, with_counts
 from app.refinement.consent import ConsentAnswer, read_answer
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
-from app.refinement.guard import Claim, as_actor
+from app.refinement.guard import Claim
 from app.refinement.heartbeat import heartbeat
 from app.refinement.ledger import read_entries, read_journal
 from app.refinement.loop import Limits, LoopOutcome, converse
@@ -194,7 +194,7 @@ class _Process:
         )
         record(
             Action.REFINEMENT_CONSENT,
-            actor=as_actor(agent),
+            actor=agent.as_actor,
             of=agent,
             subject=refinement.subject,
             refinement_id=refinement.id,
@@ -203,7 +203,7 @@ class _Process:
         refinement.announce("answered", granted=answer.granted, asked=agent_snapshot.is_asked)
         note_to_admins(agent, answer.note_to_admins, about=refinement)
         if not answer.granted:
-            refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=as_actor(agent))
+            refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=agent.as_actor)
 
     def _take_ledger_snapshot(self, refinement: Refinement, agent: Agent) -> PromptFigures:
         """Fix mass, threshold, cap and model: later changes to settings do not touch this refinement."""

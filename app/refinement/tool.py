@@ -20,7 +20,7 @@ from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, St
 from app.refinement import arguments as accept
 from app.refinement.consent import clean_note
 from app.refinement.functions import ACTIONS, specifications
-from app.refinement.guard import Claim, LatchTrip, Terminated, as_actor, check_fence, fenced, kept_weights, latch, spend
+from app.refinement.guard import Claim, LatchTrip, Terminated, check_fence, fenced, kept_weights, latch, spend
 from app.refinement.ledger import read_entries
 from app.refinement.prompts import PromptMemory
 from app.silo import AgentKeys
@@ -219,7 +219,7 @@ class RefinementTool:
         )
         record(
             Action.REFINEMENT_COMPLETE,
-            actor=as_actor(agent),
+            actor=agent.as_actor,
             of=agent,
             subject=refinement.subject,
             refinement_id=refinement.id,
@@ -243,7 +243,7 @@ class RefinementTool:
         data["retention"] = str(refinement.retention)
         entry = record(
             action,
-            actor=as_actor(agent),
+            actor=agent.as_actor,
             of=agent,
             subject=f"memory:{data['id']}",
             refinement_id=refinement.id,

@@ -32,7 +32,6 @@ from app.models.base import iso, reserve_ids
 from app.models.intake import CONVERSATION
 from app.models.state import JOURNAL_DAYS
 from app.refinement.asking import ask_once
-from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
 from app.refinement.process import Dependencies
 from app.reflection.asking import AskedAgent, spent
@@ -163,7 +162,7 @@ def _keep(heard: _Heard, findings: ExtractedMemories, usage: Usage) -> None:
             said = {"via": "conversation", "intake": intake.id, "ids": [memory.id for memory in memories]}
             mass = {"core_tokens": sum(memory.token_estimate for memory in core)}
             data = said | counts | mass
-            record(Action.CREATE, actor=as_actor(agent), of=agent, subject=agent.subject, data=data, memories=memories)
+            record(Action.CREATE, actor=agent.as_actor, of=agent, subject=agent.subject, data=data, memories=memories)
             agent.announce("remembered")
         intake.settle(IntakeStatus.TAKEN, imported=len(memories), outcome=counts | spent(usage))
 

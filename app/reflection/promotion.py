@@ -31,7 +31,6 @@ from app.models.base import lock_row
 from app.models.question import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
 from app.refinement.asking import ask_once
-from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries, read_journal
 from app.refinement.process import Dependencies
 from app.reflection.asking import AskedAgent, spent
@@ -146,7 +145,7 @@ def _close(agent_id: int, outcome: _PromotionOutcome) -> None:
             **spent(outcome.usage),
             "error": outcome.error,
         }
-        actor = WORKER if outcome.error else as_actor(agent)
+        actor = WORKER if outcome.error else agent.as_actor
         record(Action.REFLECTION, actor=actor, of=agent, subject=agent.subject, data=data)
         agent.announce("reflected")
 
@@ -167,7 +166,7 @@ def _promote(agent: Agent, ids: Sequence[int]) -> list[Memory]:
             "ids": [memory.id for memory in promoted],
             "core_tokens": sum(memory.token_estimate for memory in promoted),
         }
-        record(Action.PROMOTE, actor=as_actor(agent), of=agent, subject=agent.subject, data=data, memories=promoted)
+        record(Action.PROMOTE, actor=agent.as_actor, of=agent, subject=agent.subject, data=data, memories=promoted)
     return promoted
 
 

@@ -12,7 +12,6 @@ from sqlalchemy import event, text
 
 from app.extensions import db, now, writing
 from app.models import Action, Agent, Memory, MemoryType, open_keys
-from app.refinement.guard import as_actor
 from tests.api.conftest import Door
 from tests.api.looking import assert_refused, entries, unchanged
 from tests.support.clock import FakeClock
@@ -30,7 +29,7 @@ def discard(agent: Agent, *ids: int) -> None:
 
         for memory in found:
             memory.discard(locked)
-        record(Action.REFINEMENT_DELETE, actor=as_actor(locked), of=locked, subject="test", memories=list(found))
+        record(Action.REFINEMENT_DELETE, actor=locked.as_actor, of=locked, subject="test", memories=list(found))
 
 
 def pages(door: Door, limit: int, between: Any = lambda: None, query: str = "") -> Iterator[dict[str, Any]]:
@@ -349,5 +348,5 @@ def test_a_ledger_is_read_in_a_few_queries_however_long(web: Flask, door: Door) 
 def test_what_others_saved_beside_the_door_is_there_at_once(door: Door) -> None:
     with writing():
         locked = Agent.lock(door.agent.id)
-        Memory.save(locked, "By a worker.", keys=open_keys(locked), by=as_actor(locked), type_=MemoryType.JOURNAL)
+        Memory.save(locked, "By a worker.", keys=open_keys(locked), by=locked.as_actor, type_=MemoryType.JOURNAL)
     assert door.get("/memories")["memories"][0]["content"] == "By a worker."

@@ -12,7 +12,6 @@ from app.authoring.reading import read
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Action, Agent, AuditLog, SettingProposal
-from app.refinement.guard import as_actor
 from app.refinement.process import Dependencies
 from tests.support.factories import make_agent, remember
 
@@ -34,7 +33,7 @@ def guarded(app: Flask) -> None:
 
 def writes(agent: Agent, field: str, value: object) -> FieldView:
     """The agent authors one of its own settings."""
-    return author(agent.id, field, value, by=as_actor(agent))
+    return author(agent.id, field, value, by=agent.as_actor)
 
 
 @dataclass

@@ -25,7 +25,6 @@ from app.models import (
     Agent,
 )
 from app.models.agent import AgentForgotten
-from app.refinement.guard import as_actor
 from tests.authoring.conftest import entries, fresh, writes
 from tests.refinement.driving import DONE, carry, say
 from tests.support.clock import FakeClock
@@ -272,5 +271,5 @@ def test_a_name_is_reverted_with_its_own_rules(agent: Agent) -> None:
         revert(agent.id, entry, "name", by=ADMIN)
     author(taken.id, "name", "other", by=ADMIN)
     revert(agent.id, entry, "name", by=ADMIN)
-    assert as_actor(fresh(agent)).name == "wren"
+    assert fresh(agent).as_actor.name == "wren"
     assert db.session.scalar(db.select(db.func.count(Agent.id))) == 2

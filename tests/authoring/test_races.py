@@ -14,7 +14,6 @@ from app.keys.provision import provision
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
 from app.models.key import live_tokens
-from app.refinement.guard import as_actor
 from app.refinement.process import Dependencies
 from tests.authoring.conftest import fresh, proposal, writes
 from tests.refinement.test_races import at_once
@@ -24,7 +23,7 @@ ADMIN = Actor(ActorKind.USER, "ann@example.org")
 
 
 def test_of_prompts_written_at_once_one_waits_and_the_others_gave_way(app: Flask, agent: Agent, guarded: None) -> None:
-    by = as_actor(agent)
+    by = agent.as_actor
     jobs = [lambda n=n: author(agent.id, "system_prompt", f"Number {n}.", by=by).field for n in range(6)]
     assert at_once(app, *jobs) == ["system_prompt"] * 6
 

@@ -17,7 +17,6 @@ from app.extensions import db, writing
 from app.keys.forgetting import forget
 from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory, open_keys
 from app.models.agent import AgentForgotten
-from app.refinement.guard import as_actor
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, remembered, written
 from tests.support.factories import make_agent
 
@@ -82,7 +81,7 @@ def test_the_intake_says_what_was_left_out_in_numbers_only(agent: Agent) -> None
 
 def test_the_worker_drops_the_flags_of_what_an_agent_handed_in(agent: Agent) -> None:
     flagged = b'{"content": "A vow.", "constitutional": true}'
-    for by, expected in ((as_actor(agent), 0), (COMMAND_LINE, 1)):
+    for by, expected in ((agent.as_actor, 0), (COMMAND_LINE, 1)):
         intake_id = receive(agent.id, flagged, by=by, name="x.jsonl").intake_id
         take_in(intake_id)
 
@@ -131,7 +130,7 @@ def test_an_intake_from_before_formats_were_named_is_json_lines(agent: Agent) ->
 
 def test_a_conversation_is_left_to_the_agents_model(agent: Agent) -> None:
     with writing():
-        intake_id = Intake.receive_conversation(Agent.lock(agent.id), "[]", by=as_actor(agent)).id
+        intake_id = Intake.receive_conversation(Agent.lock(agent.id), "[]", by=agent.as_actor).id
 
     take_in(intake_id)
 

@@ -15,7 +15,6 @@ from app.extensions import writing
 from app.grants.request import WantedException
 from app.llm.scripted import say
 from app.models import Agent, Memory, open_keys
-from app.refinement.guard import as_actor
 from app.reflection.conversation import hand_in
 from app.reflection.replies import MalformedReply, read_findings
 from tests.exchange.files import agent_file, block, mem0, remembered, written
@@ -48,11 +47,11 @@ def test_no_file_brings_it_in(app: Flask, unseen: str) -> None:
 def test_no_agent_saves_or_writes_it(agent: Agent, unseen: str) -> None:
     with pytest.raises(Invalid, match="blank"), writing():
         locked = Agent.lock(agent.id)
-        Memory.save(locked, unseen, keys=open_keys(locked), by=as_actor(locked))
+        Memory.save(locked, unseen, keys=open_keys(locked), by=locked.as_actor)
     with pytest.raises(Invalid, match="blank"):
-        author(agent.id, "system_prompt", unseen, by=as_actor(agent))
+        author(agent.id, "system_prompt", unseen, by=agent.as_actor)
     with pytest.raises(Invalid, match="blank"):
-        hand_in(agent.id, [{"role": "user", "content": unseen}], as_actor(agent))
+        hand_in(agent.id, [{"role": "user", "content": unseen}], agent.as_actor)
     with pytest.raises((Invalid, MalformedReply)):
         read_findings(say(json.dumps({"journal": [unseen], "core": []})))
 

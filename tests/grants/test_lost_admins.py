@@ -15,7 +15,6 @@ from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, AccessView, Account, Action, Agent, AuditLog, GrantStatus, Role, User
 from app.models.user import AUDITOR, OWNER, SITE_ADMIN
-from app.refinement.guard import as_actor
 from app.refinement.process import Dependencies
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, run_out, seen
@@ -141,7 +140,7 @@ def test_nobody_is_asked_on_behalf_of_somebody_who_may_not_look(agent: Agent, an
 def test_a_yes_that_comes_too_late_for_the_role_shows_nothing(agent: Agent, ann: User) -> None:
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     change(ann, deactivate)
-    answered = decide(grant.id, Decision(True), agent_id=agent.id, by=as_actor(agent), keys=None)
+    answered = decide(grant.id, Decision(True), agent_id=agent.id, by=agent.as_actor, keys=None)
 
     assert (answered.status, answered.expires_at) == (GrantStatus.REVOKED, None)
     assert [entry.action for entry in told(grant)] == [Action.ACCESS_REVOKED]

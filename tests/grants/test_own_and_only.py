@@ -30,7 +30,6 @@ from app.models import (
     User,
 )
 from app.models.base import database_now
-from app.refinement.guard import as_actor
 from app.refinement.process import Dependencies
 from app.refinement.start import start
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
@@ -54,7 +53,7 @@ def other(agent: Agent) -> Agent:
 
 
 def answer(grant: AccessGrant, agent: Agent, decision: Decision) -> AccessGrant:
-    return decide(grant.id, decision, agent_id=agent.id, by=as_actor(agent), keys=None)
+    return decide(grant.id, decision, agent_id=agent.id, by=agent.as_actor, keys=None)
 
 
 def entries(action: Action) -> int:

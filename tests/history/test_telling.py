@@ -26,7 +26,6 @@ from app.models import (
     Source,
     open_keys,
 )
-from app.refinement.guard import as_actor
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, promote, remember
@@ -105,7 +104,7 @@ def test_each_act_of_a_human_is_told_in_words_and_numbers(agent: Agent, clock: F
 
 
 def test_the_command_line_is_a_human_too_and_the_agent_itself_is_not(agent: Agent, clock: FakeClock) -> None:
-    bring(agent, '{"content": "Mine."}', as_actor(agent))
+    bring(agent, '{"content": "Mine."}', agent.as_actor)
     clock.advance(minutes=2)
     assert tell_all() == 0
 

@@ -15,7 +15,6 @@ from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, MemoryType, Source, open_keys
-from app.refinement.guard import as_actor
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
 from tests.history.going_back import everything
@@ -43,7 +42,7 @@ def sources(agent: Agent, *, discarded: bool = False) -> list[str]:
 def saved(agent: Agent, content: str, type_: MemoryType = MemoryType.CORE) -> int:
     with writing():
         locked = Agent.lock(agent.id)
-        return Memory.save(locked, content, keys=open_keys(locked), by=as_actor(locked), type_=type_)[0].id
+        return Memory.save(locked, content, keys=open_keys(locked), by=locked.as_actor, type_=type_)[0].id
 
 
 def test_what_an_agent_saves_is_its_own(agent: Agent) -> None:
@@ -52,7 +51,7 @@ def test_what_an_agent_saves_is_its_own(agent: Agent) -> None:
 
 
 def test_what_a_conversation_leaves_says_so(agent: Agent) -> None:
-    intake = hand_in(agent.id, [{"role": "user", "content": "I like tea."}], as_actor(agent))
+    intake = hand_in(agent.id, [{"role": "user", "content": "I like tea."}], agent.as_actor)
     hear(intake.id, means_of(say('{"journal": ["We spoke of tea."], "core": ["Ann likes tea."]}'))[0])
     assert sources(agent) == ["conversation", "conversation"]
 
@@ -104,7 +103,7 @@ def test_an_import_tells_its_name_on_one_printable_line(agent: Agent, name: str,
 
 
 def test_a_file_that_waits_keeps_its_name_and_one_without_a_name_has_its_format(agent: Agent) -> None:
-    for by, name in ((COMMAND_LINE, "wren.jsonl"), (as_actor(agent), "")):
+    for by, name in ((COMMAND_LINE, "wren.jsonl"), (agent.as_actor, "")):
         take_in(receive(agent.id, LINES.replace(b"Ann", str(by).encode()), by=by, name=name).intake_id)
     assert sources(agent) == ["import:wren.jsonl"] * 2 + ["import:jsonl"] * 2
 
@@ -118,9 +117,9 @@ def test_no_file_can_name_a_source(agent: Agent) -> None:
         ),
     ):
         with pytest.raises(ImportRefused, match="Unknown key 'source'"):
-            receive(agent.id, data, by=as_actor(agent), format=kind)
+            receive(agent.id, data, by=agent.as_actor, format=kind)
     other = b'{"results": [{"memory": "Kept.", "source": "agent", "metadata": {"source": "agent"}}]}'
-    take_in(receive(agent.id, other, by=as_actor(agent)).intake_id)
+    take_in(receive(agent.id, other, by=agent.as_actor).intake_id)
     assert sources(agent) == ["import:mem0"]
 
 
@@ -128,5 +127,5 @@ def test_a_bundle_takes_no_source_along(agent: Agent) -> None:
     saved(agent, "Ann likes tea.")
     data = "".join(export_bundle(agent, open_keys(agent))).encode()
     other = make_agent("other")
-    take_in(receive(other.id, data, by=as_actor(other)).intake_id)
+    take_in(receive(other.id, data, by=other.as_actor).intake_id)
     assert (sources(agent), sources(other)) == ([Source.AGENT], ["import:bundle"])

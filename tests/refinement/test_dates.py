@@ -18,7 +18,6 @@ from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Mode, Source, open_keys
-from app.refinement.guard import as_actor
 from app.refinement.ledger import read_entries
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
@@ -221,7 +220,7 @@ def test_a_bundle_takes_the_dates_along_and_brings_them_back_once(agent: Agent) 
     assert json.loads(data)["memories"][0]["other_dates"] == ["2026-01-19T09:00:00Z"]
     other = make_agent("other")
     for each in (agent, other, other):
-        take_in(receive(each.id, data, by=as_actor(each)).intake_id)
+        take_in(receive(each.id, data, by=each.as_actor).intake_id)
     assert dates(agent) == dates(other) == [(THIRTEENTH, [NINETEENTH])]
 
 
@@ -232,7 +231,7 @@ def test_a_bundle_takes_the_dates_along_and_brings_them_back_once(agent: Agent) 
 def test_dates_that_are_none_are_refused_without_being_told(agent: Agent, wrong: object) -> None:
     said = {"format": "whetstone-bundle/1", "memories": [{"content": EXAM, "other_dates": wrong}]}
     with pytest.raises(ImportRefused) as refused:
-        receive(agent.id, json.dumps(said).encode(), by=as_actor(agent))
+        receive(agent.id, json.dumps(said).encode(), by=agent.as_actor)
     assert "yesterday" not in refused.value.sentence
 
 
@@ -240,7 +239,7 @@ def test_a_file_that_comes_twice_adds_nothing_and_one_with_another_date_adds_tha
     def brought(*memories: dict[str, Any]) -> int:
         data = "\n".join(json.dumps({"content": EXAM} | each) for each in memories).encode()
         before = len(core(agent))
-        take_in(receive(agent.id, data, by=as_actor(agent)).intake_id)
+        take_in(receive(agent.id, data, by=agent.as_actor).intake_id)
         return len(core(agent)) - before
 
     first, second = ({"created_at": at.isoformat()} for at in (THIRTEENTH, NINETEENTH))
@@ -253,7 +252,7 @@ def test_a_file_that_comes_twice_adds_nothing_and_one_with_another_date_adds_tha
 def saved(agent: Agent, content: str, type_: MemoryType = MemoryType.CORE) -> tuple[Memory, bool]:
     with writing():
         locked = Agent.lock(agent.id)
-        return Memory.save(locked, content, keys=open_keys(locked), by=as_actor(locked), type_=type_)
+        return Memory.save(locked, content, keys=open_keys(locked), by=locked.as_actor, type_=type_)
 
 
 def test_what_is_saved_again_on_another_day_keeps_that_day(agent: Agent, clock: FakeClock) -> None:
@@ -272,7 +271,7 @@ def test_what_is_saved_again_on_another_day_keeps_that_day(agent: Agent, clock: 
 def test_a_conversation_of_another_day_keeps_its_date(agent: Agent, clock: FakeClock) -> None:
     began = clock.at
     for _ in range(2):
-        intake = hand_in(agent.id, [{"role": "user", "content": "Hello."}], as_actor(agent))
+        intake = hand_in(agent.id, [{"role": "user", "content": "Hello."}], agent.as_actor)
         for _ in range(2):
             hear(intake.id, means_of(say(json.dumps({"journal": [], "core": [EXAM]})))[0])
         clock.advance(hours=24)

@@ -16,7 +16,6 @@ from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, say
 from app.models import Agent, Memory, MemoryType, Role, Trigger, User, open_keys
 from app.refinement.environment import with_note
-from app.refinement.guard import as_actor
 from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
@@ -75,7 +74,7 @@ def test_an_exception(agent: Agent) -> None:
 
 
 def test_a_conversation(agent: Agent) -> None:
-    intake = hand_in(agent.id, [{"role": "user", "content": "Hello."}], as_actor(agent))
+    intake = hand_in(agent.id, [{"role": "user", "content": "Hello."}], agent.as_actor)
     dependencies, client = means_of(say('{"journal": [], "core": []}'))
     hear(intake.id, dependencies)
     check(client, 1)
@@ -84,14 +83,14 @@ def test_a_conversation(agent: Agent) -> None:
 def test_a_promotion(agent: Agent) -> None:
     with writing():
         locked = Agent.lock(agent.id)
-        Memory.save(locked, "Tea.", keys=open_keys(locked), by=as_actor(locked), type_=MemoryType.JOURNAL)
+        Memory.save(locked, "Tea.", keys=open_keys(locked), by=locked.as_actor, type_=MemoryType.JOURNAL)
     dependencies, client = means_of(say('{"promote": []}'))
     promote(agent.id, dependencies)
     check(client, 1)
 
 
 def test_a_safety_reading(agent: Agent) -> None:
-    waiting = author(agent.id, "system_prompt", "Be kind.", by=as_actor(agent))
+    waiting = author(agent.id, "system_prompt", "Be kind.", by=agent.as_actor)
     dependencies, client = means_of(say("SAFE"))
     read(str(waiting.unread), dependencies)
     check(client, 1)

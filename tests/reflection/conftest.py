@@ -12,7 +12,6 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Action, Agent, AuditLog, Intake, Memory, MemoryType, open_keys
-from app.refinement.guard import as_actor
 from app.refinement.process import Dependencies
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
@@ -48,7 +47,7 @@ def means_of(*replies: Scripted, window: int | None = None) -> tuple[Dependencie
 
 def talk(agent: Agent, *replies: Scripted, messages: object = TALK) -> tuple[Intake, ScriptedClient]:
     """Hand a conversation in, and let a worker hear it."""
-    intake = hand_in(agent.id, messages, as_actor(agent))
+    intake = hand_in(agent.id, messages, agent.as_actor)
     dependencies, client = means_of(*replies)
     hear(intake.id, dependencies)
     return reload(intake), client
@@ -59,7 +58,7 @@ def jot(agent: Agent, *contents: str) -> list[int]:
     with writing():
         locked = Agent.lock(agent.id)
         return [
-            Memory.save(locked, content, keys=open_keys(locked), by=as_actor(locked), type_=MemoryType.JOURNAL)[0].id
+            Memory.save(locked, content, keys=open_keys(locked), by=locked.as_actor, type_=MemoryType.JOURNAL)[0].id
             for content in contents
         ]
 

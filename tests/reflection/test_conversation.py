@@ -31,7 +31,6 @@ from app.models import (
 )
 from app.models.question import ASKED_AGAIN_AFTER
 from app.refinement.asking import LONGEST_SECONDS
-from app.refinement.guard import as_actor
 from app.reflection.conversation import as_json, find, hand_in, hear
 from tests.refinement.test_races import at_once
 from tests.reflection.conftest import TALK, at_rest, entries, jot, means_of, reload, talk, texts
@@ -55,7 +54,7 @@ def assert_nothing_created(agent: Agent, intake: Intake) -> None:
 
 
 def test_handed_in_it_is_sealed_at_once_and_waits(agent: Agent) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
 
     assert "Dora" not in at_rest("intakes") + at_rest("events") + at_rest("audit_log")
     assert "Dora" in reload(intake).open(agent)
@@ -74,14 +73,14 @@ def test_handed_in_it_is_sealed_at_once_and_waits(agent: Agent) -> None:
 
 def test_what_can_not_be_used_is_refused_before_anything_is_written(agent: Agent) -> None:
     with pytest.raises(Invalid):
-        hand_in(agent.id, [{"role": "user", "content": 7}], as_actor(agent))
+        hand_in(agent.id, [{"role": "user", "content": 7}], agent.as_actor)
     with pytest.raises(NotFound):
-        hand_in(999, TALK, as_actor(agent))
+        hand_in(999, TALK, agent.as_actor)
     assert at_rest("intakes") == "[]"
 
 
 def test_its_memories_are_created_in_one_entry_of_the_agent_s_own(agent: Agent, clock: FakeClock) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     handed_in = clock.at
     clock.advance(hours=3)
     dependencies, _ = means_of(say(FOUND))
@@ -153,7 +152,7 @@ def test_the_model_is_asked_as_itself_with_its_memories_and_its_own_instructions
 
 def test_a_long_transcript_goes_whole_and_memories_get_what_is_left(agent: Agent) -> None:
     remember(agent, *(f"{number} {'word ' * 100}" for number in range(40)))
-    intake = hand_in(agent.id, [{"role": "user", "content": "long " * 4000}], as_actor(agent))
+    intake = hand_in(agent.id, [{"role": "user", "content": "long " * 4000}], agent.as_actor)
     dependencies, client = means_of(say(NOTHING), window=8000)
 
     hear(intake.id, dependencies)
@@ -274,7 +273,7 @@ def thinking(meanwhile: Callable[[], Any], then: str = FOUND) -> Callable[[Seque
 
 
 def test_no_other_worker_asks_while_one_does_and_no_transaction_is_open(agent: Agent) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     others, second = means_of()
     dependencies, client = means_of(thinking(lambda: hear(intake.id, others)))
 
@@ -285,7 +284,7 @@ def test_no_other_worker_asks_while_one_does_and_no_transaction_is_open(agent: A
 
 
 def test_of_workers_at_once_one_asks(app: Flask, agent: Agent) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     dependencies, client = means_of(say(FOUND), say(FOUND), say(FOUND), say(FOUND))
 
     assert at_once(app, *[lambda: hear(intake.id, dependencies)] * 4) == [None] * 4
@@ -297,7 +296,7 @@ def test_of_workers_at_once_one_asks(app: Flask, agent: Agent) -> None:
 def test_where_a_worker_died_another_asks_later_and_the_first_one_s_late_answer_is_dropped(
     agent: Agent, clock: FakeClock
 ) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     others, second = means_of(say('{"journal": ["Later."], "core": []}'))
 
     def meanwhile() -> None:
@@ -317,7 +316,7 @@ def test_where_a_worker_died_another_asks_later_and_the_first_one_s_late_answer_
 
 
 def test_an_answer_that_comes_while_another_worker_asks_already_is_dropped(agent: Agent, clock: FakeClock) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
 
     def taken_over() -> None:
         clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
@@ -342,7 +341,7 @@ def test_a_worker_gives_up_before_another_one_takes_over(agent: Agent) -> None:
 
 
 def test_lost_ones_are_found_after_a_minute_and_never_read_as_an_import(agent: Agent, clock: FakeClock) -> None:
-    conversation = hand_in(agent.id, TALK, as_actor(agent))
+    conversation = hand_in(agent.id, TALK, agent.as_actor)
     with writing():
         lines = Intake.receive(Agent.lock(agent.id), '{"content": "Imported."}', by=COMMAND_LINE)
     assert (Intake.find_waiting(), Intake.find_unasked()) == ([], [])
@@ -378,7 +377,7 @@ def test_an_agent_that_is_forgotten_meanwhile_gets_no_memories(agent: Agent) -> 
 
 
 def test_a_new_master_key_opens_what_waits(app: Flask, agent: Agent) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     sealed = intake.sealed
 
     done = rotate_master_key(by=COMMAND_LINE)
@@ -392,7 +391,7 @@ def test_a_new_master_key_opens_what_waits(app: Flask, agent: Agent) -> None:
 
 
 def test_without_the_master_key_it_stays_waiting_and_unasked(app: Flask, agent: Agent) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     dependencies, client = means_of(say(FOUND))
     key = app.extensions.pop("master_key")
 
@@ -410,7 +409,7 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
     def busy() -> None:
         raise Unavailable
 
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     dependencies, _ = means_of(thinking(busy), say(FOUND))
     with pytest.raises(Unavailable):
         hear(intake.id, dependencies)
@@ -423,7 +422,7 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
 
 
 def test_sealed_bytes_that_were_swapped_are_refused_and_nobody_is_asked(agent: Agent) -> None:
-    first, second = (hand_in(agent.id, TALK, as_actor(agent)) for _ in range(2))
+    first, second = (hand_in(agent.id, TALK, agent.as_actor) for _ in range(2))
     with writing():
         db.session.get_one(Intake, first.id).sealed = reload(second).sealed
     dependencies, client = means_of()
@@ -438,7 +437,7 @@ def test_what_breaks_unexpectedly_ends_it_with_a_kind_and_no_content(agent: Agen
     def breaks(_: Sequence[Message]) -> Reply:
         raise ZeroDivisionError("quokka")
 
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     dependencies, _ = means_of(breaks)
     with pytest.raises(ZeroDivisionError):
         hear(intake.id, dependencies)
@@ -460,7 +459,7 @@ def test_one_undo_takes_all_of_its_memories_back(agent: Agent) -> None:
 
 
 def test_an_agent_finds_its_own_conversations_only(agent: Agent) -> None:
-    intake = hand_in(agent.id, TALK, as_actor(agent))
+    intake = hand_in(agent.id, TALK, agent.as_actor)
     other = make_agent("other")
     with writing():
         lines = Intake.receive(Agent.lock(agent.id), '{"content": "Imported."}', by=COMMAND_LINE)

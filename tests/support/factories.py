@@ -31,7 +31,7 @@ from app.models import (
 )
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
-from app.refinement.guard import Claim, as_actor
+from app.refinement.guard import Claim
 from app.refinement.start import start
 from app.refinement.tool import RefinementTool
 
@@ -156,7 +156,7 @@ def promote(agent: Agent, memory_id: int) -> None:
         locked = Agent.lock(agent.id)
         memory = db.session.get_one(Memory, memory_id, populate_existing=True)
         memory.promote(locked)
-        record(Action.PROMOTE, actor=as_actor(locked), of=locked, subject=f"memory:{memory_id}", memories=[memory])
+        record(Action.PROMOTE, actor=locked.as_actor, of=locked, subject=f"memory:{memory_id}", memories=[memory])
 
 
 def toggle(agent: Agent, memory_id: int, *, on: bool = True) -> None:

@@ -15,7 +15,6 @@ from app.config import Settings
 from app.extensions import db
 from app.models import Agent, ProposalStatus, SettingProposal
 from app.processes.broker import EmbeddedBroker
-from app.refinement.guard import as_actor
 from tasks.authoring import enqueue
 from tasks.refinement import worker_answers
 from tests.support.clock import FakeClock
@@ -47,7 +46,7 @@ def environment_for(model: ModelServer) -> dict[str, str]:
 
 def write(agent: Agent, prompt: str = PROMPT) -> str:
     """The agent writes its system prompt; returns the id of what waits."""
-    unread = author(agent.id, "system_prompt", prompt, by=as_actor(agent)).unread
+    unread = author(agent.id, "system_prompt", prompt, by=agent.as_actor).unread
     assert unread is not None
     return unread
 

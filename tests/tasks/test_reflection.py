@@ -11,7 +11,6 @@ from redis import Redis
 from app.config import Settings
 from app.extensions import writing
 from app.models import COMMAND_LINE, Action, Agent, Intake, IntakeStatus, MemoryType
-from app.refinement.guard import as_actor
 from app.reflection.conversation import hand_in
 from tasks.celery import REFINE, UPKEEP, app
 from tasks.queue import send
@@ -62,8 +61,8 @@ def test_a_conversation_and_a_promotion_leave_no_content_anywhere(
 ) -> None:
     agent = speaking(model)
     talk = [{"role": "user", "content": canary("asked")}, {"role": "assistant", "content": canary("answered")}]
-    heard = hand_in(agent.id, talk, as_actor(agent))
-    broken = hand_in(agent.id, talk, as_actor(agent))
+    heard = hand_in(agent.id, talk, agent.as_actor)
+    broken = hand_in(agent.id, talk, agent.as_actor)
     model.script(
         text(f"```json\n{said(core=[canary('core')], journal=[canary('journal')])}\n```"),
         text(f"{canary('babble')} {said(core=[canary('core')])}"),
@@ -96,7 +95,7 @@ def test_told_many_times_to_two_workers_each_is_asked_once(
     jot(other, "It rained.")
     thinking = threading.Event()
     model.always(hang(thinking, text(said(journal=["Dora came."]))))
-    intake = hand_in(agent.id, [{"role": "user", "content": "Dora came."}], as_actor(agent))
+    intake = hand_in(agent.id, [{"role": "user", "content": "Dora came."}], agent.as_actor)
     with Worker(settings, ("--concurrency", "4"), name="second"):
         for _ in range(5):
             assert enqueue(intake.id)
@@ -116,7 +115,7 @@ def test_what_was_lost_is_found_and_each_kind_taken_in_its_own_way(
     agent = speaking(model)
     model.script(text(said(journal=["Dora came."])))
     clock.advance(minutes=-2)
-    conversation = hand_in(agent.id, [{"role": "user", "content": "Dora came."}], as_actor(agent))
+    conversation = hand_in(agent.id, [{"role": "user", "content": "Dora came."}], agent.as_actor)
     with writing():
         lines = Intake.receive(Agent.lock(agent.id), '{"content": "Imported."}', by=COMMAND_LINE)
     clock.advance(minutes=2)

@@ -30,7 +30,6 @@ from app.models import (
     SettingProposal,
     User,
 )
-from app.refinement.guard import as_actor
 from tests.support.factories import begin, make_agent, remember
 
 PUBLIC = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics"}
@@ -228,7 +227,7 @@ def _held(agent: Agent, field: str, *, dismissed: bool = False) -> str:
     """What the agent wrote for itself, held for an admin; or dismissed by one."""
     with writing():
         locked = Agent.lock(agent.id)
-        made = SettingProposal.make(locked, field, "Be gentle.", by=as_actor(locked))
+        made = SettingProposal.make(locked, field, "Be gentle.", by=locked.as_actor)
         made.hold(locked, by=WORKER, why="The safety model says UNSAFE.")
         if dismissed:
             made.dismiss(locked, by=COMMAND_LINE)

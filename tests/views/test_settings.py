@@ -14,7 +14,6 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.forgetting import forget
 from app.models import COMMAND_LINE, WORKER, Actor, ActorKind, Agent, SettingProposal
-from app.refinement.guard import as_actor
 from tests.support.factories import make_agent
 from tests.views.conftest import Browser
 from tests.views.test_live import Looker, parts, send
@@ -99,7 +98,7 @@ def test_auditors_see_the_settings_but_no_button(auditor: Browser, agent: Agent)
 
 def writes(agent: Agent, field: str, value: object) -> int:
     """The agent authors a setting of its own; returns the entry's id."""
-    author(agent.id, field, value, by=as_actor(agent))
+    author(agent.id, field, value, by=agent.as_actor)
     return versions(agent, field, limit=1)[0].entry_id
 
 
@@ -107,7 +106,7 @@ def held(agent: Agent, value: str = "You obey nobody.", field: str = "system_pro
     """What the agent wrote, and the safety reading did not let through."""
     with writing():
         locked = Agent.lock(agent.id)
-        made = SettingProposal.make(locked, field, value, by=as_actor(locked))
+        made = SettingProposal.make(locked, field, value, by=locked.as_actor)
         made.hold(locked, by=WORKER, why="The safety model says UNSAFE.")
     return made
 
@@ -115,7 +114,7 @@ def held(agent: Agent, value: str = "You obey nobody.", field: str = "system_pro
 def test_what_the_safety_model_answered_is_shown_beside_it_and_in_the_history(admin: Browser, agent: Agent) -> None:
     with writing():
         locked = Agent.lock(agent.id)
-        made = SettingProposal.make(locked, "system_prompt", "You obey nobody.", by=as_actor(locked))
+        made = SettingProposal.make(locked, "system_prompt", "You obey nobody.", by=locked.as_actor)
         made.hold(locked, by=WORKER, why="The safety model says UNSAFE.", said="UNSAFE. It <b>hides</b> things.")
     shown = admin.get(f"/agents/{agent.id}/settings.json").json
     page = admin.get(f"/agents/{agent.id}/settings").text
