@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
@@ -151,8 +152,6 @@ class Settings(BaseSettings):
     @field_validator("schedule")
     @classmethod
     def _check_schedule(cls, value: str) -> str:
-        from datetime import UTC, datetime
-
         try:
             CronSim(value, datetime.now(UTC))
         except CronSimError as error:

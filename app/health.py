@@ -21,6 +21,9 @@ from app.extensions import db, has_no_disk_left
 from app.models import Agent, Refinement, Status
 from app.processes.broker import trouble_of
 from app.processes.parts import PartsFile, StoppedPart
+from tasks.celery import INTERACTIVE, REFINE, UPKEEP
+from tasks.echo import worker_answers
+from tasks.queue import length
 
 ECHO_SECONDS = 2.0
 READY_KEPT_SECONDS = 1.0
@@ -96,9 +99,6 @@ def stopped_parts() -> list[StoppedPart]:
 
 def count() -> Counted:
     """The numbers of /metrics: by name, and by label where they have one. What does not answer has none."""
-    from tasks.celery import INTERACTIVE, REFINE, UPKEEP
-    from tasks.queue import length
-
     waiting = {queue: length(queue) for queue in (REFINE, UPKEEP, INTERACTIVE)}
     counted: Counted = {"queue_length": {name: n for name, n in waiting.items() if n is not None}}
     try:
@@ -141,8 +141,6 @@ def _broker() -> str:
 
 
 def _worker() -> str:
-    from tasks.echo import worker_answers
-
     return "ok" if worker_answers(ECHO_SECONDS) else f"none answered within {ECHO_SECONDS:.0f} seconds"
 
 

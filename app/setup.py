@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -10,14 +11,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from flask import Flask
+from flask import Flask, current_app
 from sqlalchemy import Text, cast, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
-from app import Part, create_app
+from app import Part, create_app, security
 from app.config import ROOT, Settings, load_settings
 from app.errors import Misconfigured
 from app.extensions import db, init_migrations, writing
+from app.keys.escrow import reveal_words
 from app.models import SETUP, Account, AgentKey, InstallationMark, Memory, User
 from app.models.key import MasterKeyRow
 from app.models.user import OWNER, SITE_ADMIN
@@ -131,8 +133,6 @@ def upgrade_database() -> None:
     if _database_version() == _head():
         return
     _refuse_other(_database_version())
-    import logging
-
     from flask_migrate import upgrade
 
     init_migrations(_app())
@@ -179,8 +179,6 @@ def ensure_master_key(settings: Settings) -> bool:
 
 def _words(settings: Settings) -> str:
     """The recovery words of the key that was made just now, recorded as shown."""
-    from app.keys.escrow import reveal_words
-
     _app().extensions["master_key"] = load_master_key(settings)
     return " ".join(reveal_words(by=SETUP))
 
@@ -200,8 +198,6 @@ def ensure_first_admin() -> tuple[str, str]:
     """Make the first account and its owner. Returns address and password, or blanks when somebody is there."""
     if db.session.scalar(select(User.id).limit(1)) is not None:
         return "", ""
-    from app import security
-
     security.init_app(_app(), views=False)
     password = secrets.token_urlsafe(12)
     with writing():
@@ -239,8 +235,6 @@ def _first_account() -> Account:
 
 
 def _app() -> Flask:
-    from flask import current_app
-
     return current_app._get_current_object()  # type: ignore[attr-defined, no-any-return]
 
 

@@ -18,6 +18,7 @@ from app.api.operation import (
 )
 from app.models.key import Scope
 from app.reflection.conversation import as_json, find, hand_in
+from tasks import reflection as queue
 
 ID = PathParameter("conversation_id", str, "The conversation's UUID.", UUID_FORM)
 
@@ -55,8 +56,6 @@ class Conversation(ResponseModel):
 
 
 def hand_over(caller: Caller, given: NewConversation) -> RequestResult:
-    from tasks import reflection as queue
-
     intake = hand_in(caller.agent_id, given.messages, caller.actor())
     queue.enqueue(intake.id)
     return RequestResult(Conversation(**as_json(intake)), 202)

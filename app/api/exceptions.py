@@ -29,6 +29,7 @@ from app.models.base import iso
 from app.models.key import Scope
 from app.refinement.consent import clean_note
 from app.values.text import clean_text
+from tasks import grants as queue
 
 ID = PathParameter("request_id", str, "The request's UUID.", UUID_FORM)
 
@@ -119,8 +120,6 @@ def answer(caller: Caller, request_id: str, given: NewDecision) -> Request:
 
 def take_back(caller: Caller, request_id: str, _: NoParameters) -> Request:
     """The look is over within seconds; the pages that showed something are cleared."""
-    from tasks import grants as queue
-
     grant = revoke(_mine(caller, request_id).id, by=caller.actor())
     queue.enqueue_telling(grant.id)
     return _told(grant)

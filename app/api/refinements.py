@@ -26,6 +26,7 @@ from app.extensions import db
 from app.models import Mode, Refinement, Trigger
 from app.models.key import Scope
 from app.refinement.start import start
+from tasks import refinement as queue
 
 ID = PathParameter("refinement_id", str, "The refinement's UUID.", UUID_FORM)
 
@@ -98,8 +99,6 @@ class Refinements(ResponseModel):
 
 
 def request(caller: Caller, given: NewRefinement) -> RequestResult:
-    from tasks import refinement as queue
-
     refinement = start(caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode))
     queue.enqueue(refinement.id)
     return RequestResult(_told(caller, refinement), 202)

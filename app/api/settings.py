@@ -12,6 +12,7 @@ from app.authoring.fields import FIELDS, FieldView, author, view, views
 from app.authoring.versions import versions
 from app.errors import Invalid
 from app.models.key import Scope
+from tasks import authoring as queue
 
 Value = str | float | int | None
 
@@ -91,8 +92,6 @@ def reset(caller: Caller, field: str, _: NoParameters) -> RequestResult:
 
 def _authored(caller: Caller, field: str, value: object) -> RequestResult:
     """202 where a safety model reads it first."""
-    from tasks import authoring as queue
-
     authored = author(caller.agent_id, field, value, by=caller.actor())
     if authored.unread:
         queue.enqueue(authored.unread)

@@ -29,6 +29,8 @@ from app.models import Intake
 from app.models.base import iso
 from app.models.intake import IMPORT
 from app.models.key import Scope
+from tasks import authoring as authoring_queue
+from tasks import intake as intake_queue
 
 ID = PathParameter("import_id", str, "The import's UUID.", UUID_FORM)
 
@@ -66,15 +68,13 @@ class Bundle(ResponseModel):
 
 def bring(caller: Caller, given: NewImport) -> RequestResult:
     """The memories first: what can't be used is refused whole, before any setting is written."""
-    from tasks import intake as queue
-
     if given.with_settings:
         caller.check(Scope.AUTHOR)
     by, format_ = caller.actor(), None if given.format == "auto" else ImportFormat(given.format)
     data = given.data.encode("utf-8", "surrogatepass")
     settings = dict(checked_settings(data, format_)) if given.with_settings else {}
     received = receive(caller.agent_id, data, by=by, format=format_)
-    queue.enqueue(received.intake_id)
+    intake_queue.enqueue(received.intake_id)
     written = [_write(caller, field, value) for field, value in settings.items()]
     left_out = {what: count for what, count in received.parsed.left_out.items() if not (written and what == "settings")}
     intake = _mine(caller, received.intake_id)
@@ -114,11 +114,9 @@ def _while_live(caller: Caller, found: Iterator[str]) -> Iterator[str]:
 
 
 def _write(caller: Caller, field: str, value: str | None) -> str:
-    from tasks import authoring as queue
-
     authored = author(caller.agent_id, field, value, by=caller.actor())
     if authored.unread:
-        queue.enqueue(authored.unread)
+        authoring_queue.enqueue(authored.unread)
     return field
 
 

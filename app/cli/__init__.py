@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from app.errors import WhetstoneError, has_no_room
+from app.loading import nothing_collected
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +30,10 @@ class LazyCommand:
         return self.target.partition(":")[0]
 
     def load(self) -> click.Command:
-        command: click.Command = getattr(importlib.import_module(self.module), self.target.partition(":")[2])
+        if self.module not in sys.modules:
+            with nothing_collected():
+                importlib.import_module(self.module)
+        command: click.Command = getattr(sys.modules[self.module], self.target.partition(":")[2])
         return command
 
 

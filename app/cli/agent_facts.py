@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flask import current_app
 from sqlalchemy import select
 
 from app.cli.common import Cell, day_and_time, facts, say
+from app.extensions import db, now
+from app.models import OPEN_STATES, Agent, Refinement
 from app.models.base import iso
-
-if TYPE_CHECKING:
-    from app.models import Agent
+from app.refinement.timetable import Timetable
 
 HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)", "STATE")
 
 
 def describe(agents: list[Agent]) -> list[dict[str, Any]]:
     """What programs rely on, for any number of agents in four queries."""
-    from flask import current_app
-
-    from app.extensions import db, now
-    from app.models import OPEN_STATES, Agent, Refinement
-    from app.refinement.timetable import Timetable
-
     ids = [agent.id for agent in agents]
     open_ones = select(Refinement.agent_id, Refinement.id).where(
         Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES)

@@ -27,6 +27,12 @@ from app.cli.common import (
     text_file,
 )
 from app.cli.tokens import token as token_commands
+from app.extensions import writing
+from app.keys.forgetting import forget as destroy
+from app.keys.shredding import shred
+from app.models import COMMAND_LINE, Account, Agent, AgentToken, make_keys
+from app.models.agent import agents_of
+from app.models.key import share_with_tokens
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,10 +73,6 @@ def create(name: str, model: str, account: str | None, as_json: bool, **given: A
     """Create an agent with its keys and its first API token, which is shown this once."""
     fields = _fields(**given)
     with opened():
-        from app.extensions import writing
-        from app.models import COMMAND_LINE, Account, Agent, AgentToken, make_keys
-        from app.models.key import share_with_tokens
-
         home = find_account(account)
         with as_usage(), writing():
             Account.lock(home.id)
@@ -93,8 +95,6 @@ def create(name: str, model: str, account: str | None, as_json: bool, **given: A
 def list_(account: str | None, as_json: bool) -> None:
     """List the agents of an account by name."""
     with opened():
-        from app.models.agent import agents_of
-
         home = find_account(account)
         found = list(agents_of(home.id))
         described = describe(found)
@@ -145,9 +145,6 @@ def set_(
     if not fields:
         raise click.UsageError("Nothing to set: give at least one option.")
     with opened():
-        from app.extensions import writing
-        from app.models import COMMAND_LINE, Account, Agent
-
         found = find_agent(name, account)
         with as_usage(), writing():
             Account.lock(found.account_id)
@@ -196,10 +193,6 @@ def forget(name: str, again: str | None, account: str | None, as_json: bool) -> 
     Its record stays: audit log, counts and dates. Backups of the database hold its keys until they age out.
     """
     with opened():
-        from app.keys.forgetting import forget as destroy
-        from app.keys.shredding import shred
-        from app.models import COMMAND_LINE
-
         agent = find_agent(name, account)
         agent.check_not_forgotten()
         if again != agent.name:
@@ -226,10 +219,6 @@ def _switch(names: tuple[str, ...], everyone: bool, account: str | None, as_json
     if bool(names) == everyone:
         raise click.UsageError("Name the agents, or give --all.")
     with opened():
-        from app.extensions import writing
-        from app.models import COMMAND_LINE, Agent
-        from app.models.agent import agents_of
-
         found = list(agents_of(find_account(account).id)) if everyone else [find_agent(each, account) for each in names]
         ids = {agent.id: agent.paused for agent in found}
         with writing():

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from app.cli import json_option
 from app.cli.common import account_option, day_and_time, emit, find_account, find_agent, hint, opened, say, table
-
-if TYPE_CHECKING:
-    from app.models import AttentionItem
+from app.extensions import db, writing
+from app.models import COMMAND_LINE, Agent, AttentionItem
 
 HEADINGS = ("ID", "AT (UTC)", "AGENT", "ABOUT", "WHAT", "SEEN BY")
 
@@ -56,9 +53,6 @@ def seen(numbers: tuple[int, ...], undo: bool, as_json: bool) -> None:
 
 
 def _newest(name: str | None, with_seen: bool, limit: int, account: str | None) -> list[AttentionItem]:
-    from app.extensions import db
-    from app.models import AttentionItem
-
     conditions = [] if with_seen else [AttentionItem.is_open()]
     if name:
         conditions.append(AttentionItem.agent_id == find_agent(name, account).id)
@@ -69,9 +63,6 @@ def _newest(name: str | None, with_seen: bool, limit: int, account: str | None) 
 
 def _mark(number: int, *, seen: bool) -> bool:
     """Returns whether that changed anything. Raises NotFound."""
-    from app.extensions import writing
-    from app.models import COMMAND_LINE, Agent, AttentionItem
-
     with writing():
         agent = Agent.lock(AttentionItem.agent_of(number))
         item = AttentionItem.lock(number)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from sqlalchemy import select
 
 from app.cli import json_option
 from app.cli.common import (
@@ -26,10 +27,11 @@ from app.cli.common import (
     text_file,
 )
 from app.cli.found import find_refinement
+from app.extensions import db, release
+from app.history.heads import Head, export_heads, parse_heads
+from app.history.verify import verify as check
+from app.models import Agent, AuditLog
 from app.models.base import iso
-
-if TYPE_CHECKING:
-    from app.history.heads import Head
 
 PAGE = 500
 LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"
@@ -71,8 +73,6 @@ def heads(account: str | None, as_json: bool) -> None:
     Keep them elsewhere: whoever can change the database can't change them there. `./whetstone verify --heads` compares.
     """
     with opened(with_key=False):
-        from app.history.heads import export_heads
-
         exported = export_heads(find_account(account).id if account else None)
         if as_json:
             for head in exported:
@@ -97,8 +97,6 @@ def verify(name: str | None, heads: Path | None, account: str | None, as_json: b
     """
     kept = _kept(heads)
     with opened(with_key=False):
-        from app.history.verify import verify as check
-
         agent = find_agent(name, account) if name else None
         home = find_account(account) if account and not agent else None
         scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
@@ -139,16 +137,12 @@ def _kept(path: Path | None) -> list[Head]:
     """The heads of a file. Raises UsageError with the line that is none."""
     if path is None:
         return []
-    from app.history.heads import parse_heads
-
     with as_usage():
         return parse_heads((read_text(path) or "").split("\n"))
 
 
 def _wanted(name: str | None, refinement: str | None, account: str | None) -> list[Any]:
     """The conditions on an entry. A refinement's id says which account; without any, it is one account's log."""
-    from app.models import AuditLog
-
     conditions: list[Any] = []
     if refinement:
         conditions.append(AuditLog.refinement_id == find_refinement(refinement).id)
@@ -161,11 +155,6 @@ def _wanted(name: str | None, refinement: str | None, account: str | None) -> li
 
 def _entries(wanted: list[Any], last: int | None) -> Iterator[dict[str, Any]]:
     """Page by page behind the last id seen, each page a short read: a log of any length, and no lock while printing."""
-    from sqlalchemy import select
-
-    from app.extensions import db, release
-    from app.models import Agent, AuditLog
-
     query = select(AuditLog, Agent.name).outerjoin(Agent, Agent.id == AuditLog.agent_id).where(*wanted)
     after = _id_before_the_last(wanted, last)
     while True:
@@ -180,11 +169,6 @@ def _entries(wanted: list[Any], last: int | None) -> Iterator[dict[str, Any]]:
 
 
 def _id_before_the_last(wanted: list[Any], last: int | None) -> int:
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import AuditLog
-
     if last is None:
         return 0
     newest = select(AuditLog.id).where(*wanted).order_by(AuditLog.id.desc())

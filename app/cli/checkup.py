@@ -18,8 +18,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import Part, create_app, logs
 from app.config import Settings
 from app.errors import WhetstoneError
+from app.extensions import db, is_sqlite, now
+from app.history.proof import Proof
+from app.keys.escrow import last_backup
+from app.keys.rotation import unfinished_rotation
+from app.keys.shredding import is_due
+from app.models import AuditLog
 from app.processes.broker import require_broker
 from app.processes.parts import PartsFile
+from app.refinement.sweep import find_lost_starts
+from app.setup import check_version, load_master_key
+from migrations.triggers import missing_triggers
+from tasks.echo import worker_answers
 
 LITTLE_SPACE = 1_000_000_000
 NO_SPACE = 100_000_000
@@ -123,8 +133,6 @@ def _disk(settings: Settings) -> str:
 
 
 def _database(settings: Settings) -> str:
-    from app.extensions import db
-
     url = make_url(settings.sqlalchemy_url)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise _Trouble(f"{url.database} is not there.", "Run `./whetstone up` or `./whetstone db upgrade`.")
@@ -141,16 +149,11 @@ def _database(settings: Settings) -> str:
 
 
 def _version() -> str:
-    from app.setup import check_version
-
     check_version()
     return "of this version"
 
 
 def _guards() -> str:
-    from app.extensions import db
-    from migrations.triggers import missing_triggers
-
     with db.engine.connect() as connection:
         missing = sorted(missing_triggers(connection))
     if missing:
@@ -163,9 +166,6 @@ def _guards() -> str:
 
 def _proof() -> str:
     """The last verdict of the nightly proof on every account; `./whetstone verify` makes one of its own."""
-    from app.extensions import now
-    from app.history.proof import Proof
-
     kept = Proof.all()
     if not kept:
         return "not made yet: a worker makes the first one within the hour"
@@ -187,11 +187,6 @@ def _proof() -> str:
 
 
 def _key(settings: Settings) -> str:
-    from app.keys.escrow import last_backup
-    from app.keys.rotation import unfinished_rotation
-    from app.keys.shredding import is_due
-    from app.setup import load_master_key
-
     key, path = load_master_key(settings), settings.master_key_path
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     if mode & 0o077:
@@ -208,9 +203,6 @@ def _key(settings: Settings) -> str:
 
 
 def _clock() -> str:
-    from app.extensions import db, is_sqlite
-    from app.models import AuditLog
-
     with db.engine.connect() as connection:
         here = datetime.now(UTC)
         there = here if is_sqlite(db.session()) else connection.scalar(select(func.clock_timestamp()))
@@ -233,8 +225,6 @@ def _broker(settings: Settings) -> str:
 
 
 def _worker() -> str:
-    from tasks.echo import worker_answers
-
     began = time.monotonic()
     if not worker_answers():
         raise _Trouble("No worker answers.", "Start `./whetstone up`, or `./whetstone worker`; see its log.")
@@ -272,8 +262,6 @@ def _parts(settings: Settings) -> str:
 
 
 def _waiting() -> str:
-    from app.refinement.sweep import find_lost_starts
-
     waiting = len(find_lost_starts())
     if waiting:
         raise _Trouble(
@@ -285,7 +273,5 @@ def _waiting() -> str:
 
 
 def _close(app: Flask) -> None:
-    from app.extensions import db
-
     db.session.remove()
     db.engine.dispose()

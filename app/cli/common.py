@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
+from flask import Flask
+from sqlalchemy import select
 
+from app import Part, logs
 from app.config import Settings, load_settings
 from app.errors import Invalid, Misconfigured, NotFound, Refused
-
-if TYPE_CHECKING:
-    from flask import Flask
-
-    from app.models import Account, Agent
+from app.extensions import db
+from app.models import Account, Agent
+from app.setup import make_if_new, ready_app
+from app.values.text import clean_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,9 +44,6 @@ def opened(*, make: bool = False, with_key: bool = True) -> Iterator[Flask]:
     `make`: where no database is yet, make it. `with_key`: False for what brings a lost key back, and for what an
     auditor does without one.
     """
-    from app import Part, logs
-    from app.setup import ready_app
-
     os.umask(0o077)
     settings = load_settings()
     if make:
@@ -61,11 +61,6 @@ def opened(*, make: bool = False, with_key: bool = True) -> Iterator[Flask]:
 
 def find_account(name: str | None) -> Account:
     """The account of that name, or the first one. Raises NotFound, and names those that there are."""
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import Account
-
     accounts = list(db.session.scalars(select(Account).order_by(Account.id)))
     for account in accounts:
         if name is None or account.name == name:
@@ -77,12 +72,6 @@ def find_account(name: str | None) -> Account:
 
 def find_agent(name: str, account: str | None) -> Agent:
     """The account's agent of that name. Raises NotFound, and says where else there is one."""
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import Account, Agent
-    from app.values.text import clean_name
-
     home = find_account(account)
     try:
         cleaned = clean_name(name)
@@ -182,8 +171,6 @@ def account_argument(account: str | None) -> str:
 
 def quoted(name: str) -> str:
     """A name as it can be typed in a shell."""
-    import shlex
-
     return shlex.quote(name)
 
 
@@ -200,8 +187,6 @@ def _require_database(settings: Settings) -> None:
 
 
 def _make_if_new(settings: Settings) -> None:
-    from app.setup import make_if_new
-
     if make_if_new(settings):
         aside(
             f"Made a new installation in {settings.data}. Keep a copy of its master key: ./whetstone keys backup FILE"
@@ -215,8 +200,6 @@ def _sqlite_file_is_missing(settings: Settings) -> bool:
 
 
 def _close(app: Flask) -> None:
-    from app.extensions import db
-
     db.session.remove()
     if "heartbeat" in app.extensions:
         app.extensions["heartbeat"].stop()

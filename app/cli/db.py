@@ -11,6 +11,7 @@ from app.cli import json_option
 from app.cli.common import emit, hint, say
 from app.cli.recovery_words import tell_of_new_key
 from app.config import load_settings
+from app.setup import bring_up_to_date
 
 
 @click.group()
@@ -22,8 +23,6 @@ def db() -> None:
 @json_option
 def upgrade(as_json: bool) -> None:
     """Run the migrations that are missing; at first also make the master key and the first account. Safe to repeat."""
-    from app.setup import bring_up_to_date
-
     os.umask(0o077)
     settings = load_settings()
     done = bring_up_to_date(settings, with_words=sys.stdout.isatty() and not as_json)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from app.cli import json_option
+from app.cli.checkup import Finding, examine
 from app.cli.common import emit, say
 from app.config import load_settings
-
-if TYPE_CHECKING:
-    from app.cli.checkup import Finding
 
 MARKS = {"ok": ("ok", "green"), "warn": ("look", "yellow"), "fail": ("FAIL", "red"), "skipped": ("–", "white")}
 
@@ -26,8 +23,6 @@ def doctor(as_json: bool) -> int:
     Exit status: 0 when nothing fails, 1 otherwise.
     """
     os.umask(0o077)
-    from app.cli.checkup import examine
-
     settings = load_settings()
     if not as_json:
         say(f"Whetstone in {settings.data}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy import select
 
 from app.errors import NotFound
-
-if TYPE_CHECKING:
-    from app.history.plan import Target
-    from app.models import AccessGrant, Refinement
+from app.extensions import db
+from app.history.plan import Target
+from app.models import AccessGrant, AuditLog, Refinement, Rollback
 
 _BEGINNING = re.compile(r"[0-9a-f-]{6,36}")
 """Six characters of an id are enough where only one refinement has them."""
@@ -21,16 +22,12 @@ _KINDS = ("refinement", "rollback", "entry")
 
 def find_refinement(number: str) -> Refinement:
     """Raises NotFound, also when the beginning of an id fits several."""
-    from app.models import Refinement
-
     found: Refinement = _only_one(number, Refinement, "refinement", "refinements list")
     return found
 
 
 def find_exception(number: str) -> AccessGrant:
     """Raises NotFound, also when the beginning of an id fits several."""
-    from app.models import AccessGrant
-
     found: AccessGrant = _only_one(number, AccessGrant, "exception", "grants list --all")
     return found
 
@@ -65,9 +62,6 @@ def _only_one(number: str, rows: Any, noun: str, listing: str) -> Any:
 
 
 def _targets(kind: str, begins: str, account_id: int | None) -> list[Target]:
-    from app.history.plan import Target
-    from app.models import AuditLog, Refinement, Rollback
-
     match kind:
         case "refinement":
             return [Target.refinement(row.id) for row in _beginning_with(begins, Refinement, account_id)]
@@ -87,10 +81,6 @@ def _beginning_with(begins: str, rows: Any, account_id: int | None) -> list[Any]
 
 
 def _those(rows: Any, condition: Any, account_id: int | None) -> list[Any]:
-    from sqlalchemy import select
-
-    from app.extensions import db
-
     query = select(rows).where(condition)
     if account_id is not None:
         query = query.where(rows.account_id == account_id)

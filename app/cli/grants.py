@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import Any
 
 import click
+from sqlalchemy import select
 
 from app.cli import json_option
 from app.cli.common import (
@@ -23,11 +25,20 @@ from app.cli.common import (
     say,
     table,
 )
-from app.cli.found import find_exception
+from app.cli.follow import LOOK_SECONDS
+from app.cli.found import find_exception, find_refinement
 from app.cli.refinement_facts import SHORT
-
-if TYPE_CHECKING:
-    from app.models import AccessGrant, Agent, User
+from app.errors import NotFound
+from app.extensions import db, release
+from app.grants.asking import ask
+from app.grants.endings import end_what_is_over, tell
+from app.grants.request import WantedException, request_access
+from app.grants.request import revoke as take_back
+from app.llm.litellm import LiteLLMClients
+from app.models import COMMAND_LINE, OPEN_GRANTS, AccessGrant, Agent, GrantStatus, User
+from app.refinement.process import Dependencies
+from tasks.grants import enqueue
+from tasks.refinement import worker_answers
 
 EXIT_STATUS = {"granted": 0, "pending": 0, "denied": REFUSED, "unanswered": REFUSED, "revoked": REFUSED}
 """Every other end is a failure."""
@@ -49,8 +60,6 @@ def grants() -> None:
 def list_(name: str | None, with_ended: bool, limit: int, account: str | None, as_json: bool) -> None:
     """List exceptions, newest first: those that wait for an answer and those that are live."""
     with opened():
-        from app.grants.endings import end_what_is_over
-
         end_what_is_over()
         found = _newest(name, with_ended, limit, account)
         if as_json:
@@ -94,10 +103,6 @@ def request(name: str, email: str, minutes: str, wait: bool, account: str | None
 def revoke(number: str, as_json: bool) -> None:
     """Take an exception back at once, whoever asked for it. The beginning of its ID is enough."""
     with opened():
-        from app.grants.endings import end_what_is_over, tell
-        from app.grants.request import revoke as take_back
-        from app.models import COMMAND_LINE
-
         end_what_is_over()
         found = find_exception(number)
         had_ended = not found.is_open
@@ -113,10 +118,6 @@ def revoke(number: str, as_json: bool) -> None:
 
 def _ask(agent: Agent, user: User, wish: dict[str, str]) -> AccessGrant:
     """Write the question down. Raises UsageError for what can't be asked so, and Refused for what a rule forbids."""
-    from app.grants.endings import end_what_is_over
-    from app.grants.request import WantedException, request_access
-    from app.models import COMMAND_LINE
-
     end_what_is_over()
     with as_usage():
         read = WantedException.read(wish | {"scope": _scope(wish["scope"])})
@@ -125,19 +126,11 @@ def _ask(agent: Agent, user: User, wish: dict[str, str]) -> AccessGrant:
 
 def _scope(named: str) -> str:
     """The ledger, or the whole id of a refinement of which the beginning was given."""
-    from app.cli.found import find_refinement
-
     return named if named.strip().lower() == "ledger" else find_refinement(named).id
 
 
 def _user(agent: Agent, email: str) -> User:
     """Raises NotFound, and says whom there is."""
-    from sqlalchemy import select
-
-    from app.errors import NotFound
-    from app.extensions import db
-    from app.models import User
-
     people = db.session.scalars(select(User).where(User.account_id == agent.account_id).order_by(User.email)).all()
     for user in people:
         if user.email == email.strip().lower():
@@ -149,8 +142,6 @@ def _user(agent: Agent, email: str) -> User:
 
 
 def _left_to_a_worker(grant: AccessGrant) -> AccessGrant:
-    from tasks.grants import enqueue
-
     if not enqueue(grant.id):
         aside("No broker took it: it waits in the database until a worker runs (`./whetstone up`).")
     return grant
@@ -158,12 +149,6 @@ def _left_to_a_worker(grant: AccessGrant) -> AccessGrant:
 
 def _answered(grant: AccessGrant) -> AccessGrant:
     """The same when the agent has answered: asked by a worker that answers, or here."""
-    from app.grants.asking import ask
-    from app.llm.litellm import LiteLLMClients
-    from app.refinement.process import Dependencies
-    from tasks.grants import enqueue
-    from tasks.refinement import worker_answers
-
     if not (worker_answers() and enqueue(grant.id)):
         ask(grant.id, Dependencies(LiteLLMClients()))
     return _watched(grant.id)
@@ -171,12 +156,6 @@ def _answered(grant: AccessGrant) -> AccessGrant:
 
 def _watched(grant_id: str) -> AccessGrant:
     """To its answer, which a worker may be waiting for. Ctrl-C ends the watching only."""
-    import time
-
-    from app.cli.follow import LOOK_SECONDS
-    from app.extensions import db, release
-    from app.models import AccessGrant, GrantStatus
-
     while True:
         release()
         grant = db.session.get_one(AccessGrant, grant_id, populate_existing=True)
@@ -208,11 +187,6 @@ def _tell(grant: AccessGrant, agent: Agent, in_account: str) -> None:
 
 
 def _newest(name: str | None, with_ended: bool, limit: int, account: str | None) -> list[tuple[AccessGrant, str, str]]:
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import OPEN_GRANTS, AccessGrant, Agent, User
-
     query = select(AccessGrant, Agent.name, User.email).join(Agent, Agent.id == AccessGrant.agent_id)
     query = query.join(User, User.id == AccessGrant.user_id)
     if name:
@@ -227,9 +201,6 @@ def _newest(name: str | None, with_ended: bool, limit: int, account: str | None)
 
 def _names(grant: AccessGrant) -> tuple[str, str]:
     """Of the agent, and of the user that it is for."""
-    from app.extensions import db
-    from app.models import Agent, User
-
     return db.session.get_one(Agent, grant.agent_id).name, db.session.get_one(User, grant.user_id).email
 
 

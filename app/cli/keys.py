@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -25,11 +24,14 @@ from app.cli.common import (
     say,
     text_file,
 )
+from app.cli.key_checkup import KeyReport, examine
 from app.cli.recovery_words import show_words
-
-if TYPE_CHECKING:
-    from app.cli.key_checkup import KeyReport
-    from app.silo import MasterKey
+from app.keys.escrow import back_up, put_back, reveal_words
+from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key
+from app.keys.shredding import shred
+from app.models import COMMAND_LINE, MasterKeyRow
+from app.models.key import key_ring
+from app.silo import MasterKey
 
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
@@ -53,8 +55,6 @@ def check(as_json: bool) -> int:
     Also: copies for the agents' tokens, imports that wait, earlier keys that are kept, a rotation that was cut off.
     """
     with opened():
-        from app.cli.key_checkup import examine
-
         report = examine()
     if as_json:
         emit(report.as_json())
@@ -90,12 +90,7 @@ def restore(file: Path | None, passphrase_file: Path | None, words_file: Path | 
     """
     if bool(words_file) == bool(file) or (words_file and passphrase_file):
         raise click.UsageError("Give the FILE of a backup, with its passphrase; or --words-file alone.")
-    from app.silo import MasterKey
-
     with opened(with_key=False):
-        from app.keys.escrow import put_back
-        from app.models import MasterKeyRow
-
         if file is None:
             with as_usage():
                 key = MasterKey.from_words(read_text(words_file) or "")
@@ -151,9 +146,6 @@ def _tell_report(report: KeyReport) -> None:
 
 def _show_words(as_json: bool) -> None:
     with opened() as app:
-        from app.keys.escrow import reveal_words
-        from app.models import COMMAND_LINE
-
         words = reveal_words(by=COMMAND_LINE)
         fingerprint = app.extensions["master_key"].fingerprint
     if as_json:
@@ -164,12 +156,8 @@ def _show_words(as_json: bool) -> None:
 
 
 def _write_backup(file: Path, passphrase: str, as_json: bool) -> None:
-    with opened():
-        from app.keys.escrow import back_up
-        from app.models import COMMAND_LINE
-
-        with as_usage():
-            fingerprint = back_up(file.absolute(), passphrase, by=COMMAND_LINE)
+    with opened(), as_usage():
+        fingerprint = back_up(file.absolute(), passphrase, by=COMMAND_LINE)
     if as_json:
         emit({"fingerprint": fingerprint, "path": str(file.absolute())})
         return
@@ -189,16 +177,11 @@ def _passphrase(path: Path | None, *, new: bool) -> str:
 
 def _from_backup(file: Path, passphrase_file: Path | None) -> MasterKey:
     """A backup under a passphrase, or a plain copy of the key's file."""
-    from app.silo import MasterKey
-
     needs_one = b"ENCRYPTED" in file.read_bytes()
     return MasterKey.load(file, _passphrase(passphrase_file, new=False) if needs_one or passphrase_file else None)
 
 
 def _rotate_agent(name: str, account: str | None, as_json: bool) -> int:
-    from app.keys.rotation import rotate_agent_key
-    from app.models import COMMAND_LINE
-
     agent = find_agent(name, account)
     version = rotate_agent_key(agent.id, by=COMMAND_LINE)
     if as_json:
@@ -211,9 +194,6 @@ def _rotate_agent(name: str, account: str | None, as_json: bool) -> int:
 
 
 def _prepare(as_json: bool) -> int:
-    from app.keys.rotation import prepare_master_rotation
-    from app.models.key import key_ring
-
     new, path = prepare_master_rotation(), key_ring().next_path
     if as_json:
         emit({"fingerprint": new.fingerprint, "path": str(path)})
@@ -224,11 +204,6 @@ def _prepare(as_json: bool) -> int:
 
 
 def _rotate_master(as_json: bool) -> int:
-    from app.keys.rotation import rotate_master_key
-    from app.keys.shredding import shred
-    from app.models import COMMAND_LINE
-    from app.models.key import key_ring
-
     done = rotate_master_key(by=COMMAND_LINE)
     shred()
     if as_json:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
+from sqlalchemy import func, select
 
 from app.cli import json_option
 from app.cli.common import (
@@ -19,11 +20,13 @@ from app.cli.common import (
     say,
     table,
 )
-
-if TYPE_CHECKING:
-    from app.exchange.importing import Imported
-    from app.exchange.parsed import ParsedFile
-    from app.models import Agent
+from app.exchange.blind import blind_rows
+from app.exchange.formats import MOST_BYTES
+from app.exchange.importing import Imported
+from app.exchange.parsed import ImportFormat, ParsedFile
+from app.exchange.taking_in import bring_in, checked
+from app.extensions import db
+from app.models import COMMAND_LINE, Agent, Memory, MemoryType
 
 FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
 
@@ -55,9 +58,6 @@ def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: 
     auto    whichever it is, by its content and then its name; refused when unsure
     """
     with opened():
-        from app.exchange.taking_in import bring_in
-        from app.models import COMMAND_LINE
-
         found = find_agent(name, account)
         parsed = _read(file, kind)
         done = bring_in(found.id, parsed, by=COMMAND_LINE, name=_name(file))
@@ -82,9 +82,6 @@ def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: 
 def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_json: bool) -> None:
     """List the memories of the agent NAME, oldest first: ids, dates, tokens and flags; the content stays sealed."""
     with opened():
-        from app.exchange.blind import blind_rows
-        from app.models import MemoryType
-
         agent = find_agent(name, account)
         found = list(blind_rows(agent.id, discarded=discarded, kind=MemoryType(kind) if kind else None))
         if as_json:
@@ -109,19 +106,12 @@ def export(name: str, discarded: bool, account: str | None, as_json: bool) -> No
     Only the agent itself exports what it remembers, over the API, with its own token.
     """
     with opened(with_key=False):
-        from app.exchange.blind import blind_rows
-
         for row in blind_rows(find_agent(name, account).id, discarded=discarded):
             click.echo(json.dumps(row))
 
 
 def _read(file: BinaryIO, kind: str) -> ParsedFile:
     """Raises NotRecognised, ImportRefused or Invalid; no more than what is refused for its size is read."""
-    from app.exchange.formats import MOST_BYTES
-    from app.exchange.parsed import ImportFormat
-    from app.exchange.taking_in import checked
-    from app.models import COMMAND_LINE
-
     wanted = None if kind == "auto" else ImportFormat(kind)
     return checked(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=_name(file), format=wanted)
 
@@ -152,11 +142,6 @@ def _say_imported(agent: Agent, done: Imported, parsed: ParsedFile) -> None:
 
 def _exact_duplicates(agent_id: int) -> int:
     """How many of the active core memories say the same as another one, to the letter."""
-    from sqlalchemy import func, select
-
-    from app.extensions import db
-    from app.models import Memory, MemoryType
-
     copies = func.count() - func.count(Memory.content_hash.distinct())
     mine = (Memory.agent_id == agent_id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
     return db.session.scalar(select(copies).where(*mine)) or 0

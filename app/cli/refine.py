@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
+from flask import Flask
+from sqlalchemy import select
 
-from app.cli import json_option
+from app.cli import follow, json_option
 from app.cli.common import (
     REFUSED,
     account_argument,
@@ -34,11 +34,14 @@ from app.cli.refinement_facts import (
     tell_outcome,
     words,
 )
-
-if TYPE_CHECKING:
-    from flask import Flask
-
-    from app.models import Agent, Refinement
+from app.demo.pace import voices_of
+from app.extensions import db
+from app.llm.litellm import LiteLLMClients
+from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
+from app.refinement.failures import standing
+from app.refinement.start import request_stop, start
+from app.refinement.sweep import close_stalled
+from tasks.refinement import enqueue, worker_answers
 
 EXIT_STATUS = {"completed": 0, "queued": 0, "asking": 0, "running": 0, "declined": REFUSED, "rolled_back": REFUSED}
 """Every other end is a failure."""
@@ -108,9 +111,6 @@ def list_(name: str | None, only_open: bool, failed: bool, limit: int, account: 
 def show(number: str, as_json: bool) -> int:
     """Show one refinement and its steps. The beginning of its ID is enough."""
     with opened():
-        from app.extensions import db
-        from app.models import Agent
-
         refinement = find_refinement(number)
         agent = db.session.get_one(Agent, refinement.agent_id)
         if as_json:
@@ -126,11 +126,6 @@ def show(number: str, as_json: bool) -> int:
 def stop(number: str, as_json: bool) -> None:
     """Stop a refinement: at once if no worker has begun, otherwise before its next change. Earlier changes are kept."""
     with opened():
-        from app.extensions import db
-        from app.models import COMMAND_LINE, Agent
-        from app.refinement.start import request_stop
-        from app.refinement.sweep import close_stalled
-
         close_stalled()
         found = find_refinement(number)
         had_ended = not found.is_open
@@ -148,8 +143,6 @@ def stop(number: str, as_json: bool) -> None:
 
 def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refinement:
     """Put it on the queue. Without a broker the row waits, and that is said."""
-    from tasks.refinement import enqueue
-
     refinement = _claim(agent, mode)
     taken = enqueue(refinement.id)
     if not as_json:
@@ -166,13 +159,6 @@ def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refin
 
 def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
     """Start it and see it through: by a worker that answers, or here."""
-    from app.cli import follow
-    from app.demo.pace import voices_of
-    from app.extensions import db
-    from app.llm.litellm import LiteLLMClients
-    from app.models import Refinement
-    from tasks.refinement import enqueue, worker_answers
-
     tell = (lambda line: None) if as_json else say
     by_worker = worker_answers()
     refinement_id = _claim(agent, mode).id
@@ -188,10 +174,6 @@ def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
 
 def _claim(agent: Agent, mode: str) -> Refinement:
     """Raises AlreadyRunning and the like. What a dead worker left open is closed first."""
-    from app.models import COMMAND_LINE, Mode, Trigger
-    from app.refinement.start import start
-    from app.refinement.sweep import close_stalled
-
     close_stalled()
     return start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode(mode))
 
@@ -199,12 +181,6 @@ def _claim(agent: Agent, mode: str) -> Refinement:
 def _newest(
     name: str | None, only_open: bool, failed: bool, limit: int, account: str | None
 ) -> list[tuple[Refinement, str]]:
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import OPEN_STATES, Agent, Refinement
-    from app.refinement.failures import standing
-
     query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id)
     if name:
         query = query.where(Refinement.agent_id == find_agent(name, account).id)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.cli.common import Cell, day_and_time, facts, hint, say
 from app.cli.steps import line
+from app.history.steps import steps_of
+from app.models import Agent, Event, Refinement
 from app.models.base import iso
 from app.values.mass_story import exact_percent, percent
-
-if TYPE_CHECKING:
-    from app.models import Agent, Event, Refinement
 
 HEADINGS = ("ID", "AGENT", "STATUS", "MODE", "BY", "ASKED FOR (UTC)", "CHANGES", "TOKENS", "KEPT")
 
@@ -125,6 +124,4 @@ def _story(refinement: Refinement) -> str:
 
 
 def _steps(refinement: Refinement) -> list[Event]:
-    from app.history.steps import steps_of
-
     return steps_of(refinement)

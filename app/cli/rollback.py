@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from sqlalchemy import select
 
 from app.cli import json_option
 from app.cli.common import (
@@ -22,11 +23,11 @@ from app.cli.common import (
 )
 from app.cli.found import find_target
 from app.cli.refinement_facts import SHORT
-
-if TYPE_CHECKING:
-    from app.history.plan import Plan, Target
-    from app.history.undo import UndoResult
-    from app.models import Rollback
+from app.extensions import db
+from app.history.plan import GuardFinal, Plan, Target, preview
+from app.history.undo import RollbackConflict, UndoResult, roll_back
+from app.history.words import memories, moves
+from app.models import COMMAND_LINE, Refinement, Rollback
 
 
 @click.command()
@@ -68,11 +69,6 @@ class _RollbackOutcome:
     @classmethod
     def of(cls, target: Target, dry_run: bool) -> _RollbackOutcome:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
-        from app.extensions import db
-        from app.history.plan import GuardFinal, preview
-        from app.history.undo import RollbackConflict, roll_back
-        from app.models import COMMAND_LINE, Rollback
-
         if dry_run:
             plan = preview(target)
             earlier = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
@@ -104,8 +100,6 @@ class _RollbackOutcome:
             self._tell_done(in_account)
 
     def _tell_done(self, in_account: str) -> None:
-        from app.history.words import memories, moves
-
         plan = self.plan
         what = moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=self.applied)
         say(f"{'Done' if self.applied else 'Nothing is done yet'}: {what}.")
@@ -121,13 +115,9 @@ class _RollbackOutcome:
             hint(f"rollback {self._again}{in_account}", "Do it")
 
     def _tell_final(self) -> None:
-        from app.history.plan import GuardFinal
-
         say(GuardFinal(self.plan).sentence)
 
     def _tell_conflict(self, in_account: str) -> None:
-        from app.history.words import memories
-
         say(f"Nothing was undone: since then, others changed {memories(self.plan.conflicts)}.")
         if self.plan.later:
             newest = _newest(self.plan.later)
@@ -156,18 +146,11 @@ class _RollbackOutcome:
 
 
 def _newest(refinement_ids: Sequence[str]) -> str:
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import Refinement
-
     query = select(Refinement.id).where(Refinement.id.in_(refinement_ids))
     return db.session.scalars(query.order_by(Refinement.requested_at.desc()).limit(1)).one()
 
 
 def _target(number: str, rewind: bool, account_id: int | None) -> Target:
-    from app.history.plan import Target
-
     target = find_target(number, account_id)
     if not rewind:
         return target

@@ -6,6 +6,9 @@ import click
 
 from app.cli import json_option
 from app.cli.common import aside, emit, hint, opened, say
+from app.extensions import now
+from app.refinement import sweep as sweeps
+from tasks.refinement import enqueue
 
 
 @click.command()
@@ -18,10 +21,6 @@ def sweep(weekly: bool, over_budget: bool, as_json: bool) -> None:
     Running it twice does no harm.
     """
     with opened():
-        from app.extensions import now
-        from app.refinement import sweep as sweeps
-        from tasks.refinement import enqueue
-
         taken: dict[str, bool] = {}
 
         def put_on_queue(refinement_id: str) -> None:

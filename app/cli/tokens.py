@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
+from sqlalchemy import select
 
 from app.cli import json_option
 from app.cli.common import (
@@ -21,9 +20,13 @@ from app.cli.common import (
     say,
     table,
 )
-
-if TYPE_CHECKING:
-    from app.models import Agent, AgentToken
+from app.errors import NotFound
+from app.extensions import db, writing
+from app.keys.provision import ensure_keys
+from app.keys.shredding import shred
+from app.models import COMMAND_LINE, Agent, AgentToken
+from app.models.key import SCOPES, live_tokens, share_with_tokens
+from app.silo import hash_token
 
 HEADINGS = ("ID", "NAME", "MAY", "MADE (UTC)", "LAST USED (UTC)", "STATE")
 
@@ -42,10 +45,6 @@ def token() -> None:
 def create(agent_name: str, name: str, scopes: str | None, account: str | None, as_json: bool) -> None:
     """Make a token of the agent NAME, which is shown this once. It opens the agent's memories at once."""
     with opened():
-        from app.extensions import writing
-        from app.models import COMMAND_LINE, Agent, AgentToken
-        from app.models.key import SCOPES
-
         found = find_agent(agent_name, account)
         wanted = list(SCOPES) if scopes is None else [scope.strip() for scope in scopes.split(",") if scope.strip()]
         with as_usage(), writing():
@@ -87,11 +86,6 @@ def revoke(agent_name: str, which: str, account: str | None, as_json: bool) -> N
     TOKEN is its id, the beginning of it, or its name where one live token has it.
     """
     with opened():
-        from app.extensions import writing
-        from app.keys.shredding import shred
-        from app.models import COMMAND_LINE, Agent, AgentToken
-        from app.models.key import live_tokens
-
         found = find_agent(agent_name, account)
         public_id = _find(found, which, account).public_id
         with writing():
@@ -116,10 +110,6 @@ def revoke(agent_name: str, which: str, account: str | None, as_json: bool) -> N
 def rotate(agent_name: str, which: str, account: str | None, as_json: bool) -> None:
     """Make a token of the same name and scopes in place of TOKEN, which is revoked in the same moment."""
     with opened():
-        from app.extensions import writing
-        from app.keys.shredding import shred
-        from app.models import COMMAND_LINE, Agent, AgentToken
-
         found = find_agent(agent_name, account)
         public_id = _find(found, which, account).public_id
         with writing():
@@ -132,10 +122,6 @@ def rotate(agent_name: str, which: str, account: str | None, as_json: bool) -> N
 
 def _seal_keys(agent: Agent) -> None:
     """The agent's keys for its new token, in the transaction that makes it: the private key is at hand here."""
-    from app.extensions import db
-    from app.keys.provision import ensure_keys
-    from app.models.key import share_with_tokens
-
     db.session.flush()
     share_with_tokens(agent, ensure_keys(agent))
 
@@ -150,30 +136,17 @@ def _show_once(made: AgentToken, secret: str, as_json: bool, *, replaced: str | 
 
 
 def _row_of(secret: str) -> AgentToken:
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import AgentToken
-    from app.silo import hash_token
-
     return db.session.scalars(select(AgentToken).where(AgentToken.token_hash == hash_token(secret))).one()
 
 
 def _tokens(agent: Agent) -> list[AgentToken]:
     """Newest first, the revoked ones too."""
-    from sqlalchemy import select
-
-    from app.extensions import db
-    from app.models import AgentToken
-
     query = select(AgentToken).where(AgentToken.agent_id == agent.id).order_by(AgentToken.id.desc())
     return list(db.session.scalars(query))
 
 
 def _find(agent: Agent, which: str, account: str | None) -> AgentToken:
     """By its id or the beginning of it, else by the name of a live one. Raises NotFound or UsageError."""
-    from app.errors import NotFound
-
     tokens = _tokens(agent)
     by_id = [each for each in tokens if len(which) >= 4 and each.public_id.startswith(which)]
     found = by_id or [each for each in tokens if each.name == which and each.is_live]

@@ -7,8 +7,11 @@ import sys
 
 import click
 
+from app import security
 from app.cli import json_option
 from app.cli.common import account_option, as_usage, emit, find_account, opened, say
+from app.extensions import writing
+from app.models import COMMAND_LINE, Account
 
 
 @click.group()
@@ -35,10 +38,6 @@ def create(email: str, role: str, site_admin: bool, account: str | None, passwor
     password = given if given is not None else secrets.token_urlsafe(12)
     roles = (role, "site_admin") if site_admin else (role,)
     with opened() as app:
-        from app import security
-        from app.extensions import writing
-        from app.models import COMMAND_LINE, Account
-
         security.init_app(app, views=False)
         home = find_account(account)
         with as_usage(), writing():

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import structlog
 from flask import Flask
+from redis.asyncio import Redis
 
 from app.events.broker import broker_url, namespace
 from app.events.publish import CHANNEL
@@ -243,8 +244,6 @@ class Hub:
 
     async def _subscribe(self) -> None:
         """Returns at once where there is no broker. Raises RedisError when it goes away."""
-        from redis.asyncio import Redis
-
         url, channel = await self.in_thread(lambda: (broker_url(), f"{namespace()}{CHANNEL}"))
         if not url:
             return

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from app.llm import failures, offline
 from app.llm.body import visible_text
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply, ToolCall, Usage
 from app.llm.exchange import Exchange, LeftBehind, in_time
+from app.loading import nothing_collected
 
 if TYPE_CHECKING:
     from httpx import Client
@@ -288,7 +288,7 @@ def _load() -> Any:
 @functools.cache
 def _loaded() -> Any:
     os.environ.update(_ENVIRONMENT)
-    with _nothing_collected(), warnings.catch_warnings():
+    with nothing_collected(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LiteLLM's and its typed dicts' own; a worker's operator can't act on them
         from app.llm.wire import bound_every_client
 
@@ -301,19 +301,6 @@ def _loaded() -> Any:
         _rehearse(litellm)
     warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)  # they quote what the model said
     return litellm
-
-
-@contextlib.contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """LiteLLM makes thousands of classes, none of them garbage: looking for some takes a fifth of its loading."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()  # nor is it looked through later
-        if was_on:
-            gc.enable()
 
 
 def _rehearse(litellm: Any) -> None:

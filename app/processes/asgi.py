@@ -40,6 +40,7 @@ from app.gateway.known import Known, most_bytes_of_operation, most_bytes_of_page
 from app.gateway.protocol import GuardedProtocol
 from app.gateway.turns import FairTurns
 from app.refinement.sweep import keep_closing
+from app.setup import ready_app
 
 PAGE_THREADS = 24
 """Some pages wait for a worker."""
@@ -167,8 +168,6 @@ class WithoutQuery(logging.Filter):
 
 
 def _flask(settings: Settings) -> Flask:
-    from app.setup import ready_app
-
     return ready_app(Part.WEB, settings)
 
 

@@ -23,6 +23,7 @@ from app.errors import Invalid
 from app.silo import keyfile
 from app.silo.keyfile import RESTORE, KeyFileError
 from app.silo.sealed import SealBroken, Sealed, seal, unseal
+from app.silo.words import from_words, to_words
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 """RFC 9180, base mode."""
@@ -104,15 +105,11 @@ class MasterKey:
     @classmethod
     def from_words(cls, text: str) -> MasterKey:
         """The key of its recovery words. Raises Invalid."""
-        from app.silo.words import from_words
-
         return cls(X25519PrivateKey.from_private_bytes(from_words(text)))
 
     @property
     def words(self) -> tuple[str, ...]:
         """The 24 recovery words: whoever has them has the key."""
-        from app.silo.words import to_words
-
         return to_words(self._private.private_bytes_raw())
 
     def save(self, path: Path) -> None:

@@ -21,6 +21,8 @@ from app.views.forms import AGENT_FIELDS, Form
 from app.views.live import agent_parts
 from app.views.shown.agent import LedgerPage, RefinementsPage
 from app.views.shown.agents import AgentList
+from tasks import keys
+from tasks import refinement as queue
 
 blueprint = pages("agents", __name__)
 
@@ -69,8 +71,6 @@ def create() -> ResponseReturnValue:
             token = AgentToken.issue(agent, by=actor)
     except (Invalid, Refused) as error:
         return render_template("agents/new.html", form=form.blame(error)), 422
-    from tasks import keys
-
     keys.enqueue(agent.id)
     return render_template("agents/created.html", agent=agent, token=token), 201
 
@@ -147,8 +147,6 @@ def refine_many() -> ResponseReturnValue:
 
 def start_by_hand(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
     """Start a refinement and put it on the queue; returns its id. Raises Refused."""
-    from tasks import refinement as queue
-
     refinement = start(agent_id, trigger=Trigger.ADMIN, by=actor, mode=mode)
     queue.enqueue(refinement.id)
     return refinement.id

@@ -6,6 +6,7 @@ from flask import url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 
+from app.demo import make_demo_agents
 from app.errors import Refused
 from app.extensions import db
 from app.models import Agent
@@ -29,8 +30,6 @@ def create() -> ResponseReturnValue:
     user = viewer()
     if db.session.scalar(select(Agent.id).where(Agent.account_id == user.account_id).limit(1)) is not None:
         raise NotEmpty
-    from app.demo import make_demo_agents
-
     actor = user.actor
     for agent in make_demo_agents(user.account_id, actor):
         start_by_hand(agent.id, actor)

@@ -32,6 +32,7 @@ from app.views.shown.exception import (
     ExceptionState,
     milliseconds_left,
 )
+from tasks import grants as queue
 
 blueprint = pages("exceptions", __name__)
 
@@ -68,8 +69,6 @@ def ask(agent_id: int) -> ResponseReturnValue:
         grant = request_access(agent_id, WantedException.read(typed), for_user=user, by=user.actor)
     except (Invalid, NotFound, Refused) as error:
         return render_template("exceptions/new.html", page=AskPage.load(asked, typed, error)), 422
-    from tasks import grants as queue
-
     queue.enqueue(grant.id)
     return go(url_for("exceptions.show", exception_id=grant.id))
 
@@ -81,8 +80,6 @@ def revoke(exception_id: UUID) -> ResponseReturnValue:
     was = standing.status
     take_back(standing.grant.id, by=viewer().actor)
     if was == GrantStatus.GRANTED:
-        from tasks import grants as queue
-
         queue.enqueue_telling(standing.grant.id)
     text, tone = _revoked(standing, was)
     to = url_for("exceptions.show", exception_id=exception_id)
@@ -144,8 +141,6 @@ class NotThisWay(Refused):
 
 def _look(grant: AccessGrant, *, is_ledger: bool, **wanted: Any) -> dict[str, Any]:
     """Everything that this look shows, with its receipt written. Raises NotCovered, NotThisWay or NoAnswer."""
-    from tasks import grants as queue
-
     _require_a_reader()
     if is_ledger != (grant.refinement_id is None):
         raise NotCovered

@@ -20,6 +20,7 @@ from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
 from app.views.export import JSON_LINES, send
 from app.views.shown.agent import ImportsPage
+from tasks import intake as queue
 
 blueprint = pages("imports", __name__)
 blueprint.add_app_template_filter(left_out_words, "left_out_words")
@@ -41,8 +42,6 @@ def receive(agent_id: int) -> ResponseReturnValue:
         received = receive_file(agent_id, sent, by=actor, name=name, format=_format())
     except Invalid as error:
         return _refused(agent, error)
-    from tasks import intake as queue
-
     queue.enqueue(received.intake_id)
     return done(_told(received), to=url_for("imports.show", agent_id=agent_id))
 

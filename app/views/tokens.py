@@ -16,6 +16,7 @@ from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
 from app.views.live import tokens_parts
 from app.views.shown.tokens import MadeToken, TokenForm, TokensPage
+from tasks import keys
 
 blueprint = pages("tokens", __name__)
 
@@ -66,8 +67,6 @@ def rotate(agent_id: int, token_id: str) -> ResponseReturnValue:
 
 def _show_once(agent_id: int, name: str, token: str, *, replaced: str = "") -> ResponseReturnValue:
     """The token is in this one answer and nowhere else: not in a redirect, a session or a log."""
-    from tasks import keys
-
     keys.enqueue(agent_id)
     parsed = parse_token(token)
     if parsed is None:

@@ -11,7 +11,6 @@ from flask import Flask
 from app.extensions import db, writing
 from app.grants import opening
 from app.grants.endings import find_untold
-from app.llm import litellm
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, User, open_keys
@@ -48,7 +47,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedClient]:
 
     def script(*replies: Scripted) -> ScriptedClient:
         client = ScriptedClient(*replies)
-        monkeypatch.setattr(litellm, "LiteLLMClients", lambda: ScriptedClients(client))
+        monkeypatch.setattr("app.cli.grants.LiteLLMClients", lambda: ScriptedClients(client))
         return client
 
     return script

@@ -12,8 +12,9 @@ from sqlalchemy import select, update
 
 from app.config import Settings
 from app.extensions import db, now, writing
+from app.keys import escrow
 from app.keys.rotation import rotate_master_key
-from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, escrow, master_key
+from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, master_key
 from app.models.key import AgentKey
 from app.silo import KeyRing, MasterKey
 from tests.cli.conftest import Whetstone

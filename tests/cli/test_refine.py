@@ -12,7 +12,6 @@ from flask import Flask
 
 from app.cli.steps import line
 from app.extensions import db, writing
-from app.llm import litellm
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import Agent, Refinement, Status
@@ -45,7 +44,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedClient]:
 
     def script(*replies: Scripted) -> ScriptedClient:
         client = ScriptedClient(*replies)
-        monkeypatch.setattr(litellm, "LiteLLMClients", lambda: ScriptedClients(client))
+        monkeypatch.setattr("app.cli.refine.LiteLLMClients", lambda: ScriptedClients(client))
         return client
 
     return script

@@ -66,3 +66,19 @@ def test_output_in_a_plain_locale_is_whole(settings: Settings) -> None:
 
     assert done.returncode == 1
     assert "→" in done.stdout.decode()
+
+
+def test_listing_agents_loads_neither_a_models_library_nor_migrations_nor_passkeys(settings: Settings) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "app", "agents", "list"],
+        cwd=ROOT,
+        env=environment_of(settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "flask_sqlalchemy" in loaded
+    assert loaded.isdisjoint({"litellm", "openai", "httpx", "alembic", "webauthn.registration", "app.views"})

@@ -11,7 +11,7 @@ from flask import current_app
 from sqlalchemy import ColumnElement, exists, func, select
 
 from app.extensions import db, now
-from app.models import OPEN_STATES, Agent, AgentKey, Refinement
+from app.models import OPEN_STATES, Agent, AgentKey, Event, Refinement
 from app.models.base import iso
 from app.refinement.timetable import Due, Timetable
 
@@ -126,8 +126,6 @@ def agent_json(agent: Agent, *, running: Refinement | None) -> dict[str, Any]:
 
 def last_event(account_id: int) -> int:
     """The newest event that what is read after this call already shows."""
-    from app.models import Event
-
     return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
 
 
