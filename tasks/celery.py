@@ -15,17 +15,21 @@ import os
 import threading
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from celery import Celery, signals
+from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
+from app import Part, logs
 from app.errors import WhetstoneError
+from app.events.broker import broker_url, namespace
+from app.llm.litellm import warm
 from app.logs import place
-
-if TYPE_CHECKING:
-    from flask import Flask
+from app.refinement.heartbeat import heartbeat
+from app.refinement.sweep import interrupt, keep_closing
+from app.setup import ready_app
 
 CLOSING_SECONDS = 12.0
 """The supervisor of `up` gives a worker 20 seconds."""
@@ -45,9 +49,6 @@ class TaskFailed(Exception):
 @cache
 def flask_app() -> Flask:
     """The worker's application, one for its process. Raises Misconfigured."""
-    from app import Part
-    from app.setup import ready_app
-
     return ready_app(Part.WORKER)
 
 
@@ -70,9 +71,6 @@ def task(work: Callable[..., None]) -> Any:
 
 def _prepare_worker(conf: Any, **_: Any) -> None:
     """Before the worker connects. Celery logs and ignores exceptions of its signals: an exit it can't ignore."""
-    from app import logs
-    from app.refinement.sweep import keep_closing
-
     try:
         made = flask_app()
         logs.init(made.extensions["settings"].log_level)
@@ -83,9 +81,6 @@ def _prepare_worker(conf: Any, **_: Any) -> None:
 
 
 def _prepare_beat(sender: Any, **_: Any) -> None:
-    from app import Part, logs
-    from app.setup import ready_app
-
     try:
         made = ready_app(Part.BEAT)
         logs.init(made.extensions["settings"].log_level)
@@ -103,8 +98,6 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 def _bind(conf: Any, made: Flask) -> None:
     """This installation's broker and namespace."""
-    from app.events.broker import broker_url, namespace
-
     with made.app_context():
         conf.broker_url = broker_url()
         conf.broker_transport_options = {**conf.broker_transport_options, "global_keyprefix": namespace()}
@@ -112,8 +105,6 @@ def _bind(conf: Any, made: Flask) -> None:
 
 def _warm(**_: Any) -> None:
     """Load the models' library beside the work, so that the first refinement need not wait for it."""
-    from app.llm.litellm import warm
-
     threading.Thread(target=warm, name="warm", daemon=True).start()
 
 
@@ -123,9 +114,6 @@ def _close(**_: Any) -> None:
 
 def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOSING_SECONDS) -> None:
     """Let running refinements finish; where the process lives on after `seconds`, end the rest, and leave."""
-    from app.refinement.heartbeat import heartbeat
-    from app.refinement.sweep import interrupt
-
     threading.Event().wait(seconds)
     try:
         with flask_app().app_context():

@@ -37,7 +37,9 @@ from app.models.base import ExactRatio, Identity, Model, UtcDateTime, iso, lock_
 from app.models.event import announce
 from app.models.grant import AccessGrant
 from app.models.logged import Logged, Owner
+from app.models.proposal import SettingProposal
 from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
+from app.models.state import MemoryType
 from app.values.actor import Actor, ActorKind
 from app.values.text import clean_name
 
@@ -212,8 +214,6 @@ class Agent(Logged, ScheduleColumns, Model):
         `about` is recorded beside that. What an agent had proposed for these settings waits no more.
         Raises Invalid, Refused, or AgentForgotten for one that is to be active again.
         """
-        from app.models.proposal import SettingProposal
-
         if fields.get("active"):
             self.check_not_forgotten()
         if "name" in fields and fields["name"] != self.name:
@@ -293,7 +293,6 @@ _LOCK = lock_row(select(Agent).where(Agent.id == bindparam("agent_id")))
 def is_changeable() -> ColumnElement[bool]:
     """Whether the agent of a row has an active core memory that is neither constitutional nor immutably tagged."""
     from app.models.memory import Memory
-    from app.models.state import MemoryType
 
     return exists().where(
         Memory.agent_id == Agent.id,

@@ -15,6 +15,7 @@ from app.extensions import db, now, release
 from app.models.agent import Agent
 from app.models.base import Json, Model, UtcDateTime, lock_row
 from app.models.event import announce
+from app.models.key import master_key, master_public_key
 from app.models.question import Question
 from app.silo import MasterPublicKey, open_intake, reseal_intake, seal_intake
 from app.values.actor import Actor, ActorKind
@@ -75,8 +76,6 @@ class Intake(Question, Model):
 
     @classmethod
     def _keep(cls, agent: Agent, text: str, kind: str, by: Actor) -> Intake:
-        from app.models.key import master_public_key
-
         agent.check_not_forgotten()
         number, master = str(uuid.uuid4()), master_public_key()
         intake = cls(
@@ -140,15 +139,11 @@ class Intake(Question, Model):
 
     def open(self, agent: Agent) -> str:
         """What was handed in, opened with the master key. Raises SealBroken, KeyFileError or Unavailable."""
-        from app.models.key import master_key
-
         master = master_key(self.reader)
         return open_intake(self.sealed or b"", intake_id=self.id, agent_uuid=agent.uuid, master=master)
 
     def reseal(self, agent: Agent, master: MasterPublicKey) -> None:
         """Seal it to another master key. The caller has locked it; it waits. Raises SealBroken or KeyFileError."""
-        from app.models.key import master_key
-
         self.sealed = reseal_intake(
             self.sealed or b"",
             intake_id=self.id,

@@ -15,6 +15,7 @@ from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import Identity, Model, lock_row, reserve_ids
 from app.models.human_act import tell_later
+from app.models.refinement import Refinement
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Source, StateColumns
 from app.silo import AgentKeys
 from app.values.actor import Actor
@@ -227,8 +228,6 @@ class Memory(StateColumns, Model):
 
     def release(self, agent: Agent, *, by: Actor) -> None:
         """Take that back. Raises Refused while a refinement is open. The caller has locked the agent, then this row."""
-        from app.models.refinement import Refinement
-
         if not self.constitutional:
             return
         running = Refinement.open_of(agent.id)

@@ -12,6 +12,10 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
 from app.config import Settings
 from app.errors import DiskFull, Unavailable
 from app.processes.child import Child, Running
@@ -162,10 +166,6 @@ def trouble_of(error: Exception) -> str:
 
 def require_broker(settings: Settings) -> str:
     """The address of the broker in use, once it has answered. Raises Unavailable with what to do."""
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
     if not settings.broker_url:
         raise Unavailable("No broker is running. Start `./whetstone up`, or set REDIS_URL to a Redis or Valkey server.")
     try:
