@@ -27,6 +27,7 @@ from app.exchange.parsed import ImportFormat, ParsedFile
 from app.exchange.taking_in import bring_in, checked
 from app.extensions import db
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType
+from app.values.plural import count_nouns
 
 FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
 
@@ -133,8 +134,7 @@ def _as_json(done: Imported, parsed: ParsedFile, copies: int) -> dict[str, Any]:
 
 def _say_imported(agent: Agent, done: Imported, parsed: ParsedFile) -> None:
     say(f"Recognised as {parsed.format.words}.")
-    number = "1 memory" if done.imported == 1 else f"{done.imported:,} memories"
-    say(f"Imported {number}: {done.core:,} core, {done.journal:,} journal.")
+    say(f"Imported {count_nouns(done.imported, 'memory')}: {done.core:,} core, {done.journal:,} journal.")
     for note in parsed.notes:
         say(note)
     say(f"{agent.name} now holds {agent.core_token_usage:,} of {agent.core_token_budget:,} tokens.")

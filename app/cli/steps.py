@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from app.values.mass_story import exact_percent, percent
+from app.values.plural import count_nouns
 
 Data = Mapping[str, Any]
 
@@ -38,7 +39,7 @@ def _begun(data: Data) -> str:
 
 
 def _deduplicated(data: Data) -> str:
-    copies = "1 exact duplicate" if data["removed"] == 1 else f"{data['removed']:,} exact duplicates"
+    copies = count_nouns(data["removed"], "exact duplicate")
     return f"removed {copies}, {data['tokens']:,} tokens: matched by hash, content not read"
 
 
@@ -60,7 +61,7 @@ def _running(data: Data) -> str:
 
 
 def _turn(data: Data) -> str:
-    calls = "1 call" if data["calls"] == 1 else f"{data['calls']:,} calls"
+    calls = count_nouns(data["calls"], "call")
     return f"turn {data['turn']}: {calls}, {data['tokens']:,} model tokens"
 
 

@@ -15,6 +15,7 @@ from app.extensions import now
 from app.models.state import MemoryType
 from app.strictjson import no_duplicates
 from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES
+from app.values.plural import count_nouns
 from app.values.text import MAX_TAGS, clean_content, clean_tags
 
 KEYS = ("content", "type", "created_at", "constitutional", "tags")
@@ -74,7 +75,7 @@ class ImportRefused(Invalid):
         self.problems = tuple(problems)
         self.total = total
         self.noun = "line" if all(problem.noun == "line" for problem in problems) else "item"
-        count = f"1 {self.noun}" if total == 1 else f"{total:,} {self.noun}s"
+        count = count_nouns(total, self.noun)
         more = [f"and {total - len(problems):,} more"] if total > len(problems) else []
         said = "\n".join(f"  {each}" for each in [*problems, *more])
         super().__init__(f"Nothing was imported: {count} of {of:,} can't be used.\n{said}")

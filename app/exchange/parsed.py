@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from app.errors import Invalid
 from app.exchange.draft import Draft
+from app.values.plural import count_nouns
 from app.values.text import MAX_TAGS, clean_tags
 
 
@@ -33,17 +34,17 @@ _WORDS = {
     ImportFormat.BUNDLE: "a bundle of a Whetstone agent",
 }
 
-_NOUNS = {
-    "constitutional_flags": ("constitutional flag", "constitutional flags"),
-    "settings": ("setting", "settings"),
-    "messages": ("message", "messages"),
-    "system_prompts": ("system prompt", "system prompts"),
-    "tools": ("tool", "tools"),
-    "files": ("file", "files"),
-    "empty": ("empty text", "empty texts"),
-    "deleted": ("deleted text", "deleted texts"),
+_NOUNS: Mapping[str, tuple[str, ...]] = {
+    "constitutional_flags": ("constitutional flag",),
+    "settings": ("setting",),
+    "messages": ("message",),
+    "system_prompts": ("system prompt",),
+    "tools": ("tool",),
+    "files": ("file",),
+    "empty": ("empty text",),
+    "deleted": ("deleted text",),
     "other_blocks": ("block that the agent does not use", "blocks that the agent does not use"),
-    "relations": ("relation", "relations"),
+    "relations": ("relation",),
     "tags": ("word that can't be a tag", "words that can't be tags"),
 }
 """What can be left out, in the order in which it is told."""
@@ -79,7 +80,7 @@ class ParsedFile:
         if self.left_out.get("constitutional_flags"):
             said.append("Only admins and refinements make a memory constitutional.")
         if self.divided:
-            text = "1 text" if self.divided == 1 else f"{self.divided:,} texts"
+            text = count_nouns(self.divided, "text")
             said.append(f"{text} longer than a memory may be became several, cut at blank lines or line ends.")
         if self.is_partial:
             said.append("This is one page of an export that has more.")
@@ -88,7 +89,7 @@ class ParsedFile:
 
 def left_out_words(left_out: Mapping[str, int]) -> str:
     """`3 messages, 1 system prompt`."""
-    return ", ".join(f"{left_out[key]:,} {_NOUNS[key][left_out[key] != 1]}" for key in _NOUNS if key in left_out)
+    return ", ".join(count_nouns(left_out[key], *noun) for key, noun in _NOUNS.items() if key in left_out)
 
 
 def counted(*counts: Mapping[str, int]) -> dict[str, int]:

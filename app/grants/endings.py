@@ -23,6 +23,7 @@ from app.models import (
 )
 from app.models.base import database_now
 from app.models.question import ASKED_AGAIN_AFTER
+from app.values.plural import count_times
 
 SKEW = timedelta(days=1)
 """The clocks of web and worker, by which entries are dated, may differ; no more than that."""
@@ -127,8 +128,7 @@ def _note(grant: AccessGrant) -> str:
 def _looked(count: int, seen: int, first: datetime | None, last: datetime | None) -> str:
     if not count:
         return "They never looked."
-    times = "once" if count == 1 else f"{count} times"
-    return f"They looked {times}, from {_time(first)} to {_time(last)}, at {seen} texts in all."
+    return f"They looked {count_times(count)}, from {_time(first)} to {_time(last)}, at {seen} texts in all."
 
 
 def _end_words(grant: AccessGrant) -> str:

@@ -12,8 +12,9 @@ from sqlalchemy.orm import aliased
 
 from app.extensions import db, now, release, writing
 from app.history.journal_notes import tell_agent
-from app.history.words import count, memories
+from app.history.words import memories
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct, RollbackKind
+from app.values.plural import count_nouns
 
 THOUGHT_OVER = timedelta(minutes=1)
 """An act is told once it has stood for so long: what goes with it often follows at once."""
@@ -93,7 +94,7 @@ def _toggled(entries: list[AuditLog]) -> list[str]:
 
 
 def _imported(entries: list[AuditLog]) -> list[str]:
-    return [f"imported {count(entry.data['imported'])}" for entry in entries]
+    return [f"imported {count_nouns(entry.data['imported'], 'memory')}" for entry in entries]
 
 
 def _rolled_back(entries: list[AuditLog]) -> list[str]:
@@ -113,7 +114,7 @@ def _undid(data: dict[str, Any]) -> str:
 
 
 def _moved(data: dict[str, Any]) -> str:
-    return f"{count(data['restored'])} restored, {data['removed']:,} removed"
+    return f"{count_nouns(data['restored'], 'memory')} restored, {data['removed']:,} removed"
 
 
 _WORDS: dict[Action, Callable[[list[AuditLog]], list[str]]] = {

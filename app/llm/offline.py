@@ -15,6 +15,7 @@ from typing import Any
 
 from app.config import IMMUTABLE_TAGS
 from app.llm.client import Message, Reply, ToolCall
+from app.values.plural import count_nouns
 
 PROVIDER = "whetstone"
 MODEL_ID = "whetstone/offline"
@@ -115,8 +116,8 @@ def _summary(done: Sequence[object], plan: Mapping[int, int]) -> str:
     if not done:
         return f"{_WHO}. It changed nothing: there was no change that it could be certain of."
     pairs = ", ".join(f"{number} (in {plan[number]})" for number in done if isinstance(number, int) and number in plan)
-    noun = "memory" if len(done) == 1 else "memories"
-    return f"{_WHO}. It deleted {len(done)} {noun}, each of which stands whole inside another one: {pairs}."
+    deleted = count_nouns(len(done), "memory")
+    return f"{_WHO}. It deleted {deleted}, each of which stands whole inside another one: {pairs}."
 
 
 def _last_carrier(found: Mapping[int, int], carrier: int) -> int:

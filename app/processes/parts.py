@@ -13,6 +13,7 @@ from pathlib import Path
 
 from app.config import Settings
 from app.processes.datadir import is_alive, replace_private
+from app.values.plural import count_times
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class StoppedPart:
 
     @property
     def what(self) -> str:
-        return f"The {self.name} has stopped {times(self.stops)} ({self.how})"
+        return f"The {self.name} has stopped {count_times(self.stops)} ({self.how})"
 
     def what_now(self, at: datetime) -> str:
         if self.next_start is None:
@@ -66,10 +67,6 @@ class PartsFile:
             return [_part(row) for row in written["stopped"]]
         except (OSError, ValueError, KeyError, TypeError):
             return []
-
-
-def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _part(row: dict[str, object]) -> StoppedPart:

@@ -18,7 +18,8 @@ from typing import Any
 
 from app.errors import WhetstoneError
 from app.processes.child import Child, Running
-from app.processes.parts import StoppedPart, times
+from app.processes.parts import StoppedPart
+from app.values.plural import count_times
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
@@ -161,7 +162,7 @@ class Supervisor:
         if part.stops > 1:
             pause = (part.next_start or 0.0) - time.monotonic()
             self._say(
-                f"The {part.name} process stopped {times(part.stops)} ({how}); next start in {pause:.0f} seconds."
+                f"The {part.name} process stopped {count_times(part.stops)} ({how}); next start in {pause:.0f} seconds."
             )
         self._report()
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import aliased
 from app.extensions import db, now
 from app.models import Refinement, Status
 from app.models.base import iso
+from app.values.plural import count_nouns
 
 SHOWN_FOR = timedelta(days=7)
 FAILED = (Status.FAILED, Status.INTERRUPTED)
@@ -31,7 +32,7 @@ class FailureReason:
 
     @property
     def agents(self) -> str:
-        return "1 agent" if self.count == 1 else f"{self.count:,} agents"
+        return count_nouns(self.count, "agent")
 
     def as_json(self) -> dict[str, Any]:
         return {"reason": self.words, "agents": self.count, "newest": iso(self.newest)}

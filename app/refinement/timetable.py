@@ -13,6 +13,7 @@ from sqlalchemy import select
 from app.config import Settings
 from app.extensions import db
 from app.models import OPEN_STATES, Agent, Refinement
+from app.values.plural import count_nouns
 
 HOUR = timedelta(hours=1)
 
@@ -119,7 +120,7 @@ class Timetable:
 
 def _after_failures(agent: Agent) -> str:
     count = agent.failed_attempts
-    return "again after a failed attempt" if count == 1 else f"again after {count:,} failed attempts"
+    return "again after a failed attempt" if count == 1 else f"again after {count_nouns(count, 'failed attempt')}"
 
 
 def _obstacle(agent: Agent, running: Refinement | None, changeable: bool) -> Due | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any
 
+from app.values.plural import count_nouns
+
 TENTH = Decimal("0.1")
 
 NOUNS = {
@@ -47,7 +49,7 @@ class MassStory:
         masses = f"{self.start:,}"
         if self.duplicates:
             uncounted = " (not counted)" if self.limit is not None else ""
-            masses += f" → {self.after_dedup:,} after {many(self.duplicates, 'exact duplicate')}{uncounted}"
+            masses += f" → {self.after_dedup:,} after {count_nouns(self.duplicates, 'exact duplicate')}{uncounted}"
         if self.after is not None and not self._is_told(self.after):
             masses += f" → {self.after:,}"
         taken_back = f"{self.reversed_words} reversed" if self.is_reversed else ""
@@ -97,13 +99,9 @@ def exact_percent(ratio: Decimal | float | str) -> str:
     return _plain(Decimal(str(ratio)) * 100)
 
 
-def many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def as_nouns(counts: Mapping[str, int]) -> str:
     """`2 consolidations, 4 deletions`."""
-    return ", ".join(many(count, NOUNS[name]) for name, count in counts.items() if count)
+    return ", ".join(count_nouns(count, NOUNS[name]) for name, count in counts.items() if count)
 
 
 def _plain(share: Decimal) -> str:

@@ -14,6 +14,7 @@ from app.extensions import writing
 from app.models import Account, Actor, Agent, AgentToken, Mode, Trigger
 from app.models.user import ADMIN
 from app.refinement.start import AlreadyRunning, start
+from app.values.plural import count_nouns
 from app.views.access import my_agent, needs, pages, row_id, viewer
 from app.views.answers import done, go, is_htmx, page, wants_json
 from app.views.errors import answer
@@ -123,14 +124,14 @@ def refuse_selection(error: SelectionRefused) -> ResponseReturnValue:
 @needs(ADMIN)
 def pause_many() -> ResponseReturnValue:
     count = _each(lambda agent_id: _change(agent_id, Agent.pause))
-    return done(f"{_agents(count)} paused.", to=_back())
+    return done(f"{count_nouns(count, 'agent')} paused.", to=_back())
 
 
 @blueprint.post("/agents/resume")
 @needs(ADMIN)
 def resume_many() -> ResponseReturnValue:
     count = _each(lambda agent_id: _change(agent_id, Agent.resume))
-    return done(f"{_agents(count)} resumed.", to=_back())
+    return done(f"{count_nouns(count, 'agent')} resumed.", to=_back())
 
 
 @blueprint.post("/agents/refinements")
@@ -139,9 +140,9 @@ def refine_many() -> ResponseReturnValue:
     refused: list[str] = []
     count = _each(lambda agent_id: _start_or_say_why(agent_id, refused))
     started = count - len(refused)
-    words = f"{_agents(started)} put on the queue."
+    words = f"{count_nouns(started, 'agent')} put on the queue."
     if refused:
-        words += f" {_agents(len(refused))} not: {' '.join(refused[:3])}"
+        words += f" {count_nouns(len(refused), 'agent')} not: {' '.join(refused[:3])}"
     return done(words, to=_back(), tone="warning" if refused else "success")
 
 
@@ -204,7 +205,3 @@ def _back() -> str:
     """The list as it was looked at."""
     kept: dict[str, Any] = {name: request.form[name] for name in FILTERS if request.form.get(name)}
     return url_for("agents.index", **kept)
-
-
-def _agents(count: int) -> str:
-    return "1 agent" if count == 1 else f"{count:,} agents"

@@ -18,6 +18,7 @@ from app.extensions import db, now
 from app.models import Account
 from app.models.user import ROLES
 from app.values.mass_story import exact_percent, percent
+from app.values.plural import count_nouns, noun_for
 from app.views.access import may_act, viewer
 from app.views.inert import inert
 from app.views.live import my_live_exceptions
@@ -75,6 +76,7 @@ def init_app(app: Flask) -> None:
     csrf.init_app(app)
     app.jinja_env.globals["csrf_token"] = _csrf_token
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
+    app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for)
     app.jinja_env.filters["shell"] = shell
     app.jinja_env.filters.update(percent=percent, exact_percent=exact_percent)
     app.context_processor(_context)

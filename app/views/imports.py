@@ -16,6 +16,7 @@ from app.exchange.taking_in import Received
 from app.exchange.taking_in import receive as receive_file
 from app.models import Agent
 from app.models.user import ADMIN
+from app.values.plural import count_nouns
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
 from app.views.export import JSON_LINES, send
@@ -77,7 +78,7 @@ def _format() -> ImportFormat | None:
 
 def _told(received: Received) -> str:
     parsed = received.parsed
-    number = f"{received.memories:,} memories are" if received.memories != 1 else "1 memory is"
+    number = count_nouns(received.memories, "memory") + (" is" if received.memories == 1 else " are")
     said = [f"Recognised as {parsed.format.words}: {number} checked and sealed.", *parsed.notes]
     return " ".join([*said, "A worker takes them in now."])
 
@@ -87,7 +88,7 @@ def _refused(agent: Agent, error: Invalid) -> ResponseReturnValue:
     if isinstance(error, ImportRefused):
         more = error.total - len(error.problems)
         problems = [_capitalised(str(problem)) for problem in error.problems]
-        problems += [f"And {more:,} more {error.noun}s."] if more > 0 else []
+        problems += [f"And {count_nouns(more, f'more {error.noun}')}."] if more > 0 else []
     shown = ImportsPage.load(agent, problems=problems)
     return render_template("agents/imports.html", page=shown, json_url=f"{request.path}.json"), 422
 

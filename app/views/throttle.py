@@ -24,6 +24,7 @@ from redis import RedisError
 from app.config import Settings
 from app.errors import WhetstoneError
 from app.networks import network_of
+from app.values.plural import count_nouns
 
 BY_ADDRESS = parse_many("10/minute;60/hour")
 BY_ACCOUNT_AND_ADDRESS = parse_many("5/minute;20/hour")
@@ -153,5 +154,5 @@ def _digest(email: str) -> str:
 
 def _duration(seconds: int) -> str:
     if seconds < 120:
-        return f"{seconds} second{'' if seconds == 1 else 's'}"
+        return count_nouns(seconds, "second")
     return f"{math.ceil(seconds / 60)} minutes"

@@ -16,6 +16,7 @@ from app.grants.request import resting_until
 from app.models import OPEN_GRANTS, WORKER, AccessGrant, Action, Agent, GrantStatus, User
 from app.models.base import UtcDateTime, database_now, iso
 from app.models.grant import NO_LONGER_ADMIN
+from app.values.plural import count_times
 from app.views.shown.agent import AgentState
 from app.views.shown.agents import last_event
 from app.views.shown.entry import actor_name
@@ -276,7 +277,7 @@ class ExceptionPage:
         count = self.standing.grant.views
         if not count:
             return "Nobody looked."
-        return f"{self.standing.email} looked {'once' if count == 1 else f'{count:,} times'}."
+        return f"{self.standing.email} looked {count_times(count)}."
 
     @property
     def _rest(self) -> str:

@@ -19,6 +19,7 @@ from app.models.schedule import SCHEDULE_FIELDS
 from app.refinement.due import due_by_schedule
 from app.refinement.failures import FAILED, FailureReason, reasons_of, standing
 from app.refinement.timetable import Timetable
+from app.values.plural import count_nouns
 from app.views.shown.agents import last_event
 from app.views.shown.attention import Unseen
 from app.views.shown.health import HealthProblem, troubles
@@ -55,9 +56,7 @@ class AccountFigures:
     def due_words(self) -> str:
         if self.due > DUE_LIMIT:
             return f"more than {DUE_LIMIT:,} agents due"
-        if self.due == 1:
-            return "1 agent due"
-        return f"{self.due:,} agents due" if self.due else "no agents due"
+        return f"{count_nouns(self.due, 'agent')} due" if self.due else "no agents due"
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ def _outcomes(account_id: int) -> list[Attention]:
         ]
         if not items:
             continue
-        words = f"{title}: {_many(len(items), 'agent', LOOKED_AT)}"
+        words = f"{title}: {_many(len(items), 'agent')}"
         reasons = reasons_of(account_id, status) if status in FAILED else ()
         all_of_them = f"All failures, {len(reasons)} reasons" if len(reasons) > REASONS_SHOWN else "All failures"
         more = (all_of_them, url_for("failures.index")) if reasons else None
@@ -218,7 +217,7 @@ def _held(account_id: int) -> list[Attention]:
         (name, url_for("settings.show", agent_id=number), field.replace("_", " ")) for field, number, name in found
     ]
     text = "What an agent wrote for itself does not apply until an admin has read it."
-    return [Attention("ask", "lock", f"Held: {_many(len(found), 'prompt', LOOKED_AT)}", text, items[:SHOWN])]
+    return [Attention("ask", "lock", f"Held: {_many(len(found), 'prompt')}", text, items[:SHOWN])]
 
 
 def _over_budget(account_id: int, figures: AccountFigures) -> list[Attention]:
@@ -235,7 +234,7 @@ def _over_budget(account_id: int, figures: AccountFigures) -> list[Attention]:
     items = [(a.name, url_for("agents.show", agent_id=a.id), _tokens_over(a)) for a in agents]
     text = f"Next attempts: {_next_attempts(account_id)}"
     more = ("All of them", url_for("agents.index", state="over_budget")) if figures.over_budget > SHOWN else None
-    title = f"Over budget: {_many(figures.over_budget, 'agent')}"
+    title = f"Over budget: {count_nouns(figures.over_budget, 'agent')}"
     return [Attention("warn", "budget", title, text, items, more)]
 
 
@@ -265,7 +264,7 @@ def _without_keys(account_id: int) -> list[Attention]:
     ).all()
     items = [(name, url_for("agents.show", agent_id=number), "") for number, name in rows[:SHOWN]]
     text = "Their memories can't be sealed before a worker has made the keys. Is a worker running?"
-    return [Attention("broken", "key", f"Without keys: {_many(len(rows), 'agent')}", text, items)] if rows else []
+    return [Attention("broken", "key", f"Without keys: {count_nouns(len(rows), 'agent')}", text, items)] if rows else []
 
 
 def _of_alarm(alarm: Alarm) -> Attention:
@@ -276,6 +275,6 @@ def _of_trouble(trouble: HealthProblem) -> Attention:
     return Attention("bad", "bolt", trouble.title, trouble.text)
 
 
-def _many(count: int, noun: str, limit: int = 0) -> str:
-    words = f"{count:,} {noun}{'' if count == 1 else 's'}"
-    return f"{words} or more" if limit and count >= limit else words
+def _many(count: int, noun: str) -> str:
+    words = count_nouns(count, noun)
+    return f"{words} or more" if count >= LOOKED_AT else words

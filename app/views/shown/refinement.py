@@ -17,6 +17,7 @@ from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
 from app.refinement.timetable import Due, Timetable
 from app.values.mass_story import MassStory
+from app.values.plural import count_nouns
 from app.views.shown.agents import last_event
 from app.views.shown.rollback import RollbackOffer, rollbacks_of
 from app.views.shown.timeline import TimelineRow, read
@@ -186,10 +187,10 @@ def _outcome(refinement: Refinement) -> str:
     kept = ""
     if refinement.deduplicated:
         verb = "stays" if refinement.deduplicated == 1 else "stay"
-        kept = f" {_duplicates(refinement.deduplicated)} that went first {verb} removed."
+        kept = f" {count_nouns(refinement.deduplicated, 'exact duplicate')} that went first {verb} removed."
     match refinement.status:
         case Status.COMPLETED if refinement.mode == Mode.DEDUP_ONLY and refinement.deduplicated:
-            return f"{_duplicates(refinement.deduplicated)} removed; nothing else was touched."
+            return f"{count_nouns(refinement.deduplicated, 'exact duplicate')} removed; nothing else was touched."
         case Status.COMPLETED if refinement.mode == Mode.DEDUP_ONLY:
             return "There were no exact duplicates; nothing was touched."
         case Status.COMPLETED if not refinement.mutations and not refinement.protected:
@@ -209,7 +210,3 @@ def _outcome(refinement: Refinement) -> str:
 
 def _words(status: str) -> str:
     return status.replace("_", " ")
-
-
-def _duplicates(count: int) -> str:
-    return "1 exact duplicate" if count == 1 else f"{count:,} exact duplicates"

@@ -12,6 +12,7 @@ from flask import url_for
 
 from app.models import Action, Event, Refinement, Rollback, RollbackKind, Status
 from app.values.mass_story import exact_percent
+from app.values.plural import count_nouns
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _begun(rows: list[TimelineRow], event: Event, refinement: Refinement) -> Non
 
 def _deduplicated(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     removed, tokens = int(event.data["removed"]), int(event.data["tokens"])
-    title = f"{_many(removed, 'exact duplicate')} removed"
+    title = f"{count_nouns(removed, 'exact duplicate')} removed"
     detail = "matched by hash, content not read" + ("; kept all the same" if _keeps_only_dedup(refinement) else "")
     rows.append(TimelineRow("deduplicated", "copy", title, event.at, "info", detail, tokens=(tokens, 0)))
 
@@ -177,7 +178,7 @@ def _turn(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None
     first = last.turns[0] if last and last.turns else turn
     calls, tokens = calls + (last.calls if last else 0), tokens + (last.model_tokens if last else 0)
     title = f"Turn {turn}" if first == turn else f"Turns {first} to {turn}"
-    detail = f"{_many(calls, 'call')}, {tokens:,} model tokens"
+    detail = f"{count_nouns(calls, 'call')}, {tokens:,} model tokens"
     rows.append(
         TimelineRow(
             "turn", "agent", title, event.at, detail=detail, turns=(first, turn), calls=calls, model_tokens=tokens
@@ -275,10 +276,6 @@ def _ended(rows: list[TimelineRow], event: Event, refinement: Refinement) -> Non
     if last is not None and last.kind == "turn" and last.calls == 1 and refinement.status == Status.COMPLETED:
         rows.remove(last)
     rows.append(TimelineRow("ended", icon, title, event.at, tone))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 _STEPS: dict[str, Callable[[list[TimelineRow], Event, Refinement], None]] = {
