@@ -108,11 +108,11 @@ def _place(number: int) -> str:
     from sqlalchemy import select
 
     from app.extensions import db
-    from app.history.log import LogCursor
     from app.models import AuditLog
+    from app.models.keyset import TimeCursor
 
     found = db.session.execute(select(AuditLog.at, AuditLog.id).where(AuditLog.id >= max(number, 60)).limit(1)).one()
-    return str(LogCursor(*found))
+    return str(TimeCursor(*found))
 
 
 def _load(form: Any, before: str = "") -> None:
@@ -127,10 +127,11 @@ def _load(form: Any, before: str = "") -> None:
 
 def _count_newer(place: str) -> None:
     from app.extensions import release
-    from app.history.log import Filters, LogCursor
+    from app.history.log import Filters
+    from app.models.keyset import TimeCursor
     from app.views.shown.log import newer_entries
 
-    than = LogCursor.parse(place)
+    than = TimeCursor.parse(place)
     assert than is not None
     newer_entries(Filters(1), than)
     release()

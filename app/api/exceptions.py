@@ -8,7 +8,6 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.newest import newest
 from app.api.operation import (
     DIGITS,
     UUID_FORM,
@@ -23,10 +22,12 @@ from app.api.operation import (
 from app.errors import Invalid, NotFound
 from app.extensions import db
 from app.grants.request import Decision, decide, revoke
-from app.history.log import Filters, LogCursor, LogEntry, read, walk
+from app.history.log import Filters, LogEntry, read, walk
 from app.models import AccessGrant, Action, GrantStatus
 from app.models.base import iso
+from app.models.grant import NEWEST_GRANTS
 from app.models.key import Scope
+from app.models.keyset import TimeCursor, cut_page
 from app.refinement.consent import clean_note
 from app.values.text import clean_text
 from tasks import grants as queue
@@ -95,12 +96,14 @@ class Looks(ResponseModel):
 
 
 def list_(caller: Caller, given: WantedRequests) -> Requests:
-    mine = select(AccessGrant).where(AccessGrant.agent_id == caller.agent_id)
-    fitting = {"pending": mine.where(AccessGrant.status == GrantStatus.PENDING), "all": mine}.get(given.status)
-    if fitting is None:
-        fitting = mine.where(AccessGrant.is_live())
-    shown, following = newest(AccessGrant, mine, fitting, before=given.before, limit=given.limit)
-    return Requests(requests=[_told(grant) for grant in shown], next=following)
+    mine = AccessGrant.agent_id == caller.agent_id
+    place = NEWEST_GRANTS.require("before", given.before, mine)
+    query = select(AccessGrant).where(mine)
+    if given.status != "all":
+        is_live = given.status == "granted"
+        query = query.where(AccessGrant.is_live() if is_live else AccessGrant.status == GrantStatus.PENDING)
+    shown, last = cut_page(db.session.scalars(NEWEST_GRANTS.page(query, given.limit, place)), given.limit)
+    return Requests(requests=[_told(grant) for grant in shown], next=last.id if last else None)
 
 
 def show(caller: Caller, request_id: str, _: NoParameters) -> Request:
@@ -127,7 +130,7 @@ def take_back(caller: Caller, request_id: str, _: NoParameters) -> Request:
 
 def looks(caller: Caller, given: WantedLooks) -> Looks:
     filters = Filters(caller.account_id, agent_id=caller.agent_id, action=Action.ACCESS_VIEWED)
-    start = LogCursor.parse(given.before) if given.before is not None else None
+    start = TimeCursor.parse(given.before) if given.before is not None else None
     if given.before is not None and start is None:
         raise Invalid("The cursor `before` is not one of ours; leave it out to begin at the newest.")
     stretch = walk(filters, start, want=given.limit)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, literal, select, tuple_
+from sqlalchemy import Select
 
-from app.errors import Invalid, NotFound
+from app.errors import NotFound
 from app.extensions import db, now, release
 from app.models import Memory, MemoryType
-from app.models.base import UtcDateTime
+from app.models.keyset import cut_page
+from app.models.memory import OLDEST_MEMORIES
 from app.models.state import JOURNAL_DAYS
 from app.silo import AgentKeys, Sealed
 
@@ -61,12 +62,13 @@ _COLUMNS = (
 def page(
     agent_id: int, *, type_: MemoryType | None, after: int | None, limit: int
 ) -> tuple[Sequence[MemoryRow], int | None]:
-    """Active memories, oldest first, from behind the memory `after` on; and the id to go on from. Raises Invalid."""
-    query = Memory.active(agent_id, type_)
-    if after is not None:
-        query = _behind(query, agent_id, after)
-    found = _rows(query.limit(limit + 1))
-    return found[:limit], found[limit - 1].id if len(found) > limit else None
+    """Active memories, oldest first, from behind the memory `after` on; and the id to go on from. Raises Invalid.
+
+    A memory that was discarded meanwhile still marks its place.
+    """
+    place = OLDEST_MEMORIES.require("after", after, Memory.agent_id == agent_id)
+    found, last = cut_page(_rows(OLDEST_MEMORIES.page(Memory.active(agent_id, type_), limit, place)), limit)
+    return found, last.id if last else None
 
 
 def one(agent_id: int, memory_id: int) -> MemoryRow:
@@ -103,17 +105,6 @@ def in_context(agent_id: int) -> tuple[list[MemoryRow], list[MemoryRow]]:
 
 def _rows(query: Select[Any]) -> list[MemoryRow]:
     return [MemoryRow(*columns) for columns in db.session.execute(query.with_only_columns(*_COLUMNS)).tuples()]
-
-
-def _behind(query: Select[Any], agent_id: int, after: int) -> Select[Any]:
-    """A memory that was discarded meanwhile still marks its place."""
-    mark = db.session.execute(
-        select(Memory.origin_at, Memory.id).where(Memory.id == after, Memory.agent_id == agent_id)
-    ).one_or_none()
-    if mark is None:
-        raise Invalid("The cursor `after` is not one of yours; leave it out to begin at the oldest.")
-    place = tuple_(literal(mark[0], UtcDateTime), literal(mark[1]))
-    return query.where(tuple_(Memory.origin_at, Memory.id) > place)
 
 
 def _all(agent_id: int, type_: MemoryType | None) -> Iterator[MemoryRow]:

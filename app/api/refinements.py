@@ -8,7 +8,6 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.newest import newest
 from app.api.operation import (
     DIGITS,
     UUID_FORM,
@@ -25,6 +24,8 @@ from app.errors import NotFound
 from app.extensions import db
 from app.models import Mode, Refinement, Trigger
 from app.models.key import Scope
+from app.models.keyset import cut_page
+from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.start import start
 from tasks import refinement as queue
 
@@ -105,9 +106,11 @@ def request(caller: Caller, given: NewRefinement) -> RequestResult:
 
 
 def list_(caller: Caller, given: WantedRefinements) -> Refinements:
-    mine = select(Refinement).where(Refinement.agent_id == caller.agent_id)
-    shown, following = newest(Refinement, mine, mine, before=given.before, limit=given.limit)
-    return Refinements(refinements=[_told(caller, each) for each in shown], next=following)
+    mine = Refinement.agent_id == caller.agent_id
+    place = NEWEST_REFINEMENTS.require("before", given.before, mine)
+    query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), given.limit, place)
+    shown, last = cut_page(db.session.scalars(query), given.limit)
+    return Refinements(refinements=[_told(caller, each) for each in shown], next=last.id if last else None)
 
 
 def show(caller: Caller, refinement_id: str, _: NoParameters) -> OneRefinement:

@@ -36,6 +36,7 @@ from app.grants.request import WantedException, request_access
 from app.grants.request import revoke as take_back
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_GRANTS, AccessGrant, Agent, GrantStatus, User
+from app.models.grant import NEWEST_GRANTS
 from app.refinement.process import Dependencies
 from tasks.grants import enqueue
 from tasks.refinement import worker_answers
@@ -195,7 +196,7 @@ def _newest(name: str | None, with_ended: bool, limit: int, account: str | None)
         query = query.where(AccessGrant.account_id == find_account(account).id)
     if not with_ended:
         query = query.where(AccessGrant.status.in_(OPEN_GRANTS))
-    newest = query.order_by(AccessGrant.requested_at.desc(), AccessGrant.id.desc()).limit(limit)
+    newest = query.order_by(*NEWEST_GRANTS.order).limit(limit)
     return list(db.session.execute(newest).tuples())
 
 

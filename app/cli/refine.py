@@ -38,6 +38,7 @@ from app.demo.pace import voices_of
 from app.extensions import db
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
+from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.failures import standing
 from app.refinement.start import request_stop, start
 from app.refinement.sweep import close_stalled
@@ -190,5 +191,5 @@ def _newest(
         query = query.where(*standing(find_account(account).id))
     if only_open:
         query = query.where(Refinement.status.in_(OPEN_STATES))
-    newest = query.order_by(Refinement.requested_at.desc(), Refinement.id).limit(limit)
+    newest = query.order_by(*NEWEST_REFINEMENTS.order).limit(limit)
     return list(db.session.execute(newest).tuples())

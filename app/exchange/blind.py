@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import literal, select, tuple_
+from sqlalchemy import select
 
 from app.extensions import db, release
-from app.models.base import UtcDateTime, iso
-from app.models.memory import Memory
+from app.models.base import iso
+from app.models.keyset import Place, cut_page
+from app.models.memory import OLDEST_MEMORIES, Memory
 from app.models.state import MemoryType
 
 BATCH = 500
@@ -33,20 +34,19 @@ def blind_rows(agent_id: int, *, discarded: bool = False, kind: MemoryType | Non
 
     It reads batch by batch: no transaction is open, and nothing kept, between two of them.
     """
-    query = select(*_COLUMNS).where(Memory.agent_id == agent_id).order_by(Memory.origin_at, Memory.id).limit(BATCH)
+    query = select(*_COLUMNS).where(Memory.agent_id == agent_id)
     if not discarded:
         query = query.where(Memory.discarded_at.is_(None))
     if kind is not None:
         query = query.where(Memory.type == kind)
-    behind = query
+    place: Place | None = None
     while True:
-        rows = db.session.execute(behind).all()
+        rows, last = cut_page(db.session.execute(OLDEST_MEMORIES.page(query, BATCH, place)), BATCH)
         release()
         yield from map(_as_json, rows)
-        if len(rows) < BATCH:
+        if last is None:
             return
-        last = tuple_(literal(rows[-1].origin_at, UtcDateTime), literal(rows[-1].id))
-        behind = query.where(tuple_(Memory.origin_at, Memory.id) > last)
+        place = last.origin_at, last.id
 
 
 def _as_json(row: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import literal, select, tuple_, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import aliased
 
 from app.errors import NotFound, Refused
@@ -37,8 +37,10 @@ from app.models import (
     open_keys,
     record,
 )
-from app.models.base import UtcDateTime, iso
+from app.models.base import iso
 from app.models.grant import NO_LONGER_ADMIN
+from app.models.keyset import cut_page
+from app.models.memory import OLDEST_MEMORIES
 from app.silo import AgentKeys, SealBroken, Sealed, ViewKey, seal_view
 from app.values.dates import other_days
 
@@ -159,12 +161,9 @@ def _shown(grant: AccessGrant, agent: Agent, wanted: dict[str, Any], keys: Agent
 
 def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
     """One page of the active core memories, oldest first, with their texts."""
-    query = Memory.active(agent.id, MemoryType.CORE).limit(PAGE + 1)
-    mark = db.session.get(Memory, after) if after else None
-    if mark is not None and mark.agent_id == agent.id:
-        place = tuple_(literal(mark.origin_at, UtcDateTime), literal(mark.id))
-        query = query.where(tuple_(Memory.origin_at, Memory.id) > place)
-    memories = db.session.scalars(query).all()
+    place = OLDEST_MEMORIES.find(after, Memory.agent_id == agent.id)
+    query = OLDEST_MEMORIES.page(Memory.active(agent.id, MemoryType.CORE), PAGE, place)
+    memories, last = cut_page(db.session.scalars(query), PAGE)
     items = [
         {
             "id": memory.id,
@@ -175,10 +174,9 @@ def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
             "tags": memory.tags,
             "content": keys.reveal_memory(memory.id, memory.content),
         }
-        for memory in memories[:PAGE]
+        for memory in memories
     ]
-    following = memories[PAGE - 1].id if len(memories) > PAGE else None
-    return {"part": "ledger", "items": items, "next_after": following}
+    return {"part": "ledger", "items": items, "next_after": last.id if last else None}
 
 
 def _history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any]:

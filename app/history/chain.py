@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Select, literal, select, tuple_
+from sqlalchemy import Select, select
 from sqlalchemy.exc import OperationalError
 
 from app.extensions import db
 from app.history.difference import Difference, differs, named, number
 from app.models import Account, Agent, AuditLog, MemoryState
+from app.models.keyset import Keyset
 
 BATCH = 500
+
+_IN_ORDER = Keyset((AuditLog.sequence, AuditLog.id))
 
 Written = tuple[AuditLog, list[MemoryState]]
 """An entry and the states that it wrote, in the order of their memories' ids."""
@@ -63,10 +66,8 @@ class Chain:
 
     def _behind(self, query: Select[Any]) -> Select[Any]:
         """In order, from the place where we stand; from before the first number where nothing was seen."""
-        query = query.where(AuditLog.chain == self._of.chain).order_by(AuditLog.sequence, AuditLog.id)
-        if self._place is None:
-            return query
-        return query.where(tuple_(AuditLog.sequence, AuditLog.id) > tuple_(*map(literal, self._place)))
+        query = query.where(AuditLog.chain == self._of.chain).order_by(*_IN_ORDER.order)
+        return query if self._place is None else query.where(_IN_ORDER.behind(self._place))
 
     def _up_to_the_damage(self) -> Iterator[Written]:
         """One by one: those that can be read; or, where the first can't, the difference."""

@@ -7,18 +7,18 @@ how far it came, and the next one goes on from there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, exists, or_, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, release
 from app.models import Action, ActorKind, Agent, AuditLog, Rollback
-from app.models.base import UtcDateTime, iso
+from app.models.base import iso
+from app.models.keyset import Keyset, TimeCursor
 
 LOOKED_AT = 10_000
 BATCH = 500
@@ -26,28 +26,6 @@ BATCH = 500
 Condition = ColumnElement[bool]
 Looking = Callable[[Any], Condition]
 """A condition on whatever has the log's columns."""
-
-_PLACE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?)Z~(\d{1,18})", re.ASCII)
-
-
-@dataclass(frozen=True)
-class LogCursor:
-    """Where an entry stands in time; of two at the same moment, the one with the higher id is the newer."""
-
-    at: datetime
-    id: int
-
-    def __str__(self) -> str:
-        return f"{iso(self.at)}~{self.id}"
-
-    @classmethod
-    def parse(cls, text: str) -> LogCursor | None:
-        """None for what is no place of ours."""
-        match = _PLACE.fullmatch(text)
-        try:
-            return cls(datetime.fromisoformat(match[1]).replace(tzinfo=UTC), int(match[2])) if match else None
-        except ValueError:
-            return None
 
 
 @dataclass(frozen=True)
@@ -88,8 +66,8 @@ class LogPeriod:
     `is_cut` when fewer than wanted were found among the entries that a page looks at.
     """
 
-    places: Sequence[LogCursor]
-    next: LogCursor | None
+    places: Sequence[TimeCursor]
+    next: TimeCursor | None
     is_cut: bool = False
 
 
@@ -111,8 +89,8 @@ class LogEntry:
     previous_hash: bytes
 
     @property
-    def place(self) -> LogCursor:
-        return LogCursor(self.at, self.id)
+    def place(self) -> TimeCursor:
+        return TimeCursor(self.at, self.id)
 
     def as_json(self) -> dict[str, Any]:
         """The stable form that programs rely on, the same as `./whetstone audit --json`."""
@@ -131,14 +109,14 @@ class LogEntry:
 
 
 def walk(
-    filters: Filters, start: LogCursor | None = None, *, want: int, newest_first: bool = True, fold: bool = False
+    filters: Filters, start: TimeCursor | None = None, *, want: int, newest_first: bool = True, fold: bool = False
 ) -> LogPeriod:
     """The next entries that fit, from behind a place on, or from the newest (oldest) one.
 
     With `fold`, of each refinement only its newest entry within the dates.
     """
     route = _IndexWalk.of(filters, newest_first=newest_first, fold=fold)
-    found: list[LogCursor] = []
+    found: list[TimeCursor] = []
     looked, place = 0, start
     size = min((want + 1) * 4, LOOKED_AT) if route.looked_at else want + 1
     while True:
@@ -157,7 +135,7 @@ def walk(
 def batches(filters: Filters) -> Iterator[list[LogEntry]]:
     """All that fits, oldest first, batch by batch: no transaction is open, and nothing kept, between two of them."""
     route = _IndexWalk.of(filters, newest_first=False, fold=False)
-    place: LogCursor | None = None
+    place: TimeCursor | None = None
     while True:
         entries = read(route.fitting(place, BATCH))
         place = route.skip(place, BATCH)
@@ -168,7 +146,7 @@ def batches(filters: Filters) -> Iterator[list[LogEntry]]:
             return
 
 
-def read(places: Sequence[LogCursor]) -> list[LogEntry]:
+def read(places: Sequence[TimeCursor]) -> list[LogEntry]:
     """The entries at these places, in this order."""
     query = select(*_COLUMNS).where(AuditLog.id.in_([place.id for place in places]))
     rows = db.session.execute(query) if places else ()
@@ -176,7 +154,7 @@ def read(places: Sequence[LogCursor]) -> list[LogEntry]:
     return [found[place.id] for place in places]
 
 
-def newest(filters: Filters) -> LogCursor | None:
+def newest(filters: Filters) -> TimeCursor | None:
     """The newest entry of the agent or the account, whatever else is wanted."""
     bare = Filters(filters.account_id, filters.agent_id)
     stretch = walk(bare, want=1)
@@ -219,36 +197,36 @@ class _IndexWalk:
         along = [wanted[name](AuditLog) for name in chosen]
         return cls(along, rest, filters.since, filters.until, newest_first)
 
-    def fitting(self, start: LogCursor | None, size: int) -> list[LogCursor]:
+    def fitting(self, start: TimeCursor | None, size: int) -> list[TimeCursor]:
         """Those that fit among the next `size` entries behind a place."""
         near = self._behind(start, _NEEDED).limit(size).subquery().c
         query = select(near.at, near.id).where(*(fits(near) for fits in self.looked_at))
-        return [LogCursor(*row) for row in db.session.execute(query.order_by(*self._order(near))).tuples()]
+        return [TimeCursor(*row) for row in db.session.execute(query.order_by(*self._keyset(near).order)).tuples()]
 
-    def skip(self, start: LogCursor | None, size: int) -> LogCursor | None:
+    def skip(self, start: TimeCursor | None, size: int) -> TimeCursor | None:
         """The last of the next `size` entries behind a place; None where the log has no more than these."""
         query = self._behind(start, _PLACE_COLUMNS).offset(size - 1).limit(2)
         rows = db.session.execute(query).all()
-        return LogCursor(*rows[0]) if len(rows) == 2 else None
+        return TimeCursor(*rows[0]) if len(rows) == 2 else None
 
-    def _behind(self, start: LogCursor | None, columns: Sequence[Any]) -> Select[Any]:
+    def _behind(self, start: TimeCursor | None, columns: Sequence[Any]) -> Select[Any]:
         query = select(*columns).where(*self.along, *self._range(start))
-        return query.order_by(*self._order(AuditLog))
+        return query.order_by(*self._keyset(AuditLog).order)
 
-    def _range(self, start: LogCursor | None) -> list[Condition]:
+    def _range(self, start: TimeCursor | None) -> list[Condition]:
         """One bound at each end, the narrower one: of two, SQLite would walk from the wider, past all in between."""
-        key, at = tuple_(*_PLACE_COLUMNS), AuditLog.at
+        at = AuditLog.at
         lower = [at >= self.since] if self.since else []
         upper = [at < self.until] if self.until else []
         if start is None:
             return lower + upper
-        mark = tuple_(literal(start.at, UtcDateTime), literal(start.id))
+        behind = self._keyset(AuditLog).behind(start)
         if self.newest_first:
-            return lower + ([key < mark] if self.until is None or start.at < self.until else upper)
-        return ([key > mark] if self.since is None or start.at >= self.since else lower) + upper
+            return lower + ([behind] if self.until is None or start.at < self.until else upper)
+        return ([behind] if self.since is None or start.at >= self.since else lower) + upper
 
-    def _order(self, log: Any) -> Sequence[Any]:
-        return (log.at.desc(), log.id.desc()) if self.newest_first else (log.at, log.id)
+    def _keyset(self, log: Any) -> Keyset:
+        return Keyset((log.at, log.id), self.newest_first)
 
 
 _PLACE_COLUMNS = (AuditLog.at, AuditLog.id)

@@ -30,6 +30,7 @@ from app.extensions import db
 from app.models.audit import Action, AuditLog, record
 from app.models.base import Identity, Model, UtcDateTime, iso, lock_row
 from app.models.event import announce
+from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
 from app.values.actor import Actor, ActorKind
 
@@ -123,7 +124,7 @@ class AttentionItem(Model):
     def newest(cls, *conditions: ColumnElement[bool]) -> Select[tuple[AttentionItem]]:
         """With all that is told of them, the newest first."""
         told = (joinedload(cls.agent), joinedload(cls.refinement))
-        return select(cls).where(*conditions).options(*told).order_by(cls.at.desc(), cls.id.desc())
+        return select(cls).where(*conditions).options(*told).order_by(*NEWEST_ITEMS.order)
 
     @property
     def line(self) -> str:
@@ -189,6 +190,8 @@ class AttentionItem(Model):
             "seen_at": iso(self.seen_at),
         }
 
+
+NEWEST_ITEMS = Keyset((AttentionItem.at, AttentionItem.id), newest_first=True)
 
 _ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS)
 """These ask for nothing once the refinement is undone."""

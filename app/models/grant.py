@@ -16,6 +16,7 @@ from app.models.attention import AttentionItem, notes_of
 from app.models.audit import Action, record
 from app.models.base import Json, Model, SealedText, UtcDateTime, database_now, iso, lock_row
 from app.models.event import announce
+from app.models.keyset import Keyset
 from app.models.logged import Logged, Owner, Said
 from app.models.question import Question
 from app.models.user import ADMIN, User
@@ -198,6 +199,8 @@ class AccessGrant(Logged, Question, Model):
             "views": self.views,
         }
 
+
+NEWEST_GRANTS = Keyset((AccessGrant.requested_at, AccessGrant.id), newest_first=True)
 
 _ENDS = {
     GrantStatus.DENIED: Action.ACCESS_DENIED,

@@ -15,6 +15,7 @@ from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import Identity, Model, lock_row, reserve_ids
 from app.models.human_act import tell_later
+from app.models.keyset import Keyset
 from app.models.refinement import Refinement
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Source, StateColumns
 from app.silo import AgentKeys
@@ -68,7 +69,7 @@ class Memory(StateColumns, Model):
         query = select(cls).where(cls.agent_id == agent_id, cls.discarded_at.is_(None))
         if type_ is not None:
             query = query.where(cls.type == type_)
-        return query.order_by(cls.origin_at, cls.id)
+        return query.order_by(*OLDEST_MEMORIES.order)
 
     @classmethod
     def lock_active_core(cls, agent_id: int, ids: Sequence[int]) -> dict[int, Memory]:
@@ -266,6 +267,8 @@ class Memory(StateColumns, Model):
             memory_id=self.id, previous_entry_id=self.entry_id, restores_entry_id=None, kept=kept, **fields
         )
 
+
+OLDEST_MEMORIES = Keyset((Memory.origin_at, Memory.id))
 
 _LOCK_ACTIVE_CORE = lock_row(
     select(Memory)

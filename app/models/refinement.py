@@ -17,6 +17,7 @@ from app.models.attention import AttentionItem, call_attention, notes_of
 from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, iso, lock_row
 from app.models.event import announce
+from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
 from app.models.tally import MAX_PROTECTIONS, Tally
 from app.silo import Sealed
@@ -201,6 +202,8 @@ class Refinement(Tally, Logged, Model):
             "cost_usd": float(self.cost_usd),
         }
 
+
+NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)
 
 _SAID_FROM_THE_START = (
     *("id", "account_id", "agent_id", "trigger", "started_by", "mode", "threshold", "cap", "requested_at"),

@@ -8,8 +8,8 @@ from uuid import UUID
 from flask import render_template, request
 from flask.typing import ResponseReturnValue
 
-from app.history.log import LogCursor
 from app.models import Agent
+from app.models.keyset import TimeCursor
 from app.views.access import my_agent, my_refinement, pages, viewer
 from app.views.answers import page
 from app.views.export import CSV, JSON_LINES, download
@@ -73,7 +73,7 @@ def fold(refinement_id: UUID) -> ResponseReturnValue:
 
 def _newer(form: FilterForm) -> ResponseReturnValue:
     """How many fitting entries came since the page was made: a part of it."""
-    than = LogCursor.parse(request.args.get("than", ""))
+    than = TimeCursor.parse(request.args.get("than", ""))
     count = newer_entries(form.filters, than) if than and not form.errors else 0
     url = log_url(form.agent, **form.typed)
     return render_template("audit/_newer.html", count=count, most=MOST_NEWER, url=url)

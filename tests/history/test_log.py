@@ -13,7 +13,7 @@ from sqlalchemy import select, text
 
 from app.extensions import db, writing
 from app.history import log
-from app.history.log import Filters, LogActor, LogCursor, batches, newest, read, walk
+from app.history.log import Filters, LogActor, batches, newest, read, walk
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import (
@@ -29,6 +29,7 @@ from app.models import (
     Status,
     record,
 )
+from app.models.keyset import TimeCursor
 from app.models.user import ADMIN
 from tests.support.clock import MONDAY, FakeClock
 from tests.support.factories import HOME, begin, make_agent, make_user, remember
@@ -150,7 +151,7 @@ def test_the_newest_place_is_the_agents_or_the_accounts(house: House) -> None:
 
 def test_a_place_survives_being_written_and_anything_else_is_none() -> None:
     for moment in (MONDAY, MONDAY + timedelta(microseconds=7)):
-        assert LogCursor.parse(str(LogCursor(moment, 12))) == LogCursor(moment, 12)
+        assert TimeCursor.parse(str(TimeCursor(moment, 12))) == TimeCursor(moment, 12)
     moment = "2026-11-16T04:00:00Z"
     garbage = [
         "",
@@ -165,14 +166,14 @@ def test_a_place_survives_being_written_and_anything_else_is_none() -> None:
     ]
     garbage += ["2026-13-16T04:00:00Z~1", "0000-00-00T00:00:00Z~1", "2026-11-16T04:00:00+02:00~1", "x" * 4000]
     for text_ in [*garbage, f"{moment}~1' OR 1=1"]:
-        assert LogCursor.parse(text_) is None, text_
+        assert TimeCursor.parse(text_) is None, text_
 
 
 def test_a_place_outside_of_the_days_shows_nothing_from_outside(house: House) -> None:
     since, until = MONDAY + DAY / 4, MONDAY + DAY
     days = Filters(HOME, since=since, until=until)
     within = pages(days, 50, newest_first=True)
-    before, after = LogCursor(since - DAY, 1), LogCursor(until + DAY, 1)
+    before, after = TimeCursor(since - DAY, 1), TimeCursor(until + DAY, 1)
 
     assert within
     assert walk(days, after, want=500).places == within
@@ -193,7 +194,7 @@ def test_an_entry_of_the_moment_between_two_days_belongs_to_the_later_one_only(h
 def test_a_deep_place_within_days_is_where_the_walk_begins(house: House) -> None:
     days = Filters(HOME, since=MONDAY, until=MONDAY + DAY)
     for newest_first in (True, False):
-        bounds = [str(bound) for bound in route_of(days, newest_first)._range(LogCursor(MONDAY + DAY / 2, 7))]
+        bounds = [str(bound) for bound in route_of(days, newest_first)._range(TimeCursor(MONDAY + DAY / 2, 7))]
         assert len(bounds) == 2, bounds
         assert sum("audit_log.id" in bound for bound in bounds) == 1
 
@@ -232,7 +233,7 @@ def test_every_filter_walks_an_index_of_its_own(house: House) -> None:
     }
     for name, index in expected.items():
         filters, _ = filters_of(house)[name]
-        plan = plan_of(filters, LogCursor(MONDAY + DAY, 60))
+        plan = plan_of(filters, TimeCursor(MONDAY + DAY, 60))
         assert index in plan, plan
         assert "SCAN audit_log" not in plan, plan
 
@@ -288,10 +289,10 @@ def _at_home(fits: Fits) -> Fits:
     return lambda entry: entry.account_id == HOME and fits(entry)
 
 
-def pages(filters: Filters, size: int, *, newest_first: bool, fold: bool = False) -> list[LogCursor]:
+def pages(filters: Filters, size: int, *, newest_first: bool, fold: bool = False) -> list[TimeCursor]:
     """Everything, page by page."""
-    found: list[LogCursor] = []
-    place: LogCursor | None = None
+    found: list[TimeCursor] = []
+    place: TimeCursor | None = None
     while True:
         stretch = walk(filters, place, want=size, newest_first=newest_first, fold=fold)
         assert len(stretch.places) <= size
@@ -308,11 +309,11 @@ def all_entries() -> list[AuditLog]:
     return list(db.session.scalars(query.execution_options(populate_existing=True)))
 
 
-def place_of(entry: AuditLog) -> LogCursor:
-    return LogCursor(entry.at, entry.id)
+def place_of(entry: AuditLog) -> TimeCursor:
+    return TimeCursor(entry.at, entry.id)
 
 
-def plan_of(filters: Filters, start: LogCursor) -> str:
+def plan_of(filters: Filters, start: TimeCursor) -> str:
     """How the database would walk, were the table large."""
     session = db.session()
     postgresql = session.get_bind().dialect.name == "postgresql"

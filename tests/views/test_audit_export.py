@@ -17,8 +17,9 @@ from sqlalchemy import select
 
 from app.extensions import db, writing
 from app.history import log
-from app.history.log import LogCursor, LogEntry
+from app.history.log import LogEntry
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, record
+from app.models.keyset import TimeCursor
 from app.views.export import COLUMNS, FORMULA_STARTS, MOST_AT_ONCE
 from tests.cli.conftest import Whetstone, whetstone  # noqa: F401 - a fixture
 from tests.support.clock import FakeClock
@@ -140,7 +141,7 @@ class Gate:
         monkeypatch.setattr(log, "read", self._wait)
         monkeypatch.setattr(log, "BATCH", 2)
 
-    def _wait(self, places: Sequence[LogCursor]) -> list[LogEntry]:
+    def _wait(self, places: Sequence[TimeCursor]) -> list[LogEntry]:
         if places[0].id != self._first:
             assert self.opened.wait(timeout=30)
         self.reads += 1

@@ -9,13 +9,15 @@ from decimal import Decimal
 from typing import Any
 
 from flask import current_app
-from sqlalchemy import literal, select, tuple_
+from sqlalchemy import select
 
 from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
 from app.models import Agent, Intake, Refinement
-from app.models.base import UtcDateTime, iso
+from app.models.base import iso
 from app.models.key import has_keys
+from app.models.keyset import cut_page
+from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
 from app.refinement.timetable import Due, Timetable
 from app.values.mass_story import exact_percent, percent
@@ -101,7 +103,7 @@ class LedgerPage:
     @classmethod
     def load(cls, agent: Agent, *, show: str = "", after: str = "") -> LedgerPage:
         state = AgentState.load(agent)
-        recent = refinements_of(agent, limit=5)
+        recent = newest_refinements(agent, 5)
         unseen, ledger = Unseen.load(agent.account_id, agent.id), Ledger.load(agent, show=show, after=after)
         return cls(state, unseen, ledger, recent, fresh_intakes(agent), MassChart.load(agent))
 
@@ -124,9 +126,11 @@ class RefinementsPage:
 
     @classmethod
     def load(cls, agent: Agent, *, before: str = "") -> RefinementsPage:
-        found = refinements_of(agent, limit=REFINEMENT_ROWS + 1, before=before)
-        more = found[REFINEMENT_ROWS - 1].id if len(found) > REFINEMENT_ROWS else ""
-        return cls(AgentState.load(agent), found[:REFINEMENT_ROWS], more)
+        mine = Refinement.agent_id == agent.id
+        place = NEWEST_REFINEMENTS.find(before, mine)
+        query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), REFINEMENT_ROWS, place)
+        shown, last = cut_page(db.session.scalars(query), REFINEMENT_ROWS)
+        return cls(AgentState.load(agent), shown, last.id if last else "")
 
     def as_json(self) -> dict[str, Any]:
         rows = [refinement.as_json() for refinement in self.refinements]
@@ -153,16 +157,9 @@ class ImportsPage:
         return {"agent": self.state.agent.name, "imports": [_intake_json(intake) for intake in self.intakes]}
 
 
-def refinements_of(agent: Agent, *, limit: int, before: str = "") -> list[Refinement]:
-    """Newest first, from the one after `before` on."""
+def newest_refinements(agent: Agent, limit: int) -> list[Refinement]:
     query = select(Refinement).where(Refinement.agent_id == agent.id)
-    mark = db.session.scalar(query.where(Refinement.id == before)) if before else None
-    if mark is not None:
-        place = tuple_(Refinement.requested_at, Refinement.id) < tuple_(
-            literal(mark.requested_at, UtcDateTime), literal(mark.id)
-        )
-        query = query.where(place)
-    return list(db.session.scalars(query.order_by(Refinement.requested_at.desc(), Refinement.id.desc()).limit(limit)))
+    return list(db.session.scalars(query.order_by(*NEWEST_REFINEMENTS.order).limit(limit)))
 
 
 def intakes_of(agent: Agent, *, limit: int = 20) -> list[Intake]:

@@ -13,10 +13,13 @@ from sqlalchemy import ColumnElement, exists, func, select
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Event, Refinement
 from app.models.base import iso
+from app.models.keyset import Keyset, cut_page
 from app.refinement.timetable import Due, Timetable
 
 ROWS = 50
 RECENT = timedelta(minutes=10)
+
+_BY_NAME = Keyset((Agent.name,))
 
 STATES = {
     "": "All states",
@@ -69,12 +72,9 @@ class AgentList:
         state = state if state in STATES else ""
         seen = last_event(account_id)
         mine = select(Agent).where(Agent.account_id == account_id, *_filters(query, state))
-        if after:
-            mine = mine.where(Agent.name > after)
-        agents = list(db.session.scalars(mine.order_by(Agent.name).limit(ROWS + 1)))
-        more = agents[ROWS - 1].name if len(agents) > ROWS else ""
+        agents, last = cut_page(db.session.scalars(_BY_NAME.page(mine, ROWS, [after] if after else None)), ROWS)
         total = db.session.scalar(select(func.count()).select_from(Agent).where(Agent.account_id == account_id)) or 0
-        return cls(load_rows(agents[:ROWS]), total, query, state, after, more, seen)
+        return cls(load_rows(agents), total, query, state, after, last.name if last else "", seen)
 
     @property
     def is_filtered(self) -> bool:

@@ -13,7 +13,7 @@ from app.errors import Invalid, WhetstoneError
 from app.extensions import db
 from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, WantedException, resting_until
 from app.models import Agent, Refinement
-from app.views.shown.agent import refinements_of
+from app.views.shown.agent import newest_refinements
 from app.views.shown.exception import CATEGORIES
 
 FIELDS = ("category", "purpose", "scope", "minutes")
@@ -67,7 +67,7 @@ def _faults(typed: Mapping[str, str]) -> dict[str, str]:
 
 
 def _scopes(agent: Agent, chosen: str) -> list[tuple[str, str]]:
-    refinements = refinements_of(agent, limit=OFFERED)
+    refinements = newest_refinements(agent, OFFERED)
     if chosen not in ("ledger", *(refinement.id for refinement in refinements)):
         mine = (Refinement.agent_id == agent.id, Refinement.id == chosen)
         refinements += db.session.scalars(select(Refinement).where(*mine))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import url_for
-from sqlalchemy import ColumnElement, literal, tuple_
+from sqlalchemy import ColumnElement
 
 from app.extensions import db
-from app.history.log import LogCursor
 from app.models import AttentionItem, AttentionKind
-from app.models.base import UtcDateTime
+from app.models.attention import NEWEST_ITEMS
+from app.models.keyset import TimeCursor, cut_page
 from app.views.shown.entry import ActionStyle, actor_name
 
 SHOWN = 8
@@ -69,8 +69,8 @@ class Unseen:
 
     @classmethod
     def load(cls, account_id: int, agent_id: int | None = None) -> Unseen:
-        found = _load(_of(account_id, agent_id), AttentionItem.is_open(), limit=SHOWN + 1)
-        return cls(found[:SHOWN], len(found) > SHOWN)
+        found, last = _load(_of(account_id, agent_id), AttentionItem.is_open(), limit=SHOWN)
+        return cls(found, last is not None)
 
     def as_json(self) -> list[dict[str, Any]]:
         return [row.item.as_json() for row in self.rows]
@@ -87,13 +87,8 @@ class AttentionList:
     @classmethod
     def load(cls, account_id: int, *, with_seen: bool = False, before: str = "") -> AttentionList:
         conditions = [_of(account_id), *([] if with_seen else [AttentionItem.is_open()])]
-        place = LogCursor.parse(before)
-        if place is not None:
-            behind = tuple_(literal(place.at, UtcDateTime), literal(place.id))
-            conditions.append(tuple_(AttentionItem.at, AttentionItem.id) < behind)
-        found = _load(*conditions, limit=ROWS + 1)
-        last = found[ROWS - 1].item if len(found) > ROWS else None
-        return cls(found[:ROWS], with_seen, str(LogCursor(last.at, last.id)) if last else "")
+        found, last = _load(*conditions, limit=ROWS, place=TimeCursor.parse(before))
+        return cls(found, with_seen, str(TimeCursor(last.item.at, last.item.id)) if last else "")
 
     def as_json(self) -> dict[str, Any]:
         return {"items": [row.item.as_json() for row in self.rows], "next_before": self.next_before or None}
@@ -104,6 +99,8 @@ def _of(account_id: int, agent_id: int | None = None) -> ColumnElement[bool]:
     return mine if agent_id is None else mine & (AttentionItem.agent_id == agent_id)
 
 
-def _load(*conditions: ColumnElement[bool], limit: int) -> list[ShownItem]:
-    query = AttentionItem.newest(*conditions).limit(limit).execution_options(populate_existing=True)
-    return [ShownItem(item) for item in db.session.scalars(query)]
+def _load(
+    *conditions: ColumnElement[bool], limit: int, place: TimeCursor | None = None
+) -> tuple[list[ShownItem], ShownItem | None]:
+    query = NEWEST_ITEMS.page(AttentionItem.newest(*conditions), limit, place)
+    return cut_page(map(ShownItem, db.session.scalars(query.execution_options(populate_existing=True))), limit)

@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from flask import url_for
-from sqlalchemy import ColumnElement, literal, select, tuple_
+from sqlalchemy import ColumnElement, select
 
 from app.extensions import db
 from app.grants.endings import entries_about, why_it_ended
 from app.grants.request import resting_until
 from app.models import OPEN_GRANTS, WORKER, AccessGrant, Action, Agent, GrantStatus, User
-from app.models.base import UtcDateTime, database_now, iso
-from app.models.grant import NO_LONGER_ADMIN
+from app.models.base import database_now, iso
+from app.models.grant import NEWEST_GRANTS, NO_LONGER_ADMIN
+from app.models.keyset import cut_page
 from app.values.plural import count_times
 from app.views.shown.agent import AgentState
 from app.views.shown.agents import last_event
@@ -161,16 +162,17 @@ class ExceptionList:
             mine.append(AccessGrant.agent_id == agent.id)
         is_open = AccessGrant.status.in_(OPEN_GRANTS)
         found = _standings(*mine, is_open, limit=OPEN_ROWS)
-        mark = db.session.scalar(select(AccessGrant).where(*mine, AccessGrant.id == before)) if before else None
-        ended = _standings(*mine, ~is_open, *_after(mark), limit=ROWS + 1)
-        over = [] if mark else [each for each in found if not each.is_open]
+        place = NEWEST_GRANTS.find(before, *mine)
+        behind = [NEWEST_GRANTS.behind(place)] if place else []
+        ended, last = cut_page(_standings(*mine, ~is_open, *behind, limit=ROWS + 1), ROWS)
+        over = [] if place else [each for each in found if not each.is_open]
         return cls(
             agent,
             [each for each in found if each.status == GrantStatus.PENDING],
             [each for each in found if each.is_live],
-            [*over, *ended[:ROWS]],
-            mark.id if mark else "",
-            ended[ROWS - 1].grant.id if len(ended) > ROWS else "",
+            [*over, *ended],
+            before if place else "",
+            last.grant.id if last else "",
         )
 
     @property
@@ -296,7 +298,7 @@ def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int |
         .join(Agent, Agent.id == AccessGrant.agent_id)
         .join(User, User.id == AccessGrant.user_id)
         .where(*conditions)
-        .order_by(*(order or (AccessGrant.requested_at.desc(), AccessGrant.id.desc())))
+        .order_by(*(order or NEWEST_GRANTS.order))
         .limit(limit)
         .execution_options(populate_existing=True)
     )
@@ -311,13 +313,6 @@ def _left(grant: AccessGrant, moment: datetime, is_lost: bool) -> timedelta:
     if is_lost or grant.status != GrantStatus.GRANTED or grant.expires_at is None:
         return timedelta()
     return max(grant.expires_at - moment, timedelta())
-
-
-def _after(mark: AccessGrant | None) -> list[ColumnElement[bool]]:
-    if mark is None:
-        return []
-    place = tuple_(literal(mark.requested_at, UtcDateTime), literal(mark.id))
-    return [tuple_(AccessGrant.requested_at, AccessGrant.id) < place]
 
 
 def _receipts(standing: ExceptionState) -> list[Receipt]:

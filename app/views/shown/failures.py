@@ -10,6 +10,8 @@ from sqlalchemy import select
 
 from app.extensions import db
 from app.models import Agent, Refinement
+from app.models.keyset import cut_page
+from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.failures import FailureReason, gives, reasons_of, standing
 
 ROWS = 50
@@ -29,16 +31,10 @@ class FailuresPage:
     def load(cls, account_id: int, *, reason: str = "", before: str = "") -> FailuresPage:
         wanted = [*standing(account_id), *([gives(reason)] if reason else [])]
         query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
-        mark = db.session.scalar(select(Refinement).where(*wanted, Refinement.id == before)) if before else None
-        if mark is not None:
-            query = query.where(
-                (Refinement.requested_at < mark.requested_at)
-                | ((Refinement.requested_at == mark.requested_at) & (Refinement.id < mark.id))
-            )
-        query = query.order_by(Refinement.requested_at.desc(), Refinement.id.desc()).limit(ROWS + 1)
-        found = list(db.session.execute(query).tuples())
-        following = found[ROWS - 1][0].id if len(found) > ROWS else ""
-        return cls(found[:ROWS], reasons_of(account_id), reason, mark.id if mark else "", following)
+        place = NEWEST_REFINEMENTS.find(before, *wanted)
+        found, last = cut_page(db.session.execute(NEWEST_REFINEMENTS.page(query, ROWS, place)).tuples(), ROWS)
+        following = last[0].id if last else ""
+        return cls(found, reasons_of(account_id), reason, before if place else "", following)
 
     @property
     def total(self) -> int:

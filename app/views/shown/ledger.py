@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, literal, select, tuple_
+from sqlalchemy import ColumnElement, select
 
 from app.extensions import db
 from app.models import Agent, Memory, MemoryType
-from app.models.base import UtcDateTime, iso
+from app.models.base import iso
+from app.models.keyset import TimeCursor, cut_page
+from app.models.memory import OLDEST_MEMORIES
 from app.values.dates import other_days
 
 ROWS = 50
@@ -74,15 +76,10 @@ class Ledger:
     def load(cls, agent: Agent, *, show: str = "", after: str = "") -> Ledger:
         show = show if show in SHOWN else CORE
         query = select(*_COLUMNS).where(Memory.agent_id == agent.id, *_is_shown(show))
-        cursor = _parse_cursor(after)
-        if cursor:
-            query = query.where(
-                tuple_(Memory.origin_at, Memory.id) > tuple_(literal(cursor[0], UtcDateTime), literal(cursor[1]))
-            )
-        found = db.session.execute(query.order_by(Memory.origin_at, Memory.id).limit(ROWS + 1)).tuples().all()
-        rows = [LedgerRow(*columns) for columns in found]
-        more = _cursor(rows[ROWS - 1]) if len(rows) > ROWS else ""
-        return cls(show, rows[:ROWS], after if cursor else "", more)
+        cursor = TimeCursor.parse(after)
+        found = db.session.execute(OLDEST_MEMORIES.page(query, ROWS, cursor)).tuples()
+        rows, last = cut_page((LedgerRow(*columns) for columns in found), ROWS)
+        return cls(show, rows, after if cursor else "", str(TimeCursor(last.origin_at, last.id)) if last else "")
 
     @property
     def is_live(self) -> bool:
@@ -117,17 +114,3 @@ def _is_shown(show: str) -> tuple[ColumnElement[bool], ...]:
     if show == DISCARDED:
         return (Memory.discarded_at.is_not(None),)
     return Memory.type == MemoryType(show), Memory.discarded_at.is_(None)
-
-
-def _cursor(row: LedgerRow) -> str:
-    return f"{row.origin_at.isoformat().replace('+00:00', 'Z')}~{row.id}"
-
-
-def _parse_cursor(text: str) -> tuple[datetime, int] | None:
-    """None for no cursor, and for one that is none of ours: the first page is an answer too."""
-    moment, _, number = text.partition("~")
-    try:
-        at = datetime.fromisoformat(moment)
-        return (at, int(number)) if at.tzinfo is not None and len(number) < 19 else None
-    except ValueError:
-        return None

@@ -13,8 +13,9 @@ from sqlalchemy import func, select
 
 from app.extensions import db
 from app.history.finality import final_among
-from app.history.log import LOOKED_AT, Filters, LogCursor, LogEntry, LogPeriod, newest, read, walk
+from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest, read, walk
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
+from app.models.keyset import TimeCursor
 from app.views.filters import FilterForm
 from app.views.shown.entry import (
     ActionStyle,
@@ -89,9 +90,9 @@ class Log:
 
     form: FilterForm
     rows: Sequence[AuditRow] = ()
-    older: LogCursor | None = None
-    newer: LogCursor | None = None
-    head: LogCursor | None = None
+    older: TimeCursor | None = None
+    newer: TimeCursor | None = None
+    head: TimeCursor | None = None
     is_cut: bool = False
 
     looked_at = LOOKED_AT
@@ -102,19 +103,19 @@ class Log:
         head = newest(form.filters)
         if form.errors:
             return cls(form, head=head)
-        start = LogCursor.parse(after)
+        start = TimeCursor.parse(after)
         if start is not None:
             stretch = _walk(form.filters, start, newest_first=False)
             if stretch.next is not None:
                 return cls._upwards(form, stretch, start, head)
-        start = None if start else LogCursor.parse(before)
+        start = None if start else TimeCursor.parse(before)
         stretch = _walk(form.filters, start, newest_first=True)
         first = stretch.places[0] if stretch.places else start
         rows = _rows(form, stretch.places)
         return cls(form, rows, stretch.next, first if start else None, head, stretch.is_cut)
 
     @classmethod
-    def _upwards(cls, form: FilterForm, stretch: LogPeriod, start: LogCursor, head: LogCursor | None) -> Log:
+    def _upwards(cls, form: FilterForm, stretch: LogPeriod, start: TimeCursor, head: TimeCursor | None) -> Log:
         places = stretch.places[::-1]
         older = places[-1] if places else start
         return cls(form, _rows(form, places), older, stretch.next, head, stretch.is_cut)
@@ -138,7 +139,7 @@ class Log:
         """Its newest page without any filter."""
         return log_url(self.agent)
 
-    def url(self, form: str = "", /, **changes: str | LogCursor | None) -> str:
+    def url(self, form: str = "", /, **changes: str | TimeCursor | None) -> str:
         """The address of this log with its filters: in another form (`csv`), from another place, or filtered anew."""
         return log_url(self.agent, form, **{**self.form.typed, **changes})
 
@@ -159,12 +160,12 @@ def opened(refinement: Refinement) -> tuple[list[AuditRow], bool]:
     return rows_of(read(stretch.places), fold=False), stretch.next is not None
 
 
-def newer_entries(filters: Filters, than: LogCursor) -> int:
+def newer_entries(filters: Filters, than: TimeCursor) -> int:
     """How many entries fit that are newer; more than `MOST_NEWER` are not counted."""
     return len(walk(filters, than, want=MOST_NEWER + 1, newest_first=False).places)
 
 
-def log_url(agent: Agent | None, form: str = "", /, **params: str | LogCursor | None) -> str:
+def log_url(agent: Agent | None, form: str = "", /, **params: str | TimeCursor | None) -> str:
     """The address of the account's log, or of an agent's, in one of its forms."""
     endpoint = ("audit.agent" if agent else "audit.index") + (f"_{form}" if form else "")
     given: dict[str, Any] = {name: str(value) for name, value in params.items() if value}
@@ -193,12 +194,12 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     ]
 
 
-def _walk(filters: Filters, start: LogCursor | None, *, newest_first: bool) -> LogPeriod:
+def _walk(filters: Filters, start: TimeCursor | None, *, newest_first: bool) -> LogPeriod:
     fold = not filters.picks_single_entries
     return walk(filters, start, want=ROWS, newest_first=newest_first, fold=fold)
 
 
-def _rows(form: FilterForm, places: Sequence[LogCursor]) -> list[AuditRow]:
+def _rows(form: FilterForm, places: Sequence[TimeCursor]) -> list[AuditRow]:
     return rows_of(read(places), fold=not form.filters.picks_single_entries)
 
 
