@@ -16,12 +16,13 @@ from pathlib import Path
 from sqlalchemy import text
 
 from app import Part, create_app
+from app.asking.dependencies import Dependencies
 from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Status, Trigger, open_keys
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from tests.support.databases import Template
 from tests.support.factories import make_agent

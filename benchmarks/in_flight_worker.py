@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from app import Part
+from app.asking.dependencies import Dependencies
 from app.config import load_settings
 from app.llm.litellm import LiteLLMClients, warm
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.setup import ready_app
 
 

@@ -14,8 +14,8 @@ def enqueue(proposal_id: str) -> bool:
 
 @task
 def read(proposal_id: str) -> None:
+    from app.asking.dependencies import Dependencies
     from app.llm.litellm import LiteLLMClients
-    from app.refinement.process import Dependencies
 
     reading.read(proposal_id, Dependencies(LiteLLMClients()))
 

@@ -39,8 +39,8 @@ def answered(view_id: str, timeout: float = 5.0) -> bool:
 
 @task
 def ask(grant_id: str) -> None:
+    from app.asking.dependencies import Dependencies
     from app.llm.litellm import LiteLLMClients
-    from app.refinement.process import Dependencies
 
     asking.ask(grant_id, Dependencies(LiteLLMClients()))
 

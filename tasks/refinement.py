@@ -16,9 +16,9 @@ def enqueue(refinement_id: str) -> bool:
 
 @task
 def refine(refinement_id: str) -> None:
+    from app.asking.dependencies import Dependencies
     from app.demo.pace import voices_of
     from app.llm.litellm import LiteLLMClients
-    from app.refinement.process import Dependencies
     from app.refinement.process import refine as carry
 
     carry(refinement_id, Dependencies(voices_of(refinement_id, LiteLLMClients())))

@@ -15,16 +15,16 @@ def enqueue(intake_id: str) -> bool:
 
 @task
 def hear(intake_id: str) -> None:
+    from app.asking.dependencies import Dependencies
     from app.llm.litellm import LiteLLMClients
-    from app.refinement.process import Dependencies
 
     conversation.hear(intake_id, Dependencies(LiteLLMClients()))
 
 
 @task
 def promote(agent_id: int) -> None:
+    from app.asking.dependencies import Dependencies
     from app.llm.litellm import LiteLLMClients
-    from app.refinement.process import Dependencies
 
     promotion.promote(agent_id, Dependencies(LiteLLMClients()))
 

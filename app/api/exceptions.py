@@ -19,6 +19,7 @@ from app.api.operation import (
     RequestBody,
     ResponseModel,
 )
+from app.asking.replies import clean_note
 from app.errors import Invalid, NotFound
 from app.extensions import db
 from app.grants.request import Decision, decide, revoke
@@ -28,7 +29,6 @@ from app.models.base import iso
 from app.models.grant import NEWEST_GRANTS
 from app.models.key import Scope
 from app.models.keyset import TimeCursor, cut_page
-from app.refinement.consent import clean_note
 from app.values.text import clean_text
 from tasks import grants as queue
 

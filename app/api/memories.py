@@ -21,13 +21,14 @@ from app.api.operation import (
     RequestResult,
     ResponseModel,
 )
+from app.asking.prompt_memories import PromptMemory
+from app.asking.rendering import encode
 from app.errors import Invalid
 from app.extensions import writing
 from app.models import Agent, Memory, MemoryType
 from app.models.base import iso
 from app.models.key import Scope
 from app.models.state import JOURNAL_DAYS
-from app.refinement.prompts import PromptMemory, encode
 from app.silo import AgentKeys
 from app.values.text import is_blank
 from app.values.token_mass import estimate_tokens

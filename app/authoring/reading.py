@@ -13,16 +13,16 @@ from typing import Any
 
 from sqlalchemy import select
 
+from app.asking.dependencies import Dependencies
+from app.asking.model_endpoint import ModelEndpoint
+from app.asking.questions import ask_once
+from app.asking.rendering import encode, render
+from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
 from app.authoring.telling import tell_held
 from app.extensions import db, now, release, writing
 from app.llm.client import ModelError, Reply
 from app.models import WORKER, Agent, ProposalStatus, SettingProposal
 from app.models.agent_settings import settings
-from app.refinement.asking import ask_once
-from app.refinement.consent import CUT_OFF, clean_note, first_word, without_thought
-from app.refinement.model_endpoint import ModelEndpoint
-from app.refinement.process import Dependencies
-from app.refinement.prompts import encode, render
 
 LOST_AFTER = timedelta(minutes=1)
 

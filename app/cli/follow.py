@@ -12,13 +12,14 @@ from typing import Any
 from flask import Flask
 from sqlalchemy import select
 
+from app.asking.dependencies import Dependencies
 from app.cli.common import aside
 from app.cli.crash import record as record_crash
 from app.cli.steps import line
 from app.extensions import db, release, writing
 from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.sweep import close_stalled
 
 LOOK_SECONDS = 0.3

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from sqlalchemy import select
 
+from app.asking.dependencies import Dependencies
 from app.cli import json_option
 from app.cli.common import (
     REFUSED,
@@ -37,7 +38,6 @@ from app.grants.request import revoke as take_back
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_GRANTS, AccessGrant, Agent, GrantStatus, User
 from app.models.grant import NEWEST_GRANTS
-from app.refinement.process import Dependencies
 from tasks.grants import enqueue
 from tasks.refinement import worker_answers
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from app.asking.dependencies import Dependencies
+from app.asking.memory_context import memory_context
+from app.asking.model_endpoint import ModelEndpoint
+from app.asking.prompt_memories import read_entries, read_journal
+from app.asking.questions import ask_once
+from app.asking.rendering import encode, render
+from app.asking.replies import read_answer
 from app.errors import Refused
 from app.extensions import db, now, release, writing
 from app.grants.endings import end_if_lost
@@ -13,12 +21,6 @@ from app.grants.request import Decision, decide, lock_both
 from app.llm.client import ModelError, Reply
 from app.models import WORKER, AccessGrant, Agent, GrantStatus, User, open_keys
 from app.models.state import JOURNAL_DAYS
-from app.refinement.asking import ask_once
-from app.refinement.consent import read_answer
-from app.refinement.ledger import read_entries, read_journal
-from app.refinement.model_endpoint import ModelEndpoint
-from app.refinement.process import Dependencies
-from app.refinement.prompts import exception_messages
 from app.silo import AgentKeys
 
 
@@ -82,15 +84,17 @@ def _put(question: _ExceptionQuestion, dependencies: Dependencies) -> Reply:
     agent, since = question.agent, now() - timedelta(days=JOURNAL_DAYS)
 
     def compose(window: int | None) -> list[dict[str, Any]]:
-        return exception_messages(
-            system_prompt=agent.system_prompt,
-            core=read_entries(agent.id, question.keys),
-            journal=read_journal(agent.id, question.keys, since=since),
-            question=question.said,
-            window=window,
-        )
+        core = read_entries(agent.id, question.keys)
+        journal = read_journal(agent.id, question.keys, since=since)
+        context = memory_context(agent.system_prompt, core, journal, window)
+        return [context, {"role": "user", "content": _asked(question.said)}]
 
     return ask_once(ModelEndpoint.of(agent), compose, dependencies)
+
+
+def _asked(said: Mapping[str, Any]) -> str:
+    """The question whether a human may look. What humans wrote (`purpose`) stands in it as quoted data."""
+    return render("exception_question.txt", **{**said, "purpose": encode(said["purpose"])})
 
 
 def _fail(grant_id: str, why: str) -> None:

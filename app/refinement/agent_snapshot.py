@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from app.asking.prompt_memories import PromptMemory
 from app.models import Agent, Refinement, Trigger, open_keys
 from app.models.tally import MAX_PROTECTIONS
-from app.refinement.prompts import PromptFigures, PromptMemory
+from app.refinement.prompts import PromptFigures
 from app.silo import AgentKeys
 
 

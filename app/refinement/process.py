@@ -6,11 +6,9 @@ an end state, and the valid changes made until then stay.
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,10 +17,14 @@ import structlog
 from flask import current_app
 from sqlalchemy import bindparam, select, update
 
+from app.asking.dependencies import Dependencies
+from app.asking.model_endpoint import ModelEndpoint
+from app.asking.prompt_memories import read_entries, read_journal
+from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull
 from app.extensions import db, now, release, writing
-from app.llm.client import ModelClient, ModelClients, ModelError, Reply, Usage
+from app.llm.client import ModelClient, ModelError, Reply, Usage
 from app.llm.retry import complete_with_retries
 from app.models import (
     OPEN_STATES,
@@ -39,29 +41,17 @@ from app.models import (
 from app.models.base import database_now
 from app.models.state import JOURNAL_DAYS
 from app.refinement.agent_snapshot import AgentSnapshot, figures_of, with_counts
-from app.refinement.consent import ConsentAnswer, read_answer
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
 from app.refinement.heartbeat import heartbeat
-from app.refinement.ledger import read_entries, read_journal
 from app.refinement.loop import Limits, LoopOutcome, converse
-from app.refinement.model_endpoint import ModelEndpoint
 from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
 from app.refinement.sweep import DISK_FULL
 from app.refinement.tool import RefinementTool
 from app.silo import SealBroken
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Dependencies:
-    """What a process is given: voices, and a clock for pauses and deadlines that a test can turn."""
-
-    clients: ModelClients
-    pause: Callable[[float], None] = time.sleep
-    monotonic: Callable[[], float] = time.monotonic
 
 
 class _Stopped(Exception):

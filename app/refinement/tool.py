@@ -14,15 +14,14 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 
+from app.asking.prompt_memories import PromptMemory, read_entries
+from app.asking.replies import clean_note
 from app.errors import DiskFull, Invalid, NotFound, Refused, WhetstoneError
 from app.extensions import db, release, writing
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
 from app.refinement import arguments as accept
-from app.refinement.consent import clean_note
 from app.refinement.functions import ACTIONS, specifications
 from app.refinement.guard import Claim, LatchTrip, Terminated, check_fence, fenced, kept_weights, latch, spend
-from app.refinement.ledger import read_entries
-from app.refinement.prompts import PromptMemory
 from app.silo import AgentKeys
 from app.values.text import clean_content, clean_text, is_blank
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from app.asking.model_endpoint import ModelEndpoint
 from app.errors import Refused
 from app.llm import offline
 from app.llm.client import Usage
 from app.models import Agent
-from app.refinement.model_endpoint import ModelEndpoint
 from app.silo import AgentKeys
 
 

@@ -12,6 +12,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from app.asking.dependencies import Dependencies
+from app.asking.prompt_memories import read_entries, read_journal
+from app.asking.questions import ask_once
+from app.asking.replies import MalformedReply
 from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.extensions import db, now, release, writing
 from app.keys.provision import ensure_keys
@@ -31,12 +35,9 @@ from app.models import (
 from app.models.base import iso, reserve_ids
 from app.models.intake import CONVERSATION
 from app.models.state import JOURNAL_DAYS
-from app.refinement.asking import ask_once
-from app.refinement.ledger import read_entries, read_journal
-from app.refinement.process import Dependencies
 from app.reflection.asking import AskedAgent, spent
 from app.reflection.prompts import conversation_messages
-from app.reflection.replies import ExtractedMemories, MalformedReply, read_findings
+from app.reflection.replies import ExtractedMemories, read_findings
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
 from app.silo import SealBroken
 

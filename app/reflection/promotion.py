@@ -14,6 +14,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
 
+from app.asking.dependencies import Dependencies
+from app.asking.prompt_memories import read_entries, read_journal
+from app.asking.questions import ask_once
+from app.asking.replies import MalformedReply
 from app.extensions import db, now, release, writing
 from app.llm import offline
 from app.llm.client import ModelError, Usage
@@ -30,12 +34,9 @@ from app.models import (
 from app.models.base import lock_row
 from app.models.question import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
-from app.refinement.asking import ask_once
-from app.refinement.ledger import read_entries, read_journal
-from app.refinement.process import Dependencies
 from app.reflection.asking import AskedAgent, spent
 from app.reflection.prompts import promotion_messages
-from app.reflection.replies import MalformedReply, read_promotions
+from app.reflection.replies import read_promotions
 from app.silo import SealBroken
 
 REST = timedelta(hours=20)

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.refinement.prompts import (
+from app.asking.memory_context import (
     CHARACTERS_A_TOKEN,
     DEFAULT_CONTEXT_WINDOW,
-    PromptMemory,
-    encode,
     memory_context,
     newest_that_fit,
-    render,
     room_of,
     weight,
 )
+from app.asking.prompt_memories import PromptMemory
+from app.asking.rendering import encode, render
 from app.reflection.asking import AskedAgent
 from app.reflection.replies import MAX_CORE, MAX_JOURNAL, MAX_PROMOTED
 from app.reflection.transcript import Turn

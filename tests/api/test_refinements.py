@@ -9,10 +9,11 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import select
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Consent, Mode, Trigger
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import RestingAfterNo, request_stop, start
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, entries, unchanged

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db, writing
 from app.llm.client import Message, Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, calls
@@ -22,7 +23,7 @@ from app.models import (
     Refinement,
     Status,
 )
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from tests.api.conftest import Door
 from tests.api.looking import assert_refused, entries, unchanged
 from tests.refinement.driving import LONG, say

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.authoring.fields import FieldView, author
 from app.authoring.reading import read
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Action, Agent, AuditLog, SettingProposal
-from app.refinement.process import Dependencies
 from tests.support.factories import make_agent, remember
 
 SECRET = "Ann hides the key under the blue stone."

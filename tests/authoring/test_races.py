@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.authoring.fields import author, view
 from app.authoring.reading import read
 from app.errors import Refused
@@ -14,7 +15,6 @@ from app.keys.provision import provision
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
 from app.models.key import live_tokens
-from app.refinement.process import Dependencies
 from tests.authoring.conftest import fresh, proposal, writes
 from tests.refinement.test_races import at_once
 from tests.silo.holding import readers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.authoring.fields import author, view
 from app.authoring.reading import find_unread, read, safety_messages
 from app.errors import Refused
@@ -25,7 +26,6 @@ from app.models import (
     SettingProposal,
     open_keys,
 )
-from app.refinement.process import Dependencies
 from tests.authoring.conftest import SECRET, entries, fresh, proposal, read_by, writes
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent

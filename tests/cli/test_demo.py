@@ -12,6 +12,7 @@ from flask import Flask
 from flask_security import verify_password
 
 from app import security
+from app.asking.dependencies import Dependencies
 from app.config import Settings
 from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
 from app.demo.pace import paced
@@ -22,7 +23,7 @@ from app.llm.offline import LedgerMemory, certain_deletions, split_units
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Account, Agent, MemoryType, Refinement, Trigger, User
 from app.processes.datadir import DataDirLock, check_data_dir, running_address
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from app.values.token_mass import estimate_tokens
 from tests.cli.conftest import Whetstone

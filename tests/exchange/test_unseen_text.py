@@ -7,6 +7,7 @@ import json
 import pytest
 from flask import Flask
 
+from app.asking.replies import MalformedReply
 from app.authoring.fields import author
 from app.errors import Invalid
 from app.exchange.formats import parse
@@ -16,7 +17,7 @@ from app.grants.request import WantedException
 from app.llm.scripted import say
 from app.models import Agent, Memory, open_keys
 from app.reflection.conversation import hand_in
-from app.reflection.replies import MalformedReply, read_findings
+from app.reflection.replies import read_findings
 from tests.exchange.files import agent_file, block, mem0, remembered, written
 from tests.support.factories import begin, make_agent, remember
 

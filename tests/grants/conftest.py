@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.grants.asking import ask
 from app.grants.request import WantedException, request_access
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, AccessGrant, Agent, GrantCategory, User
 from app.models.user import ADMIN
-from app.refinement.process import Dependencies
 from tests.support.factories import HOME, make_agent, make_user, remember
 
 SECRET = "Ann hides the key under the blue stone."

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.asking import ask
@@ -15,7 +16,6 @@ from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, AccessView, Account, Action, Agent, AuditLog, GrantStatus, Role, User
 from app.models.user import AUDITOR, OWNER, SITE_ADMIN
-from app.refinement.process import Dependencies
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, run_out, seen
 

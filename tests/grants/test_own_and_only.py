@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import ColumnElement
 
+from app.asking.dependencies import Dependencies
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening
@@ -30,7 +31,6 @@ from app.models import (
     User,
 )
 from app.models.base import database_now
-from app.refinement.process import Dependencies
 from app.refinement.start import start
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, seen

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.history.steps import steps_of
 from app.llm.client import Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Agent, Event, Mode, Refinement, Status, Trigger
 from app.models.event import drop_old_events
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import request_stop, start
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember

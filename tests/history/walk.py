@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from app.asking.dependencies import Dependencies
 from app.errors import Refused
 from app.exchange.importing import import_memories
 from app.extensions import db, writing
@@ -33,7 +34,7 @@ from app.models import (
     open_keys,
     record,
 )
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from app.refinement.tool import RefinementTool
 from tests.history import reference as model

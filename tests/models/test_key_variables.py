@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
+from app.asking.model_endpoint import ModelEndpoint
 from app.config import load_settings
 from app.errors import Invalid, Misconfigured
 from app.extensions import db, writing
@@ -15,8 +17,7 @@ from app.keynames import may_hold_a_key
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Agent, Trigger
-from app.refinement.model_endpoint import ModelEndpoint
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from tests.support.factories import make_agent, remember
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Trigger
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from tests.support.factories import ledger
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.asking.replies import MAX_NOTE, clean_note, read_answer
 from app.llm.client import Reply
-from app.refinement.consent import MAX_NOTE, clean_note, read_answer
 
 YES = [
     *(

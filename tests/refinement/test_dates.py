@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.prompt_memories import read_entries
 from app.exchange.bundle import export_bundle
 from app.exchange.draft import ImportRefused
 from app.exchange.importing import import_memories
@@ -18,7 +19,6 @@ from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Mode, Source, open_keys
-from app.refinement.ledger import read_entries
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
 from app.values.dates import MOST_DATES, SHOWN_DAYS

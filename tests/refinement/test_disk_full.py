@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.errors import DiskFull
 from app.extensions import db
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, Refinement, Status, Trigger
-from app.refinement.process import ROOM_SECONDS, Dependencies, refine
+from app.refinement.process import ROOM_SECONDS, refine
 from app.refinement.start import start
 from app.refinement.sweep import DISK_FULL, close_stalled
 from tasks import celery

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
+from app.asking.environment_note import with_note
 from app.authoring.fields import author
 from app.authoring.reading import read
 from app.config import MAX_ENVIRONMENT_NOTE, load_settings
@@ -15,7 +16,6 @@ from app.errors import Misconfigured
 from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, say
 from app.models import Agent, Memory, MemoryType, Role, Trigger, User, open_keys
-from app.refinement.environment import with_note
 from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote

@@ -9,13 +9,14 @@ from contextlib import closing
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
+from app.asking.model_endpoint import ModelEndpoint
+from app.asking.questions import ask_once
 from app.extensions import db
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.litellm import LiteLLMClients, warm
 from app.models import COMMAND_LINE, Agent, Refinement, Trigger
-from app.refinement.asking import ask_once
-from app.refinement.model_endpoint import ModelEndpoint
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from tests.support.factories import remember
 from tests.support.hostile_server import HostileServer

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, MemoryType, Refinement, Status, Trigger
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from tests.refinement.driving import LONG
 from tests.support.factories import ledger, make_agent, remember

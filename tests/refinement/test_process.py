@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
@@ -28,7 +29,7 @@ from app.models import (
     open_keys,
     record,
 )
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import AgentInactive, AlreadyRunning, LedgerEmpty, RestingAfterNo, request_stop, start
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.support.clock import FakeClock

@@ -12,16 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.asking.memory_context import fit_ledger
+from app.asking.prompt_memories import PromptMemory
+from app.asking.rendering import encode
 from app.models import DEFAULT_REFINEMENT_PROMPT
 from app.refinement.functions import specifications
-from app.refinement.prompts import (
-    PromptFigures,
-    PromptMemory,
-    consent_messages,
-    encode,
-    fit_ledger,
-    refinement_messages,
-)
+from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
 
 FIGURES = PromptFigures(core_count=3, constitutional_count=1, mass=60, budget=5000, cap=10, threshold=Decimal("0.75"))
 DAY = datetime(2026, 3, 23, 12, tzinfo=UTC)

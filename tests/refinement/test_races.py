@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.errors import Refused
 from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, Refinement, Status, Trigger, open_keys
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import AlreadyRunning, request_stop, start
 from app.refinement.tool import RefinementTool
 from tests.refinement.driving import DONE, LONG, say

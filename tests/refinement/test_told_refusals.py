@@ -5,10 +5,11 @@ from __future__ import annotations
 from flask import Flask
 from sqlalchemy import select
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Event, Trigger
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from tests.support.factories import make_agent, remember
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.dependencies import Dependencies
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Action, Agent, AuditLog, Intake, Memory, MemoryType, open_keys
-from app.refinement.process import Dependencies
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
 from tests.refinement.soundness import assert_sound

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.questions import LONGEST_SECONDS
 from app.errors import Invalid, NotFound, Unavailable
 from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing
@@ -30,7 +31,6 @@ from app.models import (
     MemoryType,
 )
 from app.models.question import ASKED_AGAIN_AFTER
-from app.refinement.asking import LONGEST_SECONDS
 from app.reflection.conversation import as_json, find, hand_in, hear
 from tests.refinement.test_races import at_once
 from tests.reflection.conftest import TALK, at_rest, entries, jot, means_of, reload, talk, texts

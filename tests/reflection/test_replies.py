@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from app.asking.replies import MalformedReply
 from app.llm.scripted import say
-from app.reflection.replies import MalformedReply, read_findings, read_promotions
+from app.reflection.replies import read_findings, read_promotions
 
 GOOD = '{"journal": ["Dora comes on Friday."], "core": [" No sugar. "]}'
 

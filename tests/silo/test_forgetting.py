@@ -11,6 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import event, func, select, text, update
 
+from app.asking.dependencies import Dependencies
 from app.config import Settings
 from app.errors import Refused
 from app.exchange.taking_in import take_in
@@ -45,7 +46,7 @@ from app.models import (
 from app.models.agent import AgentForgotten
 from app.models.key import AgentKey
 from app.refinement.due import due_by_schedule
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from app.silo import SealBroken, seal_intake
 from tests.refinement.driving import call, say

@@ -12,6 +12,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, text
 
+from app.asking.dependencies import Dependencies
 from app.config import ROOT, Settings
 from app.errors import Refused
 from app.exchange.taking_in import take_in
@@ -42,7 +43,7 @@ from app.models import (
     open_keys,
 )
 from app.models.key import AgentKey, master_public_key
-from app.refinement.process import Dependencies, refine
+from app.refinement.process import refine
 from app.refinement.start import start
 from app.setup import load_master_key
 from app.silo import KeyFileError, KeyRing, MasterKey, SealBroken

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.asking.rendering import encode, render
 from app.llm.client import Message, ModelClient, Reply
-from app.refinement.prompts import encode, render
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Revealing an agent's own memories for its own prompt: columns, not rows, because a ledger can be long."""
+"""An agent's own memories, revealed for its own prompt: columns, not rows, because a ledger can be long."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +11,8 @@ from sqlalchemy import Select, select
 from app.extensions import db
 from app.models import Memory, MemoryType
 from app.models.state import PLATFORM_NOTES
-from app.refinement.prompts import PromptMemory
 from app.silo import AgentKeys
+from app.values.dates import shown_days
 
 _COLUMNS = (
     Memory.id,
@@ -22,6 +23,31 @@ _COLUMNS = (
     Memory.tags,
     Memory.other_dates,
 )
+
+
+@dataclass(frozen=True)
+class PromptMemory:
+    """One revealed memory on its way into a prompt. Never logged, never kept."""
+
+    id: int
+    date: datetime
+    tokens: int
+    content: str
+    constitutional: bool = False
+    tags: tuple[str, ...] = ()
+    other_dates: tuple[datetime, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.id}, {self.tokens} tokens>"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its public form in the ledger and in search results."""
+        shown = {"id": self.id, **shown_days(self.date, self.other_dates), "tokens": self.tokens}
+        if self.constitutional:
+            shown["constitutional"] = True
+        if self.tags:
+            shown["tags"] = list(self.tags)
+        return shown | {"content": self.content}
 
 
 def read_entries(agent_id: int, keys: AgentKeys) -> list[PromptMemory]:

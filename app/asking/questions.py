@@ -8,12 +8,12 @@ from typing import Any
 
 from flask import current_app
 
+from app.asking.dependencies import Dependencies
+from app.asking.model_endpoint import ModelEndpoint
 from app.config import Settings
 from app.extensions import release
 from app.llm.client import Reply
 from app.llm.retry import complete_with_retries
-from app.refinement.model_endpoint import ModelEndpoint
-from app.refinement.process import Dependencies
 
 LONGEST_SECONDS = 540
 """A question is given up before another worker may take it over (`ASKED_AGAIN_AFTER`)."""

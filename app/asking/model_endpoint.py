@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.asking.environment_note import NotedClient
 from app.keynames import may_hold_a_key
 from app.llm.client import ModelClient, ModelClients, ModelError, ModelErrorKind
 from app.models import Agent
 from app.models.agent_settings import NOT_A_KEY, settings
-from app.refinement.environment import NotedClient
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,21 @@
-"""Consent: reading an agent's answer, to a refinement and to an exception alike.
+"""Reading what a model answered: by its first word, or as one JSON object; or nothing of it counts.
 
-The first word decides, and whatever is not a clear YES is a NO: also a YES that says NO as well.
+Of a consent, to a refinement and to an exception alike, the first word decides, and whatever is not a clear YES is a
+NO: also a YES that says NO as well.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from dataclasses import dataclass, field
+from typing import Any
 
+from app.errors import WhetstoneError
 from app.llm.client import Reply
 from app.models.attention import MAX_NOTE
+from app.strictjson import no_duplicates
 from app.values.text import is_blank
 
 _THOUGHT = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
@@ -24,6 +29,17 @@ _ALIKE = str.maketrans("ΝОΟоο", "NOOoo")
 _NOTE = re.compile(r"^[ \t>*_]*to admins[*_]*:[*_]*[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
 CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
 """Reasons to end a reply that make it no whole one."""
+
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+
+
+class MalformedReply(WhetstoneError):
+    """The model's reply is not of the form that it was asked for. The sentence holds nothing of the reply."""
+
+    code = "malformed"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The model's reply could not be used: {why}.")
 
 
 @dataclass(frozen=True)
@@ -97,3 +113,31 @@ def first_word(text: str) -> str:
     found = _FIRST_WORD.match(text.lstrip(_DECORATION))
     word = found[0].strip(_DECORATION) if found else ""
     return word.upper() if word.isascii() else ""
+
+
+def read_object(reply: Reply, *keys: str) -> dict[str, Any]:
+    """One JSON object of exactly these keys, and nothing else. Raises MalformedReply.
+
+    One closed leading think block and one code fence around all of it are taken off; nothing else is.
+    """
+    if reply.finish_reason in CUT_OFF:
+        raise MalformedReply("it was cut off")
+    text = without_thought(reply.text).strip()
+    fenced = _FENCE.fullmatch(text)
+    try:
+        found = json.loads(fenced[1] if fenced else text, object_pairs_hook=no_duplicates)
+    except (ValueError, RecursionError):
+        raise MalformedReply("it is not one JSON object and nothing else") from None
+    if not isinstance(found, dict) or set(found) != set(keys):
+        raise MalformedReply(f"it must be a JSON object with {' and '.join(keys)}, and nothing else")
+    return found
+
+
+def read_list(found: dict[str, Any], name: str, most: int) -> list[Any]:
+    """A list of at most so many entries. Raises MalformedReply."""
+    given = found[name]
+    if not isinstance(given, list):
+        raise MalformedReply(f"{name} must be a list")
+    if len(given) > most:
+        raise MalformedReply(f"{name} has {len(given):,} entries, and at most {most} are allowed")
+    return given

@@ -1,0 +1,1 @@
+"""Asking a model: memories into a prompt, one way to send it, and reading what comes back."""

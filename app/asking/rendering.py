@@ -1,0 +1,49 @@
+"""The templates of the prompts, and how content stands in them: as one line of JSON that nothing in it can end.
+
+Line breaks, invisible characters and angle brackets are escaped: no content can end its line, close the mark around
+it, or forge another entry, a flag or a rule.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app.config import ROOT
+
+
+def encode(value: Any) -> str:
+    """JSON on one line that can hold no line break, no invisible character and no angle bracket."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
+
+
+class _Escapes(dict[int, str]):
+    """How each character stands in an encoded line; learnt as they come."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character in "<>\x7f":
+            self[code] = f"\\u{code:04x}"
+        else:
+            hidden = unicodedata.category(character) in _HIDDEN
+            self[code] = json.dumps(character)[1:-1] if hidden else character
+        return self[code]
+
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+_ESCAPES = _Escapes()
+
+
+def render(name: str, **values: Any) -> str:
+    """A template of `templates/prompts`. What may hold content is encoded by the caller."""
+    return _environment().get_template(name).render(**values).strip()
+
+
+@cache
+def _environment() -> Environment:
+    loader = FileSystemLoader(ROOT / "templates" / "prompts")
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)  # noqa: S701 - prompts are text
