@@ -366,7 +366,7 @@ def test_it_does_not_end_while_an_import_waits_that_was_sealed_to_the_old_key(
     def too_late(step: str) -> None:
         if step == f"intake {first}":
             with monkeypatch.context() as patch:
-                patch.setattr("app.models.key.master_public_key", lambda: old)
+                patch.setattr("app.models.intake.master_public_key", lambda: old)
                 late.append(hand_in(ezra, "Bob likes rum."))
 
     done = rotate_master_key(by=COMMAND_LINE, told=too_late)
