@@ -9,12 +9,8 @@ from sqlalchemy import or_, select
 from app.errors import NotFound
 from app.extensions import db, now, release, writing
 from app.history.journal_notes import tell_agent
-from app.models import (
-    OPEN_PROPOSALS,
-    Agent,
-    ProposalStatus,
-    SettingProposal,
-)
+from app.models import OPEN_PROPOSALS, Agent, SettingProposal
+from app.vocabulary import PROPOSAL_STATUSES
 
 THOUGHT_OVER = timedelta(minutes=1)
 """A human's decision is told once it has stood for so long: until then it is easily taken back."""
@@ -39,7 +35,7 @@ def tell(proposal_id: str) -> None:
             return
         proposal.told_at = now()
         if agent.forgotten_at is None:
-            words = _END_WORDS[proposal.status].format(name=_name(proposal))
+            words = PROPOSAL_STATUSES[proposal.status].told.format(name=_name(proposal))
             tell_agent(agent, f"{_begin(proposal)} {words}", about={"proposal": proposal.id})
 
 
@@ -52,14 +48,6 @@ def tell_held(agent: Agent, proposal: SettingProposal) -> None:
         f"Until then my {name} stays as it was. I can write another one, or reset it.",
         about={"proposal": proposal.id},
     )
-
-
-_END_WORDS = {
-    ProposalStatus.APPLIED: "applies now: a human who runs this system let it through.",
-    ProposalStatus.DISMISSED: "was dismissed by a human who runs this system, and does not apply. My {name} is what it "
-    "was without it. I can write another one.",
-    ProposalStatus.SUPERSEDED: "does not apply: my {name} was changed by somebody else meanwhile.",
-}
 
 
 def _begin(proposal: SettingProposal) -> str:

@@ -38,6 +38,7 @@ from app.grants.request import revoke as take_back
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_GRANTS, AccessGrant, Agent, GrantStatus, User
 from app.models.grant import NEWEST_GRANTS
+from app.vocabulary import GRANT_STATUSES
 from tasks.grants import enqueue
 from tasks.refinement import worker_answers
 
@@ -168,21 +169,16 @@ def _watched(grant_id: str) -> AccessGrant:
 
 def _tell(grant: AccessGrant, agent: Agent, in_account: str) -> None:
     short = grant.id[:SHORT]
+    until = day_and_time(grant.expires_at, "–")
+    say(GRANT_STATUSES[grant.status].answer.format(agent=agent.name, id=grant.id, until=until))
     match grant.status:
         case "granted":
-            say(f"{agent.name} said YES: until {day_and_time(grant.expires_at)} UTC.")
             say(f"What it covers is shown on the dashboard only: /exceptions/{grant.id}")
             hint(f"grants revoke {short}", "Take it back")
         case "pending":
-            say(f"Asked {agent.name}: exception {grant.id}.")
             hint(f"grants list --all{in_account}", "See its answer")
         case "failed":
-            say(f"{agent.name} could not be asked, which is no NO. It is not asked again for 24 hours.")
             hint(f"audit --agent {quoted(agent.name)}{in_account}", "The reason stands in the log")
-        case "denied":
-            say(f"{agent.name} said NO. It is not asked again for 24 hours.")
-        case _:
-            say(f"It ended: {grant.status}.")
     for note in grant.notes:
         say(f"{agent.name} wrote to the admins: “{note.text}”")
 

@@ -11,15 +11,10 @@ import click
 
 from app.values.mass_story import exact_percent, percent
 from app.values.plural import count_nouns
+from app.vocabulary import STATUSES
+from app.vocabulary.actions import action_term
 
 Data = Mapping[str, Any]
-
-VERBS = {
-    "memory_refinement_consolidate": "consolidated",
-    "memory_refinement_update": "shortened",
-    "memory_refinement_delete": "deleted",
-    "memory_refinement_protect": "protected",
-}
 
 
 def line(kind: str, data: Data, at: datetime, limit: Decimal) -> str:
@@ -66,12 +61,17 @@ def _turn(data: Data) -> str:
 
 
 def _operation(data: Data) -> str:
-    verb = VERBS.get(data["action"], str(data["action"]))
+    verb = _verb(data["action"])
     sources = ", ".join(map(str, data.get("sources", ())))
     ids = f"{sources} → {data['id']}" if sources else str(data["id"])
     before, after = data["tokens"]
     change = f"{before:,} tokens" if before == after else f"{before:,} → {after:,} tokens"
     return f"{verb:<12}  {ids:<16}  {change:<18}  {percent(data['retention'], data['limit'])} kept"
+
+
+def _verb(action: str) -> str:
+    term = action_term(action)
+    return term.verb or term.step.lower() or action
 
 
 def _refused(data: Data) -> str:
@@ -85,7 +85,7 @@ def _stop_requested(data: Data) -> str:
 
 
 def _ended(data: Data) -> str:
-    return str(data["status"]).replace("_", " ")
+    return STATUSES[data["status"]].words
 
 
 def _rolled_back(data: Data) -> str:

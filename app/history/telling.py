@@ -13,8 +13,9 @@ from sqlalchemy.orm import aliased
 from app.extensions import db, now, release, writing
 from app.history.journal_notes import tell_agent
 from app.history.words import memories
-from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct, RollbackKind
+from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct
 from app.values.plural import count_nouns
+from app.vocabulary import ROLLBACKS
 
 THOUGHT_OVER = timedelta(minutes=1)
 """An act is told once it has stood for so long: what goes with it often follows at once."""
@@ -102,15 +103,7 @@ def _rolled_back(entries: list[AuditLog]) -> list[str]:
 
 
 def _undid(data: dict[str, Any]) -> str:
-    match data["kind"]:
-        case RollbackKind.REFINEMENT:
-            return f"undid refinement {data['refinement']}"
-        case RollbackKind.REWIND:
-            return f"rewound me to before refinement {data['refinement']}"
-        case RollbackKind.ENTRY:
-            return f"undid entry {data['entry']} of the audit log"
-        case _:
-            return "undid an earlier rollback"
+    return ROLLBACKS[data["kind"]].told.format(**data)
 
 
 def _moved(data: dict[str, Any]) -> str:

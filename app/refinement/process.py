@@ -50,6 +50,7 @@ from app.refinement.prompts import PromptFigures, consent_messages, refinement_m
 from app.refinement.sweep import DISK_FULL
 from app.refinement.tool import RefinementTool
 from app.silo import SealBroken
+from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 log = structlog.get_logger(__name__)
 
@@ -108,7 +109,7 @@ class _Process:
             self._end(Status.INTERRUPTED, DISK_FULL)
         except Exception as error:
             release()
-            reason = f"Something unexpected happened in the worker ({type(error).__name__}); earlier changes are kept."
+            reason = f"Something unexpected happened in the worker ({type(error).__name__}); {EARLIER_CHANGES_KEPT}."
             self._end(Status.INTERRUPTED, reason)
             raise
 
@@ -317,12 +318,12 @@ ROOM_SECONDS = 5.0
 """Between two looks whether a full disk has room again."""
 
 UNFINISHED_REASONS = {
-    LoopOutcome.TURNS: "The model used all its turns without calling complete_refinement; earlier changes are kept.",
-    LoopOutcome.TIME: "The time limit was reached; earlier changes are kept.",
-    LoopOutcome.TOKENS: "The limit of model tokens was reached; earlier changes are kept.",
-    LoopOutcome.COST: "The cost limit was reached; earlier changes are kept.",
-    LoopOutcome.SILENT: "The model stopped calling functions without completing; earlier changes are kept.",
-    LoopOutcome.REFUSED: "Ended early: the model repeated a refused call; earlier changes are kept.",
+    LoopOutcome.TURNS: f"The model used all its turns without calling complete_refinement; {EARLIER_CHANGES_KEPT}.",
+    LoopOutcome.TIME: f"The time limit was reached; {EARLIER_CHANGES_KEPT}.",
+    LoopOutcome.TOKENS: f"The limit of model tokens was reached; {EARLIER_CHANGES_KEPT}.",
+    LoopOutcome.COST: f"The cost limit was reached; {EARLIER_CHANGES_KEPT}.",
+    LoopOutcome.SILENT: f"The model stopped calling functions without completing; {EARLIER_CHANGES_KEPT}.",
+    LoopOutcome.REFUSED: f"Ended early: the model repeated a refused call; {EARLIER_CHANGES_KEPT}.",
 }
 
 

@@ -23,6 +23,7 @@ from app.views.access import may_act, viewer
 from app.views.inert import inert
 from app.views.live import my_live_exceptions
 from app.views.shown.exception import ExceptionState
+from app.vocabulary import FOR_TEMPLATES
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
@@ -74,7 +75,7 @@ def init_app(app: Flask) -> None:
     )
     app.before_request(_allow_files)
     csrf.init_app(app)
-    app.jinja_env.globals["csrf_token"] = _csrf_token
+    app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES)
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
     app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for)
     app.jinja_env.filters["shell"] = shell

@@ -16,6 +16,7 @@ from app.views.access import my_entry, my_refinement, my_rollback, needs, pages,
 from app.views.answers import done, page, wants_json
 from app.views.live import parts_of_this_page, pressed_on
 from app.views.shown.rollback import PlanPage, RollbackPage, plan_url
+from app.vocabulary import ROLLBACKS
 
 blueprint = pages("rollbacks", __name__)
 
@@ -53,7 +54,7 @@ def undo_refinement(refinement_id: UUID) -> ResponseReturnValue:
 
 @blueprint.post("/refinements/<uuid:refinement_id>/rewind")
 @needs(ADMIN)
-def rewind(refinement_id: UUID) -> ResponseReturnValue:
+def undo_rewind(refinement_id: UUID) -> ResponseReturnValue:
     return _roll_back(Target.rewind(my_refinement(refinement_id).id))
 
 
@@ -90,19 +91,12 @@ def _said(made: UndoResult) -> str:
         return "It was undone already. Nothing was changed." if plan.undone_by else "Nothing is left to undo."
     first = " The refinement that was running was ended first." if plan.stops else ""
     what = moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=True)
-    undid_a_rewind = plan.found.rollback is not None and plan.found.rollback.kind == RollbackKind.REWIND
-    how = "The rewind is undone" if undid_a_rewind else _DONE[plan.kind]
+    noun = ROLLBACKS[plan.found.rollback.kind].noun if plan.found.rollback else ""
+    how = ROLLBACKS[plan.kind].done.format(noun=noun)
     return f"{how}: {what}.{first}"
 
 
 _PLANS = ("rollbacks.plan_refinement", "rollbacks.plan_entry", "rollbacks.plan_rollback")
-
-_DONE = {
-    RollbackKind.REFINEMENT: "Rolled back",
-    RollbackKind.REWIND: "Rewound",
-    RollbackKind.ENTRY: "Undone",
-    RollbackKind.ROLLBACK: "The rollback is undone",
-}
 
 
 def _where(target: Target, made: UndoResult) -> str:

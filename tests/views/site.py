@@ -180,7 +180,7 @@ ACTS: dict[str, Act] = {
     "memories.release": Act(named=lambda subject: {"memory_id": subject.constitutional_id}),
     "refinements.stop": Act(),
     "rollbacks.undo_refinement": Act(),
-    "rollbacks.rewind": Act(),
+    "rollbacks.undo_rewind": Act(),
     "rollbacks.undo_entry": Act(),
     "rollbacks.undo_rollback": Act(),
     "exceptions.ask": Act(_wish),

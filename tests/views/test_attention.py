@@ -12,8 +12,8 @@ from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Action, Agent, AttentionItem, AttentionKind, AuditLog, Refinement, Status
-from app.views.shown.attention import LOOKS, ROWS, SHOWN
+from app.models import COMMAND_LINE, Action, Agent, AttentionItem, AuditLog, Refinement, Status
+from app.views.shown.attention import ROWS, SHOWN
 from tests.support.clock import FakeClock
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
@@ -59,10 +59,6 @@ def unseen(browser: Browser, path: str = "/overview.json") -> list[tuple[str, st
 def audited(*actions: Action) -> int:
     db.session.rollback()
     return db.session.scalar(select(func.count()).where(AuditLog.action.in_(actions))) or 0
-
-
-def test_every_kind_has_its_look() -> None:
-    assert set(LOOKS) == set(AttentionKind)
 
 
 @pytest.mark.parametrize("path", ["/", "/agents/1", "/attention"])

@@ -11,14 +11,12 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
-from app.config import ROOT
 from app.events.topics import Topic
 from app.extensions import db, release, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Account, Action, Actor, ActorKind, Agent, AuditLog, Event, record
 from app.views.shown import log as shown_log
-from app.views.shown.entry import LOOKS
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, Running, begin, make_agent, remember
 from tests.views.conftest import PASSWORD, Browser
@@ -64,18 +62,6 @@ def address_of(page: str, words: str) -> str:
 
 
 # Words
-
-
-@pytest.mark.parametrize("action", list(Action))
-def test_every_action_has_human_words_an_icon_and_a_tone(action: Action) -> None:
-    look = LOOKS[action]
-
-    icons = (ROOT / "templates/_macros/icons.html").read_text()
-    tones = (ROOT / "static/css/tokens.css").read_text()
-    assert look.words
-    assert "_" not in look.words
-    assert f'"{look.icon}":' in icons
-    assert f".tone-{look.tone} " in tones
 
 
 def test_an_action_of_a_later_version_is_shown_by_its_name(agent: Agent, admin: Browser) -> None:

@@ -14,7 +14,7 @@ from app.extensions import db
 from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, WantedException, resting_until
 from app.models import Agent, Refinement
 from app.views.shown.agent import newest_refinements
-from app.views.shown.exception import CATEGORIES
+from app.vocabulary import GRANT_CATEGORIES
 
 FIELDS = ("category", "purpose", "scope", "minutes")
 UNLESS_TYPED = {"category": "debugging", "purpose": "", "scope": "ledger", "minutes": "30"}
@@ -37,7 +37,7 @@ class AskPage:
     refusal: str = ""
     open_url: str = ""
 
-    categories = tuple(CATEGORIES.items())
+    categories = tuple((category, term.words) for category, term in GRANT_CATEGORIES.items())
     most, fewest_minutes, most_minutes = MAX_PURPOSE, MIN_MINUTES, MAX_MINUTES
 
     @classmethod

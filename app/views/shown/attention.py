@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +13,12 @@ from app.extensions import db
 from app.models import AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor, cut_page
-from app.views.shown.entry import ActionStyle, actor_name
+from app.views.shown.entry import actor_name
+from app.vocabulary import ATTENTION_KINDS
+from app.vocabulary.term import Term
 
 SHOWN = 8
 ROWS = 50
-
-LOOKS: Mapping[AttentionKind, ActionStyle] = {
-    AttentionKind.NOTE: ActionStyle("chat", "Note to admins", "ask"),
-    AttentionKind.UNFINISHED: ActionStyle("dashed", "Unfinished, with changes", "warn"),
-    AttentionKind.PROTECTIONS: ActionStyle("shield", "Many protections", "warn"),
-    AttentionKind.REFUSALS: ActionStyle("ban", "Refused calls", "bad"),
-}
-"""Of every kind."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +28,8 @@ class ShownItem:
     item: AttentionItem
 
     @property
-    def look(self) -> ActionStyle:
-        return LOOKS[AttentionKind(self.item.kind)]
+    def look(self) -> Term:
+        return ATTENTION_KINDS[self.item.kind]
 
     @property
     def subject_name(self) -> str:

@@ -13,15 +13,16 @@ from app.models import ActorKind, Agent, User
 from app.views.filters import FilterForm
 from app.views.shown.agent import AgentState
 from app.views.shown.agents import last_event
-from app.views.shown.entry import LOOKS, PARTS
+from app.views.shown.entry import PARTS
 from app.views.shown.log import Log
+from app.vocabulary import ACTIONS
 
 SUGGESTED = 100
 """Agents and people that the filters name; others can be typed, or reached from an entry of theirs."""
 
 _ANYONE = [("", "Anyone"), ("user", "People"), ("system", "The system")]
 _PARTS = [(f"{ActorKind.SYSTEM}:{part}", words) for part, words in PARTS.items()]
-_ACTIONS = sorted(((str(action), look.words) for action, look in LOOKS.items()), key=lambda each: each[1])
+_ACTIONS = sorted(((str(action), term.words) for action, term in ACTIONS.items()), key=lambda each: each[1])
 
 Options = Sequence[tuple[str, str]]
 """Pairs of what stands in the address and the words for it."""

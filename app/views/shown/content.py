@@ -16,8 +16,8 @@ from app.models import AccessGrant, Refinement
 from app.models.base import iso
 from app.views.shown.agents import last_event
 from app.views.shown.diff import ADDED, REMOVED, DiffPiece, compare
-from app.views.shown.entry import ActionStyle, look_of
 from app.views.shown.exception import ExceptionState
+from app.vocabulary.actions import ActionTerm, action_term
 
 Seen = Mapping[str, Any]
 """What the worker sealed for one look (`app.grants.opening`)."""
@@ -99,7 +99,7 @@ class ContentStep:
     """One entry of the audit log with all that it changed."""
 
     entry: int
-    look: ActionStyle
+    look: ActionTerm
     at: datetime
     changes: Sequence[ContentChange]
 
@@ -122,7 +122,7 @@ class HistoryContent:
     def steps(self) -> list[ContentStep]:
         groups = groupby(self.seen["items"], key=lambda item: (item["entry"], item["action"], item["at"]))
         return [
-            ContentStep(entry, look_of(action), _moment(at), [_change(item) for item in items])
+            ContentStep(entry, action_term(action), _moment(at), [_change(item) for item in items])
             for (entry, action, at), items in groups
         ]
 

@@ -17,67 +17,6 @@ SHORT = 60
 SHOWN_IDS = 12
 
 
-@dataclass(frozen=True)
-class ActionStyle:
-    """How an action is shown."""
-
-    icon: str
-    words: str
-    tone: str = "neutral"
-
-
-LOOKS: Mapping[str, ActionStyle] = {
-    Action.REFINEMENT_START: ActionStyle("clock", "Asked for a refinement"),
-    Action.REFINEMENT_CONSENT: ActionStyle("chat", "Answered the question for consent", "ask"),
-    Action.REFINEMENT_SNAPSHOT: ActionStyle("flag", "Took the snapshot that the latch compares with"),
-    Action.REFINEMENT_CONSOLIDATE: ActionStyle("merge", "Consolidated memories", "info"),
-    Action.REFINEMENT_UPDATE: ActionStyle("pencil", "Shortened a memory", "info"),
-    Action.REFINEMENT_DELETE: ActionStyle("trash", "Deleted a memory", "warn"),
-    Action.REFINEMENT_PROTECT: ActionStyle("shield", "Made a memory constitutional in a refinement", "ok"),
-    Action.REFINEMENT_COMPLETE: ActionStyle("check", "Completed the refinement", "ok"),
-    Action.REFINEMENT_ROLLBACK: ActionStyle("undo", "A guard tripped: every change was reversed", "warn"),
-    Action.REFINEMENT_STOP_REQUESTED: ActionStyle("stop", "Pressed Stop", "warn"),
-    Action.REFINEMENT_END: ActionStyle("flag", "The refinement ended"),
-    Action.NOTE_TO_ADMINS: ActionStyle("chat", "Wrote to the admins", "ask"),
-    Action.ATTENTION_SEEN: ActionStyle("eye", "Marked as seen"),
-    Action.ATTENTION_UNSEEN: ActionStyle("eye", "Marked as not seen"),
-    Action.AGENT_TOLD: ActionStyle("chat", "Told the agent what a human did"),
-    Action.DEDUP: ActionStyle("copy", "Removed exact duplicates", "info"),
-    Action.CREATE: ActionStyle("plus", "Saved memories"),
-    Action.IMPORT: ActionStyle("upload", "Imported memories"),
-    Action.PROMOTE: ActionStyle("arrow-right", "Promoted journal entries to core memories", "info"),
-    Action.REFLECTION_ASK: ActionStyle("chat", "Was asked to look back over its journal", "ask"),
-    Action.REFLECTION: ActionStyle("chat", "Looked back over its journal", "ask"),
-    Action.ROLLBACK: ActionStyle("history", "Rolled back by the Time Machine", "warn"),
-    Action.CONSTITUTIONAL_TOGGLE: ActionStyle("shield", "Changed a memory's constitutional flag", "ok"),
-    Action.AGENT_CREATE: ActionStyle("agent", "Created the agent"),
-    Action.AGENT_SETTINGS_UPDATE: ActionStyle("settings", "Changed the agent's settings"),
-    Action.AGENT_SETTING_HELD: ActionStyle("lock", "A prompt of its own is held for an admin to read", "warn"),
-    Action.AGENT_SETTING_DISMISSED: ActionStyle("ban", "Dismissed a prompt that the agent wrote", "warn"),
-    Action.AGENT_PAUSE: ActionStyle("pause", "Paused the agent"),
-    Action.AGENT_RESUME: ActionStyle("play", "Resumed the agent"),
-    Action.TOKEN_CREATE: ActionStyle("key", "Created an API token"),
-    Action.TOKEN_REVOKE: ActionStyle("key", "Revoked an API token", "warn"),
-    Action.ACCESS_REQUESTED: ActionStyle("lock", "Asked for an exception", "ask"),
-    Action.ACCESS_GRANTED: ActionStyle("lock", "Granted an exception", "broken"),
-    Action.ACCESS_DENIED: ActionStyle("ban", "Denied an exception", "ask"),
-    Action.ACCESS_VIEWED: ActionStyle("info", "Looked at content under an exception", "broken"),
-    Action.ACCESS_EXPIRED: ActionStyle("clock", "An exception expired"),
-    Action.ACCESS_REVOKED: ActionStyle("ban", "Revoked an exception", "warn"),
-    Action.ACCESS_UNANSWERED: ActionStyle("clock", "Gave no answer to a request for an exception", "ask"),
-    Action.ACCESS_FAILED: ActionStyle("alert", "Could not be asked for an exception", "bad"),
-    Action.AGENT_FORGET: ActionStyle("trash", "Forgot the agent", "bad"),
-    Action.AGENT_KEY_ROTATE: ActionStyle("key", "Made a new data key for the agent"),
-    Action.MASTER_KEY_ROTATE: ActionStyle("key", "Made a new master key"),
-    Action.MASTER_KEY_BACKUP: ActionStyle("key", "Made a copy of the master key", "warn"),
-    Action.ACCOUNT_CREATE: ActionStyle("users", "Created the account"),
-    Action.USER_CREATE: ActionStyle("user", "Created a user"),
-    Action.SIGN_IN: ActionStyle("user", "Signed in"),
-    Action.SIGN_IN_FAILED: ActionStyle("alert", "Sign-in failed", "bad"),
-    Action.SIGN_OUT: ActionStyle("sign-out", "Signed out"),
-}
-"""Of every action."""
-
 PARTS = {
     "worker": "Worker",
     "beat": "Timetable",
@@ -113,11 +52,6 @@ class Subject:
     words: str
     url: str = ""
     is_refinement: bool = False
-
-
-def look_of(action: str) -> ActionStyle:
-    """Plain for an action that a later version wrote."""
-    return LOOKS.get(action, ActionStyle("info", action.replace("_", " ")))
 
 
 def actor_of(entry: LogEntry) -> ActorLink:

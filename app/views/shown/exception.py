@@ -21,19 +21,12 @@ from app.values.plural import count_times
 from app.views.shown.agent import AgentState
 from app.views.shown.agents import last_event
 from app.views.shown.entry import actor_name
+from app.vocabulary import GRANT_CATEGORIES, GRANT_STATUSES
 
 ROWS = 20
 OPEN_ROWS = 200
 RECEIPTS = 50
 """The newest views that a page names; the audit log has them all."""
-
-CATEGORIES = {
-    "debugging": "Debugging",
-    "safety": "Safety",
-    "legal": "Legal",
-    "agent_asked": "The agent asked for it",
-    "other": "Other",
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +98,7 @@ class ExceptionState:
 
     @property
     def category_words(self) -> str:
-        return CATEGORIES[str(self.grant.category)]
+        return GRANT_CATEGORIES[self.grant.category].words
 
     @property
     def asked_by(self) -> str:
@@ -256,23 +249,11 @@ class ExceptionPage:
     @property
     def line(self) -> str:
         """How it stands, in a sentence or two."""
-        standing, agent = self.standing, self.standing.agent.name
-        match standing.status:
-            case GrantStatus.PENDING:
-                return f"{agent} is being asked whether {standing.email} may read this. It may say no."
-            case GrantStatus.GRANTED:
-                return f"{agent} said YES. {standing.email} may read this; {agent} is told of every look."
-            case GrantStatus.DENIED:
-                return f"{agent} said NO: a normal outcome. Nobody was shown anything. {self._rest}"
-            case GrantStatus.UNANSWERED:
-                return f"{agent} did not answer within 72 hours. Nobody was shown anything. {self._rest}"
-            case GrantStatus.FAILED:
-                return f"{agent} could not be asked, which is no NO. Nobody was shown anything. {self._rest}"
-            case GrantStatus.EXPIRED:
-                return f"Its time is over. {self._looks} {agent} may be asked again."
-            case GrantStatus.REVOKED if standing.was_live:
-                return f"It was taken back by {standing.ended_by}. {self._looks} {agent} may be asked again."
-        return f"The question was taken back by {standing.ended_by}. Nobody was shown anything."
+        standing = self.standing
+        term = GRANT_STATUSES[standing.status]
+        line = term.line if standing.was_live else term.unopened or term.line
+        who = {"agent": standing.agent.name, "email": standing.email, "ended_by": standing.ended_by}
+        return line.format(**who, looks=self._looks, rest=self._rest)
 
     @property
     def _looks(self) -> str:

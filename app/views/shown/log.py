@@ -18,16 +18,15 @@ from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollbac
 from app.models.keyset import TimeCursor
 from app.views.filters import FilterForm
 from app.views.shown.entry import (
-    ActionStyle,
     ActorLink,
     Fact,
     Subject,
     actor_name,
     actor_of,
     facts_of,
-    look_of,
     subject_of,
 )
+from app.vocabulary.actions import ActionTerm, action_term
 
 ROWS = 50
 OPENED = 200
@@ -67,7 +66,7 @@ class AuditRow:
     """
 
     entry: LogEntry
-    look: ActionStyle
+    look: ActionTerm
     actor: ActorLink
     subject: Subject | None
     facts: Sequence[Fact]
@@ -181,7 +180,7 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     return [
         AuditRow(
             entry,
-            look_of(entry.action),
+            action_term(entry.action),
             actor_of(entry),
             subject_of(entry),
             facts_of(entry),

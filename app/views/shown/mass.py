@@ -11,8 +11,9 @@ from flask import url_for
 from sqlalchemy import select
 
 from app.extensions import db, now
-from app.models import Agent, Mode, Refinement, Rollback, RollbackKind
+from app.models import Agent, Mode, Refinement, Rollback
 from app.models.base import iso
+from app.vocabulary import ROLLBACKS, STATUSES
 
 EVENTS = 60
 GAP = 3.2
@@ -111,23 +112,15 @@ def _of_refinement(refinement: Refinement, ended_at: datetime) -> Iterator[Chart
         began = refinement.started_at or refinement.requested_at
         title, before = f"exact duplicates removed{since}", start + refinement.deduplicated_tokens
         yield ChartMark(f"{refinement.id}-dedup", "dedup", began, title, before, start, url, undone)
-    title = f"refinement {refinement.status.replace('_', ' ')}{since}"
+    title = f"refinement {STATUSES[refinement.status].words}{since}"
     yield ChartMark(refinement.id, "refinement", ended_at, title, start, after, url, undone or start == after)
-
-
-_TITLES = {
-    RollbackKind.REFINEMENT: "rollback of a refinement",
-    RollbackKind.ENTRY: "undo of one entry",
-    RollbackKind.ROLLBACK: "undo of a rollback",
-    RollbackKind.REWIND: "rewind",
-}
 
 
 def _of_rollbacks(agent: Agent) -> Iterator[ChartMark]:
     mine = select(Rollback).where(Rollback.agent_id == agent.id)
     newest = db.session.scalars(mine.order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(EVENTS)).all()
     for each in reversed(newest):
-        title = _TITLES[RollbackKind(each.kind)] + ("" if each.stands else ", undone since")
+        title = ROLLBACKS[each.kind].words + ("" if each.stands else ", undone since")
         url = url_for("rollbacks.show", rollback_id=each.id)
         yield ChartMark(each.id, "rollback", each.at, title, each.mass_before, each.mass_after, url, not each.stands)
 

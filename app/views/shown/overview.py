@@ -24,6 +24,7 @@ from app.views.shown.agents import last_event
 from app.views.shown.attention import Unseen
 from app.views.shown.health import HealthProblem, troubles
 from app.views.shown.proof import Alarm, alarms
+from app.vocabulary import STATUSES
 
 Pair = tuple[Refinement, Agent]
 
@@ -164,29 +165,15 @@ def _running(account_id: int) -> list[Pair]:
     return _pairs(account_id, Refinement.status.in_(OPEN_STATES), order=order)
 
 
-_OUTCOMES = {
-    Status.FAILED: ("bad", "alert", "Failed", "Changes made before it failed were kept."),
-    Status.INTERRUPTED: (
-        "broken",
-        "bolt",
-        "Interrupted",
-        "The worker stopped unexpectedly. Changes made before were kept.",
-    ),
-    Status.ROLLED_BACK: ("warn", "undo", "Rolled back", "A guard tripped, and every change was reversed."),
-    Status.DECLINED: (
-        "ask",
-        "ban",
-        "Declined",
-        "The agent said NO, and is not asked again for 24 hours.",
-    ),
-}
+_ALERTS = [status for status in reversed(Status) if STATUSES[status].alert]
 
 
 def _outcomes(account_id: int) -> list[Attention]:
     """Agents whose newest refinement in a week ended so; the next good one takes them off the list."""
-    pairs = _pairs(account_id, *standing(account_id, *_OUTCOMES), limit=LOOKED_AT)
+    pairs = _pairs(account_id, *standing(account_id, *_ALERTS), limit=LOOKED_AT)
     found = []
-    for status, (tone, icon, title, text) in _OUTCOMES.items():
+    for status in _ALERTS:
+        term = STATUSES[status]
         items = [
             (agent.name, url_for("refinements.show", refinement_id=refinement.id), _remark(refinement))
             for refinement, agent in pairs
@@ -194,11 +181,11 @@ def _outcomes(account_id: int) -> list[Attention]:
         ]
         if not items:
             continue
-        words = f"{title}: {_many(len(items), 'agent')}"
+        words = f"{term.capitalized}: {_many(len(items), 'agent')}"
         reasons = reasons_of(account_id, status) if status in FAILED else ()
         all_of_them = f"All failures, {len(reasons)} reasons" if len(reasons) > REASONS_SHOWN else "All failures"
         more = (all_of_them, url_for("failures.index")) if reasons else None
-        found.append(Attention(tone, icon, words, text, items[:SHOWN], more, reasons))
+        found.append(Attention(term.tone, term.icon, words, term.alert, items[:SHOWN], more, reasons))
     return found
 
 

@@ -21,6 +21,7 @@ from app.values.plural import count_nouns
 from app.views.shown.agents import last_event
 from app.views.shown.rollback import RollbackOffer, rollbacks_of
 from app.views.shown.timeline import TimelineRow, read
+from app.vocabulary import STATUSES
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class RefinementPage:
     def line(self) -> str:
         """The machine's own line; while it runs, what has been done until now."""
         if self.refinement.is_open and not self.refinement.has_done_something:
-            return _WAITING[Status(self.refinement.status)]
+            return STATUSES[self.refinement.status].nothing_yet
         return self.refinement.machine_line
 
     @property
@@ -88,13 +89,13 @@ class RefinementPage:
         """The end in two or three words; empty while it is open."""
         if self.refinement.undone_by is not None:
             return "Undone."
-        return _HEADLINES.get(Status(self.refinement.status), "")
+        return STATUSES[self.refinement.status].headline
 
     @property
     def outcome(self) -> str:
         """What the end means, in a sentence or two; empty while it is open."""
         if self.refinement.undone_by is not None:
-            return f"It had ended as {_words(self.refinement.status)}; all that it did was taken back since."
+            return f"It had ended as {STATUSES[self.refinement.status].words}; all that it did was taken back since."
         return _outcome(self.refinement)
 
     @property
@@ -105,15 +106,15 @@ class RefinementPage:
             if until > now():
                 rest = f"{self.agent.name} is not asked again before {until:%A %H:%M} UTC; it may start one itself."
                 return f"{rest} {self.due.words}"
-        return self._advice + self.due.words
+        return " ".join(part for part in (self._advice, self.due.words) if part)
 
     @property
     def _advice(self) -> str:
         if self.refinement.undone_by is not None:
             return ""
         if self.refinement.model_seems_unable:
-            return f"{self.refinement.refusal_line}. Choose another one in its settings, then refine again. "
-        return _ADVICE.get(Status(self.refinement.status), "")
+            return f"{self.refinement.refusal_line}. Choose another one in its settings, then refine again."
+        return STATUSES[self.refinement.status].advice
 
     @property
     def is_of_the_model(self) -> bool:
@@ -159,30 +160,6 @@ def _offer(refinement: Refinement) -> RollbackOffer | None:
     return RollbackOffer.load(Target.refinement(refinement.id)) if worth else None
 
 
-_WAITING = {
-    Status.QUEUED: "Waiting for a worker.",
-    Status.ASKING: "Asking the agent for its consent.",
-    Status.RUNNING: "The agent is reading its ledger; nothing has changed yet.",
-}
-
-_ADVICE = {
-    Status.FAILED: "Once that is mended, refine again. ",
-    Status.INTERRUPTED: "Look at the worker's log, or run the doctor, then refine again. ",
-    Status.UNFINISHED: "Refine again if more is to be done. ",
-}
-
-
-_HEADLINES = {
-    Status.COMPLETED: "Completed.",
-    Status.DECLINED: "The agent said NO.",
-    Status.ROLLED_BACK: "Rolled back.",
-    Status.STOPPED: "Stopped.",
-    Status.UNFINISHED: "Ended unfinished.",
-    Status.INTERRUPTED: "Interrupted.",
-    Status.FAILED: "Failed.",
-}
-
-
 def _outcome(refinement: Refinement) -> str:
     kept = ""
     if refinement.deduplicated:
@@ -206,7 +183,3 @@ def _outcome(refinement: Refinement) -> str:
             return ""
         case _:
             return refinement.reason or "Valid changes stay."
-
-
-def _words(status: str) -> str:
-    return status.replace("_", " ")

@@ -14,7 +14,8 @@ from app.history.plan import GuardFinal, Plan, Target, preview
 from app.history.words import memories, moves
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
 from app.views.shown.agents import last_event
-from app.views.shown.entry import look_of
+from app.vocabulary import ROLLBACKS
+from app.vocabulary.actions import action_term
 
 LOOKED_AT = 500
 """Rollbacks of an agent that are searched for those of one refinement."""
@@ -74,14 +75,14 @@ class RollbackOffer:
 
     @property
     def button(self) -> str:
-        return _BUTTONS[self.plan.kind]
+        return ROLLBACKS[self.plan.kind].button
 
     @property
     def undone_name(self) -> str:
         """What undid it, with the beginning of its id."""
         if self.undone is None:
             return ""
-        return f"{'rewind' if self.undone.kind == RollbackKind.REWIND else 'rollback'} {self.undone.id[:8]}"
+        return f"{ROLLBACKS[self.undone.kind].noun} {self.undone.id[:8]}"
 
     @property
     def who_undid(self) -> str:
@@ -124,7 +125,7 @@ class PlanPage:
 
     @property
     def lead(self) -> str:
-        return _LEADS[self.offer.plan.kind]
+        return ROLLBACKS[self.offer.plan.kind].lead
 
     @property
     def rewinds_for_more(self) -> bool:
@@ -194,7 +195,7 @@ class RollbackPage:
     @property
     def entry_words(self) -> str:
         """What the entry had done that this undid."""
-        return look_of(self.target.action).words if self.target else ""
+        return action_term(self.target.action).words if self.target else ""
 
     @property
     def line(self) -> str:
@@ -214,12 +215,12 @@ class RollbackPage:
 
 def plan_url(target: Target) -> str:
     """The page that says beforehand what it would do."""
-    return _url(target, "plan_refinement", "plan_rewind", "plan_entry", "plan_rollback")
+    return url_for(f"rollbacks.plan_{target.kind}", **_named(target))
 
 
 def undo_url(target: Target) -> str:
     """Where to POST to take it back."""
-    return _url(target, "undo_refinement", "rewind", "undo_entry", "undo_rollback")
+    return url_for(f"rollbacks.undo_{target.kind}", **_named(target))
 
 
 def command(target: Target, *options: str) -> str:
@@ -229,15 +230,7 @@ def command(target: Target, *options: str) -> str:
 
 
 def title_of(target: Target, agent: str) -> str:
-    short = target.id[:8]
-    match target.kind:
-        case RollbackKind.REFINEMENT:
-            return f"Roll back refinement {short}"
-        case RollbackKind.REWIND:
-            return f"Rewind {agent} to before refinement {short}"
-        case RollbackKind.ROLLBACK:
-            return f"Undo rollback {short}"
-    return f"Undo entry {target.id}"
+    return ROLLBACKS[target.kind].title.format(agent=agent, id=target.id, short=target.id[:8])
 
 
 def who(rollback: Rollback) -> str:
@@ -247,7 +240,7 @@ def who(rollback: Rollback) -> str:
 
 def name_of(rollback: Rollback) -> str:
     """What it was, as a noun."""
-    return _NAMES[RollbackKind(rollback.kind)]
+    return ROLLBACKS[rollback.kind].capitalized
 
 
 def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
@@ -272,15 +265,11 @@ def rollbacks_of(refinement: Refinement) -> list[Rollback]:
     ]
 
 
-def _url(target: Target, refinement: str, rewind: str, entry: str, rollback: str) -> str:
-    match target.kind:
-        case RollbackKind.REFINEMENT:
-            return url_for(f"rollbacks.{refinement}", refinement_id=target.id)
-        case RollbackKind.REWIND:
-            return url_for(f"rollbacks.{rewind}", refinement_id=target.id)
-        case RollbackKind.ROLLBACK:
-            return url_for(f"rollbacks.{rollback}", rollback_id=target.id)
-    return url_for(f"rollbacks.{entry}", entry_id=int(target.id))
+def _named(target: Target) -> dict[str, Any]:
+    """What its addresses name: an entry, a rollback, or a refinement, which a rewind goes to before."""
+    if target.kind == RollbackKind.ENTRY:
+        return {"entry_id": int(target.id)}
+    return {"rollback_id" if target.kind == RollbackKind.ROLLBACK else "refinement_id": target.id}
 
 
 def _rewind_to(offer: RollbackOffer) -> str | None:
@@ -291,27 +280,3 @@ def _rewind_to(offer: RollbackOffer) -> str | None:
     if entry is not None and entry.refinement_id is not None:
         return entry.refinement_id
     return offer.later[-1].id if offer.later else None
-
-
-_BUTTONS = {
-    RollbackKind.REFINEMENT: "Roll back",
-    RollbackKind.REWIND: "Rewind",
-    RollbackKind.ENTRY: "Undo it",
-    RollbackKind.ROLLBACK: "Undo this rollback",
-}
-
-_NAMES = {
-    RollbackKind.REFINEMENT: "Rollback of a refinement",
-    RollbackKind.REWIND: "Rewind",
-    RollbackKind.ENTRY: "Undo of one entry",
-    RollbackKind.ROLLBACK: "Undo of a rollback",
-}
-
-_LEADS = {
-    RollbackKind.REFINEMENT: "All that it did is taken back, the exact duplicates that it removed and its note in the "
-    "journal included. What others did stays.",
-    RollbackKind.REWIND: "Every refinement, removal of duplicates and promotion since then is reversed, as if none had "
-    "run. What the agent or an import saved since stays, and so do settings.",
-    RollbackKind.ENTRY: "What this one entry of the audit log did to memories is taken back, and nothing else.",
-    RollbackKind.ROLLBACK: "The memories that it changed become what they were before it, byte for byte.",
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,28 +13,22 @@ from sqlalchemy import select
 from app.authoring.fields import DEFAULTS
 from app.authoring.versions import is_by_agent
 from app.extensions import db
-from app.models import Action, Agent, AuditLog, ProposalStatus, SettingProposal
+from app.models import Action, Agent, AuditLog, SettingProposal
 from app.models.agent_settings import PROMPTS
 from app.models.base import iso
 from app.views.forms import Form
 from app.views.shown.agent import AgentState
 from app.views.shown.diff import DiffPiece, compare
 from app.views.shown.entry import actor_name
+from app.vocabulary import ACTIONS
 
 HISTORY_ROWS = 50
 
 COMPARED = 10
 """Prompts of the history that are compared word by word; of older changes both texts are shown."""
 
-TITLES: Mapping[str, str] = {
-    Action.AGENT_CREATE: "Created",
-    Action.AGENT_SETTINGS_UPDATE: "Changed",
-    Action.AGENT_SETTING_HELD: "Held for an admin",
-    Action.AGENT_SETTING_DISMISSED: "Not applied",
-    Action.AGENT_PAUSE: "Paused",
-    Action.AGENT_RESUME: "Resumed",
-    Action.AGENT_FORGET: "Forgotten",
-}
+CHANGES = {action: term.history for action, term in ACTIONS.items() if term.history}
+"""The actions that its history tells of, by their titles there."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class SettingChange:
 
     @property
     def title(self) -> str:
-        return "Reverted a change" if self.reverts else TITLES[self.action]
+        return "Reverted a change" if self.reverts else CHANGES[self.action]
 
     @property
     def can_be_reverted(self) -> bool:
@@ -96,10 +90,6 @@ class WaitingPrompt:
     @property
     def words(self) -> str:
         return self.proposal.field.replace("_", " ")
-
-    @property
-    def is_held(self) -> bool:
-        return self.proposal.status == ProposalStatus.HELD
 
     def url(self, act: str) -> str:
         return url_for(f"settings.{act}", agent_id=self.proposal.agent_id, proposal_id=self.proposal.id)
@@ -162,7 +152,7 @@ def _said_of(subjects: Sequence[str], agent: Agent) -> dict[str, str]:
 
 def history_of(agent: Agent) -> list[SettingChange]:
     """The newest changes first."""
-    query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(TITLES))
+    query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(CHANGES))
     entries = db.session.scalars(query.order_by(AuditLog.id.desc()).limit(HISTORY_ROWS)).all()
     compared = _to_compare(entries)
     return [_change(entry, entry.id in compared) for entry in entries]

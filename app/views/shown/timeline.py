@@ -10,9 +10,11 @@ from typing import Any
 
 from flask import url_for
 
-from app.models import Action, Event, Refinement, Rollback, RollbackKind, Status
+from app.models import Event, Refinement, Rollback, RollbackKind, Status
 from app.values.mass_story import exact_percent
 from app.values.plural import count_nouns
+from app.vocabulary import ROLLBACKS, STATUSES, TRIGGERS
+from app.vocabulary.actions import action_term
 
 
 @dataclass(frozen=True)
@@ -97,29 +99,13 @@ def _rolled_back(rollback: Rollback, refinement: Refinement) -> TimelineRow:
         )
     detail += "; that was undone" if rollback.kind == RollbackKind.ENTRY and not rollback.stands else ""
     return TimelineRow(
-        "taken_back", "undo", _TAKEN_BACK[rollback.kind], rollback.at, "warn", detail, tokens=tokens, url=url
+        "taken_back", "undo", ROLLBACKS[rollback.kind].taken_back, rollback.at, "warn", detail, tokens=tokens, url=url
     )
-
-
-_TAKEN_BACK = {
-    RollbackKind.REFINEMENT: "Rolled back",
-    RollbackKind.REWIND: "Taken back by a rewind",
-    RollbackKind.ENTRY: "One of its changes was undone",
-    RollbackKind.ROLLBACK: "Rolled back",
-}
-
-
-_TRIGGERS = {
-    "weekly": "by schedule",
-    "over_budget": "because the agent was over its budget",
-    "admin": "manually",
-    "agent": "by the agent itself",
-}
 
 
 def _queued(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     who = refinement.started_by.partition(":")[2] or refinement.started_by
-    detail = f"{_TRIGGERS.get(refinement.trigger, '')}, {who}".strip(", ")
+    detail = f"{TRIGGERS[refinement.trigger].meaning}, {who}".strip(", ")
     rows.append(TimelineRow("queued", "clock", "Queued", event.at, detail=detail))
 
 
@@ -186,27 +172,19 @@ def _turn(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None
     )
 
 
-_OPERATIONS = {
-    Action.REFINEMENT_CONSOLIDATE: ("merge", "Consolidated", "info"),
-    Action.REFINEMENT_UPDATE: ("pencil", "Shortened", "info"),
-    Action.REFINEMENT_DELETE: ("trash", "Deleted", "warn"),
-    Action.REFINEMENT_PROTECT: ("shield", "Made constitutional", "ok"),
-}
-
-
 def _operation(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
     data = event.data
-    icon, title, tone = _OPERATIONS.get(Action(data["action"]), ("refine", str(data["action"]), "neutral"))
+    term = action_term(data["action"])
     sources = tuple(int(number) for number in data.get("sources", ()))
     before, after = (int(tokens) for tokens in data["tokens"])
     turns = _turn_of(rows)
     rows.append(
         TimelineRow(
             "operation",
-            icon,
-            title,
+            term.icon,
+            term.step,
             event.at,
-            tone,
+            term.tone,
             ids=sources or (int(data["id"]),),
             result=int(data["id"]) if sources else None,
             tokens=(before, after),
@@ -259,23 +237,12 @@ def _stop_requested(rows: list[TimelineRow], event: Event, refinement: Refinemen
     )
 
 
-_ENDS = {
-    Status.COMPLETED: ("check", "Completed", "ok"),
-    Status.DECLINED: ("ban", "Declined", "ask"),
-    Status.ROLLED_BACK: ("undo", "Rolled back: every change was reversed", "warn"),
-    Status.STOPPED: ("stop", "Stopped", "neutral"),
-    Status.UNFINISHED: ("dashed", "Ended unfinished", "warn"),
-    Status.INTERRUPTED: ("bolt", "Interrupted", "broken"),
-    Status.FAILED: ("alert", "Failed", "bad"),
-}
-
-
 def _ended(rows: list[TimelineRow], event: Event, refinement: Refinement) -> None:
-    icon, title, tone = _ENDS[Status(event.data["status"])]
+    term = STATUSES[event.data["status"]]
     last = next((row for row in reversed(rows) if row.kind != "note"), None)
     if last is not None and last.kind == "turn" and last.calls == 1 and refinement.status == Status.COMPLETED:
         rows.remove(last)
-    rows.append(TimelineRow("ended", icon, title, event.at, tone))
+    rows.append(TimelineRow("ended", term.icon, term.ending, event.at, term.tone))
 
 
 _STEPS: dict[str, Callable[[list[TimelineRow], Event, Refinement], None]] = {

@@ -1,0 +1,84 @@
+"""What can stand in the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.models import Action
+from app.vocabulary.term import Term
+
+
+@dataclass(frozen=True)
+class ActionTerm(Term):
+    """`history` is its title among the changes of an agent's settings: without one it is none of them.
+
+    `step` is its title in the timeline of a refinement, `verb` the word of the command line for it.
+    """
+
+    history: str = ""
+    step: str = ""
+    verb: str = ""
+
+
+ACTIONS: Mapping[str, ActionTerm] = {
+    Action.REFINEMENT_START: ActionTerm("clock", "Asked for a refinement"),
+    Action.REFINEMENT_CONSENT: ActionTerm("chat", "Answered the question for consent", "ask"),
+    Action.REFINEMENT_SNAPSHOT: ActionTerm("flag", "Took the snapshot that the latch compares with"),
+    Action.REFINEMENT_CONSOLIDATE: ActionTerm("merge", "Consolidated memories", "info", step="Consolidated"),
+    Action.REFINEMENT_UPDATE: ActionTerm("pencil", "Shortened a memory", "info", step="Shortened"),
+    Action.REFINEMENT_DELETE: ActionTerm("trash", "Deleted a memory", "warn", step="Deleted"),
+    Action.REFINEMENT_PROTECT: ActionTerm(
+        "shield", "Made a memory constitutional in a refinement", "ok", step="Made constitutional", verb="protected"
+    ),
+    Action.REFINEMENT_COMPLETE: ActionTerm("check", "Completed the refinement", "ok"),
+    Action.REFINEMENT_ROLLBACK: ActionTerm("undo", "A guard tripped: every change was reversed", "warn"),
+    Action.REFINEMENT_STOP_REQUESTED: ActionTerm("stop", "Pressed Stop", "warn"),
+    Action.REFINEMENT_END: ActionTerm("flag", "The refinement ended"),
+    Action.NOTE_TO_ADMINS: ActionTerm("chat", "Wrote to the admins", "ask"),
+    Action.ATTENTION_SEEN: ActionTerm("eye", "Marked as seen"),
+    Action.ATTENTION_UNSEEN: ActionTerm("eye", "Marked as not seen"),
+    Action.AGENT_TOLD: ActionTerm("chat", "Told the agent what a human did"),
+    Action.DEDUP: ActionTerm("copy", "Removed exact duplicates", "info"),
+    Action.CREATE: ActionTerm("plus", "Saved memories"),
+    Action.IMPORT: ActionTerm("upload", "Imported memories"),
+    Action.PROMOTE: ActionTerm("arrow-right", "Promoted journal entries to core memories", "info"),
+    Action.REFLECTION_ASK: ActionTerm("chat", "Was asked to look back over its journal", "ask"),
+    Action.REFLECTION: ActionTerm("chat", "Looked back over its journal", "ask"),
+    Action.ROLLBACK: ActionTerm("history", "Rolled back by the Time Machine", "warn"),
+    Action.CONSTITUTIONAL_TOGGLE: ActionTerm("shield", "Changed a memory's constitutional flag", "ok"),
+    Action.AGENT_CREATE: ActionTerm("agent", "Created the agent", history="Created"),
+    Action.AGENT_SETTINGS_UPDATE: ActionTerm("settings", "Changed the agent's settings", history="Changed"),
+    Action.AGENT_SETTING_HELD: ActionTerm(
+        "lock", "A prompt of its own is held for an admin to read", "warn", history="Held for an admin"
+    ),
+    Action.AGENT_SETTING_DISMISSED: ActionTerm(
+        "ban", "Dismissed a prompt that the agent wrote", "warn", history="Not applied"
+    ),
+    Action.AGENT_PAUSE: ActionTerm("pause", "Paused the agent", history="Paused"),
+    Action.AGENT_RESUME: ActionTerm("play", "Resumed the agent", history="Resumed"),
+    Action.TOKEN_CREATE: ActionTerm("key", "Created an API token"),
+    Action.TOKEN_REVOKE: ActionTerm("key", "Revoked an API token", "warn"),
+    Action.ACCESS_REQUESTED: ActionTerm("lock", "Asked for an exception", "ask"),
+    Action.ACCESS_GRANTED: ActionTerm("lock", "Granted an exception", "broken"),
+    Action.ACCESS_DENIED: ActionTerm("ban", "Denied an exception", "ask"),
+    Action.ACCESS_VIEWED: ActionTerm("info", "Looked at content under an exception", "broken"),
+    Action.ACCESS_EXPIRED: ActionTerm("clock", "An exception expired"),
+    Action.ACCESS_REVOKED: ActionTerm("ban", "Revoked an exception", "warn"),
+    Action.ACCESS_UNANSWERED: ActionTerm("clock", "Gave no answer to a request for an exception", "ask"),
+    Action.ACCESS_FAILED: ActionTerm("alert", "Could not be asked for an exception", "bad"),
+    Action.AGENT_FORGET: ActionTerm("trash", "Forgot the agent", "bad", history="Forgotten"),
+    Action.AGENT_KEY_ROTATE: ActionTerm("key", "Made a new data key for the agent"),
+    Action.MASTER_KEY_ROTATE: ActionTerm("key", "Made a new master key"),
+    Action.MASTER_KEY_BACKUP: ActionTerm("key", "Made a copy of the master key", "warn"),
+    Action.ACCOUNT_CREATE: ActionTerm("users", "Created the account"),
+    Action.USER_CREATE: ActionTerm("user", "Created a user"),
+    Action.SIGN_IN: ActionTerm("user", "Signed in"),
+    Action.SIGN_IN_FAILED: ActionTerm("alert", "Sign-in failed", "bad"),
+    Action.SIGN_OUT: ActionTerm("sign-out", "Signed out"),
+}
+
+
+def action_term(action: str) -> ActionTerm:
+    """Plain for an action that a later version wrote."""
+    return ACTIONS.get(action) or ActionTerm("info", action.replace("_", " "))

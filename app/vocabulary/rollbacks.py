@@ -1,0 +1,77 @@
+"""What a use of the Time Machine undoes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.models import RollbackKind
+from app.vocabulary.term import Term
+
+
+@dataclass(frozen=True)
+class RollbackTerm(Term):
+    """`title`, `button` and `lead` are of the page that says beforehand what it would do, `done` of the answer to it,
+    where `{noun}` is that of the rollback that was undone.
+
+    `noun` names one that was made, `taken_back` stands in the timeline of the refinement that it touched, and `told`
+    in the journal of the agent. In a title stand `{agent}`, `{id}` and its beginning, `{short}`; in what is told, the
+    open data of its audit entry.
+    """
+
+    title: str = ""
+    button: str = ""
+    lead: str = ""
+    done: str = ""
+    noun: str = "rollback"
+    taken_back: str = "Rolled back"
+    told: str = ""
+
+
+ROLLBACKS: Mapping[str, RollbackTerm] = {
+    RollbackKind.REFINEMENT: RollbackTerm(
+        "undo",
+        "rollback of a refinement",
+        "warn",
+        title="Roll back refinement {short}",
+        button="Roll back",
+        lead="All that it did is taken back, the exact duplicates that it removed and its note in the journal "
+        "included. What others did stays.",
+        done="Rolled back",
+        told="undid refinement {refinement}",
+    ),
+    RollbackKind.ENTRY: RollbackTerm(
+        "undo",
+        "undo of one entry",
+        "warn",
+        title="Undo entry {id}",
+        button="Undo it",
+        lead="What this one entry of the audit log did to memories is taken back, and nothing else.",
+        done="Undone",
+        taken_back="One of its changes was undone",
+        told="undid entry {entry} of the audit log",
+    ),
+    RollbackKind.ROLLBACK: RollbackTerm(
+        "undo",
+        "undo of a rollback",
+        "warn",
+        title="Undo rollback {short}",
+        button="Undo this rollback",
+        lead="The memories that it changed become what they were before it, byte for byte.",
+        done="The {noun} is undone",
+        told="undid an earlier rollback",
+    ),
+    RollbackKind.REWIND: RollbackTerm(
+        "undo",
+        "rewind",
+        "warn",
+        title="Rewind {agent} to before refinement {short}",
+        button="Rewind",
+        lead="Every refinement, removal of duplicates and promotion since then is reversed, as if none had run. What "
+        "the agent or an import saved since stays, and so do settings.",
+        done="Rewound",
+        noun="rewind",
+        taken_back="Taken back by a rewind",
+        told="rewound me to before refinement {refinement}",
+    ),
+}
