@@ -83,6 +83,7 @@ beat_schedule = {
         "options": {"expires": 3500},
     },
     "old answers": {"task": "tasks.upkeep.drop_old_answers", **_HOURLY},
+    "old calls": {"task": "tasks.upkeep.drop_old_calls", **_HOURLY},
     "old events": {"task": "tasks.upkeep.drop_old_events", **_HOURLY},
     "missed tick": {"task": "tasks.sweep.missed_tick", **_EVERY_MINUTE},
     "stalled refinements": {"task": "tasks.upkeep.close_stalled", **_EVERY_MINUTE},

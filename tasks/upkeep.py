@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.history import telling
 from app.keys.provision import find_unprovisioned
 from app.keys.shredding import shred
-from app.models import event
+from app.models import event, model_call
 from app.models.idempotency import drop_old_keys
 from app.models.intake import Intake
 from app.refinement import sweep
@@ -67,3 +67,9 @@ def drop_old_answers() -> None:
 def drop_old_events() -> None:
     """Those that no page needs any more: announcements, not records."""
     event.drop_old_events()
+
+
+@task
+def drop_old_calls() -> None:
+    """What calls of models cost, where it is too long ago to be compared."""
+    model_call.drop_old_calls()

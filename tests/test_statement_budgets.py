@@ -89,10 +89,10 @@ def test_a_refinement_without_a_change(app: Flask) -> None:
     remember(agent, "Ann likes tea with milk.", "Bob likes rum.")
     done = call("complete_refinement", summary="All is well.")
 
-    assert count(lambda: carry(agent, say("YES"), done)) == budget(52, 59)
+    assert count(lambda: carry(agent, say("YES"), done)) == budget(54, 61)
 
 
-@pytest.mark.parametrize(("changes", "statements"), [(1, budget(66, 75)), (5, budget(122, 139))])
+@pytest.mark.parametrize(("changes", "statements"), [(1, budget(69, 78)), (5, budget(129, 146))])
 def test_a_refinement_with_changes(app: Flask, changes: int, statements: int) -> None:
     agent = make_agent()
     ids = remember(agent, *(f"Number {number} is rather long." for number in range(10)))

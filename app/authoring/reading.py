@@ -13,15 +13,15 @@ from typing import Any
 
 from sqlalchemy import select
 
+from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
-from app.asking.questions import ask_once
 from app.asking.rendering import encode, render
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
 from app.authoring.telling import tell_held
 from app.extensions import db, now, release, writing
 from app.llm.client import ModelError, Reply
-from app.models import WORKER, Agent, ProposalStatus, SettingProposal
+from app.models import WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
 from app.models.agent_settings import settings
 
 LOST_AFTER = timedelta(minutes=1)
@@ -39,6 +39,7 @@ class _SafetyQuestion:
     """All that is needed while no row may be held."""
 
     proposal_id: str
+    account_id: int
     agent_id: int
     setting: str
     text: str = field(repr=False)
@@ -52,16 +53,17 @@ def read(proposal_id: str, dependencies: Dependencies) -> None:
     if not settings().safety_model:
         _hold(question, "The safety model was switched off before it had read this.")
         return
-    try:
-        reply = _put(question, dependencies)
-    except ModelError as error:
-        _hold(question, error.sentence)
-        return
-    objection, said = _objection(reply), clean_note(without_thought(reply.text)) or ""
-    if objection:
-        _hold(question, objection, said)
-    else:
-        _apply(question, said)
+    with _calls(question, dependencies) as calls:
+        try:
+            reply = calls.ask(CallPurpose.SAFETY_READING, lambda _: safety_messages(question.setting, question.text))
+        except ModelError as error:
+            _hold(question, error.sentence, calls=calls)
+            return
+        objection, said = _objection(reply), clean_note(without_thought(reply.text)) or ""
+        if objection:
+            _hold(question, objection, said, calls)
+        else:
+            _apply(question, said, calls)
 
 
 def find_unread() -> list[str]:
@@ -80,14 +82,23 @@ def _claim(proposal_id: str) -> _SafetyQuestion | None:
         proposal = SettingProposal.claim(proposal_id, SettingProposal.status == ProposalStatus.READING)
         if proposal is None:
             return None
-        return _SafetyQuestion(proposal.id, proposal.agent_id, proposal.field, proposal.value or "")
+        return _SafetyQuestion(
+            proposal.id, proposal.account_id, proposal.agent_id, proposal.field, proposal.value or ""
+        )
 
 
-def _put(question: _SafetyQuestion, dependencies: Dependencies) -> Reply:
+def _calls(question: _SafetyQuestion, dependencies: Dependencies) -> ModelCalls:
+    """Of the safety model, which the operator's settings name; the agent that wrote the prompt has its cost."""
     known = settings()
     where = (known.safety_api_base or None, known.safety_api_key_env or None)
     endpoint = ModelEndpoint(known.safety_model, *where, is_operators=True)
-    return ask_once(endpoint, lambda _: safety_messages(question.setting, question.text), dependencies)
+    return ModelCalls(
+        endpoint,
+        dependencies,
+        account_id=question.account_id,
+        agent_id=question.agent_id,
+        subject_id=question.proposal_id,
+    )
 
 
 def safety_messages(setting: str, text: str) -> list[dict[str, Any]]:
@@ -106,16 +117,19 @@ def _objection(reply: Reply) -> str:
     return "" if word == "SAFE" else "The safety model gave no clear answer."
 
 
-def _apply(question: _SafetyQuestion, said: str) -> None:
+def _apply(question: _SafetyQuestion, said: str, calls: ModelCalls) -> None:
     with writing():
+        calls.book()
         agent, proposal = _lock_both(question)
         if proposal.status == ProposalStatus.READING and agent.forgotten_at is None:
             proposal.apply(agent, by=agent.as_actor, said=said)
 
 
-def _hold(question: _SafetyQuestion, why: str, said: str = "") -> None:
+def _hold(question: _SafetyQuestion, why: str, said: str = "", calls: ModelCalls | None = None) -> None:
     """Keep it from applying, and tell the agent in its journal, in one transaction."""
     with writing():
+        if calls is not None:
+            calls.book()
         agent, proposal = _lock_both(question)
         if proposal.status != ProposalStatus.READING or agent.forgotten_at is not None:
             return

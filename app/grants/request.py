@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from app.asking.calls import ModelCalls
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, now, writing
 from app.models import (
@@ -135,8 +136,18 @@ class Decision:
     asked_at: datetime | None = None
 
 
-def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys: AgentKeys | None) -> AccessGrant:
-    """Write the agent's answer down: it counts once. `keys` seal its words. Raises NotFound or Refused.
+def decide(
+    grant_id: str,
+    decision: Decision,
+    *,
+    agent_id: int,
+    by: Actor,
+    keys: AgentKeys | None,
+    calls: ModelCalls | None = None,
+) -> AccessGrant:
+    """Write the agent's answer down: it counts once. Raises NotFound or Refused.
+
+    `keys` seal its words; `calls` are those of its model, where that was asked.
 
     A YES for a human who may not look any more ends it: as revoked, never granted.
     """
@@ -155,6 +166,8 @@ def decide(grant_id: str, decision: Decision, *, agent_id: int, by: Actor, keys:
         elif not grant.end_if_lost(agent, by=WORKER):
             grant.allow(agent, by=by)
         note_to_admins(agent, decision.note_to_admins, about=grant)
+        if calls is not None:
+            calls.book()
     return grant
 
 

@@ -52,6 +52,10 @@ class Usage:
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
+    def as_json(self) -> dict[str, Any]:
+        """What it cost, for records."""
+        return {"tokens": self.total_tokens, "cost_usd": float(self.cost_usd)}
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.prompt_tokens + other.prompt_tokens,

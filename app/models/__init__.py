@@ -18,6 +18,7 @@ from app.models.installation import InstallationMark
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken, MasterKeyRow, make_keys, master_key, master_public_key, open_keys
 from app.models.memory import Memory
+from app.models.model_call import CallPurpose, ModelCall
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import Consent, Refinement
 from app.models.rollback import Rollback, RollbackKind
@@ -51,6 +52,7 @@ __all__ = [
     "AttentionItem",
     "AttentionKind",
     "AuditLog",
+    "CallPurpose",
     "Consent",
     "Event",
     "GrantCategory",
@@ -65,6 +67,7 @@ __all__ = [
     "MemoryState",
     "MemoryType",
     "Mode",
+    "ModelCall",
     "ProposalStatus",
     "Refinement",
     "Restoration",

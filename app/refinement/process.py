@@ -8,39 +8,39 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from datetime import timedelta
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import structlog
 from flask import current_app
 from sqlalchemy import bindparam, select, update
 
+from app.asking.asked_agent import AskedAgent
+from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
-from app.asking.model_endpoint import ModelEndpoint
-from app.asking.prompt_memories import read_entries, read_journal
 from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull
 from app.extensions import db, now, release, writing
-from app.llm.client import ModelClient, ModelError, Reply, Usage
-from app.llm.retry import complete_with_retries
+from app.llm.client import Message, ModelError, Reply, Usage
 from app.models import (
     OPEN_STATES,
     WORKER,
     Action,
     Agent,
+    CallPurpose,
     Consent,
     Mode,
     Refinement,
     Status,
+    Trigger,
     note_to_admins,
+    open_keys,
     record,
 )
 from app.models.base import database_now
-from app.models.state import JOURNAL_DAYS
-from app.refinement.agent_snapshot import AgentSnapshot, figures_of, with_counts
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
@@ -91,8 +91,16 @@ class _Process:
         self._dependencies = dependencies
         self._settings: Settings = current_app.extensions["settings"]
         self._deadline = dependencies.monotonic() + self._settings.deadline_seconds
+        self._calls: ModelCalls | None = None
 
     def run(self) -> None:
+        try:
+            self._run_to_an_end()
+        finally:
+            if self._calls is not None:
+                self._calls.close()
+
+    def _run_to_an_end(self) -> None:
         try:
             self._run()
         except _Stopped:
@@ -114,15 +122,18 @@ class _Process:
             raise
 
     def _run(self) -> None:
-        agent_snapshot = self._remove_duplicates()
-        if agent_snapshot is None:
+        refined = self._remove_duplicates()
+        if refined is None:
             return
-        with closing(self._client(agent_snapshot)) as client:
-            figures = self._consent(client, agent_snapshot)
-            if figures is not None:
-                self._loop(client, agent_snapshot, figures)
+        calls = self._calls = refined.agent.calls(
+            self._dependencies, subject_id=self._claim.refinement_id, deadline=self._deadline
+        )
+        calls.open(CallPurpose.CONSENT if refined.is_asked else CallPurpose.REFINEMENT)
+        figures = self._consent(calls, refined)
+        if figures is not None:
+            self._loop(calls, refined, figures)
 
-    def _remove_duplicates(self) -> AgentSnapshot | None:
+    def _remove_duplicates(self) -> _RefinedAgent | None:
         """Returns the agent to go on with, or None when that was all there was to do."""
         with writing():
             refinement, agent = self._locked()
@@ -133,45 +144,29 @@ class _Process:
                 refinement.end(agent, Status.COMPLETED)
                 return None
             refinement.model_id = agent.model_id
-            agent_snapshot = AgentSnapshot.of(agent, refinement)
-            if agent_snapshot.is_asked:
+            refined = _RefinedAgent.of(agent, refinement)
+            if refined.is_asked:
                 refinement.announce("asked")
-            return agent_snapshot
+            return refined
 
-    def _client(self, agent_snapshot: AgentSnapshot) -> ModelClient:
-        return ModelEndpoint(agent_snapshot.model_id, agent_snapshot.api_base, agent_snapshot.api_key_env).client(
-            self._dependencies.clients
-        )
-
-    def _consent(self, client: ModelClient, agent_snapshot: AgentSnapshot) -> PromptFigures | None:
+    def _consent(self, calls: ModelCalls, refined: _RefinedAgent) -> PromptFigures | None:
         """Ask, record the answer, and after a YES take the snapshot. None after a NO."""
         answer, usage = ConsentAnswer(True, ""), Usage()
-        if agent_snapshot.is_asked:
-            core = read_entries(agent_snapshot.agent_id, agent_snapshot.keys)
-            journal = read_journal(
-                agent_snapshot.agent_id, agent_snapshot.keys, since=now() - timedelta(days=JOURNAL_DAYS)
-            )
-            messages = consent_messages(
-                system_prompt=agent_snapshot.system_prompt,
-                core=core,
-                journal=journal,
-                figures=agent_snapshot.figures(core),
-                window=client.context_window(),
-            )
-            reply = self._ask(client, messages, ())
+        if refined.is_asked:
+            reply = calls.ask(CallPurpose.CONSENT, lambda window: self._unless_stopped(refined.question(window)))
             answer, usage = read_answer(reply), reply.usage
         with writing():
             refinement, agent = self._locked()
+            calls.book()
             _book(refinement, usage)
-            self._record_answer(refinement, agent, answer, agent_snapshot)
+            self._record_answer(refinement, agent, answer, refined)
             return self._take_ledger_snapshot(refinement, agent) if answer.granted else None
 
     def _record_answer(
-        self, refinement: Refinement, agent: Agent, answer: ConsentAnswer, agent_snapshot: AgentSnapshot
+        self, refinement: Refinement, agent: Agent, answer: ConsentAnswer, refined: _RefinedAgent
     ) -> None:
-        words = (
-            agent_snapshot.keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
-        )
+        keys = refined.agent.keys
+        words = keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
         db.session.add(
             Consent(
                 account_id=agent.account_id,
@@ -189,9 +184,9 @@ class _Process:
             of=agent,
             subject=refinement.subject,
             refinement_id=refinement.id,
-            data={"answer": "YES" if answer.granted else "NO", "asked": agent_snapshot.is_asked},
+            data={"answer": "YES" if answer.granted else "NO", "asked": refined.is_asked},
         )
-        refinement.announce("answered", granted=answer.granted, asked=agent_snapshot.is_asked)
+        refinement.announce("answered", granted=answer.granted, asked=refined.is_asked)
         note_to_admins(agent, answer.note_to_admins, about=refinement)
         if not answer.granted:
             refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=agent.as_actor)
@@ -219,27 +214,22 @@ class _Process:
         )
         refinement.snapshot_entry_id = entry.id
         refinement.announce("running", mass=agent.core_token_usage, threshold=str(refinement.threshold))
-        return figures_of(agent, refinement)
+        return PromptFigures.of(agent, refinement)
 
-    def _loop(self, client: ModelClient, agent_snapshot: AgentSnapshot, figures: PromptFigures) -> None:
-        core = read_entries(agent_snapshot.agent_id, agent_snapshot.keys)
-        opening = refinement_messages(
-            system_prompt=agent_snapshot.system_prompt,
-            instructions=agent_snapshot.instructions,
-            core=core,
-            figures=with_counts(figures, core),
-            window=client.context_window(),
-        )
+    def _loop(self, calls: ModelCalls, refined: _RefinedAgent, figures: PromptFigures) -> None:
+        opening = refined.opening(figures, calls.open(CallPurpose.REFINEMENT).context_window())
         limits = Limits(
-            self._settings.max_turns, self._time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
+            self._settings.max_turns, calls.time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
         )
-        tool = RefinementTool(self._claim, agent_snapshot.keys)
+        tool = RefinementTool(self._claim, refined.agent.keys)
+
+        def ask(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+            return calls.ask(CallPurpose.REFINEMENT, lambda _: self._unless_stopped(messages), tools)
+
         try:
-            outcome = converse(
-                lambda messages, tools: self._ask(client, messages, tools), opening, tool, limits, self._account
-            )
+            outcome = converse(ask, opening, tool, limits, partial(self._account, calls))
         except ModelError:
-            if self._time_left() > 0:
+            if calls.time_left() > 0:
                 raise
             outcome = LoopOutcome.TIME
         if outcome is LoopOutcome.CLOSED and self._row().stop_requested_at is not None:
@@ -247,36 +237,23 @@ class _Process:
         if outcome is not LoopOutcome.CLOSED:
             self._end(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
 
-    def _ask(
-        self, client: ModelClient, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
-    ) -> Reply:
-        """One model call with its retries. No transaction is open meanwhile."""
-        self._check_stop()
-        release()
-        return complete_with_retries(
-            client,
-            messages,
-            tools,
-            step_timeout=self._settings.step_timeout_seconds,
-            time_left=self._time_left,
-            pause=self._dependencies.pause,
-            base=self._settings.retry_base_seconds,
-        )
-
-    def _check_stop(self) -> None:
-        """Only a rollback is told to the model after the end."""
+    def _unless_stopped(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """To be sent now. Raises _Stopped; only a rollback is told to the model after the end."""
         status, worker, stop = db.session.execute(_HOLD, {"id": self._claim.refinement_id}).one()
         is_over = status != Status.ROLLED_BACK if status not in OPEN_STATES else stop is not None
         if worker != self._claim.worker or is_over:
             raise _Stopped
+        return messages
 
-    def _account(self, turn: int, reply: Reply) -> None:
-        """Book a reply's tokens and cost, and let the pages know that the model spoke; nothing after the end.
+    def _account(self, calls: ModelCalls, turn: int, reply: Reply) -> None:
+        """Book a reply's tokens and cost, and let the pages know that the model spoke.
 
-        So the reply to a rollback, and one that comes back to a worker that was given up, are on no account.
+        After the end only the call itself is booked: the reply to a rollback, and one that comes back to a worker that
+        was given up, are on no account of the refinement's.
         """
         with writing():
             refinement = Refinement.lock(self._claim.refinement_id)
+            calls.book()
             if not refinement.is_held_by(self._claim.worker):
                 return
             refinement.turns = max(refinement.turns, turn)
@@ -293,6 +270,8 @@ class _Process:
         try:
             with writing():
                 refinement = Refinement.lock(self._claim.refinement_id)
+                if self._calls is not None:
+                    self._calls.book()
                 if refinement.is_held_by(self._claim.worker):
                     refinement.end(Agent.lock(refinement.agent_id), status, reason=reason)
         except DiskFull:
@@ -310,8 +289,42 @@ class _Process:
     def _row(self) -> Refinement:
         return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
 
-    def _time_left(self) -> float:
-        return float(self._deadline - self._dependencies.monotonic())
+
+@dataclass(frozen=True)
+class _RefinedAgent:
+    """Taken once, at the start. `is_asked` is false where the agent itself wanted the refinement."""
+
+    agent: AskedAgent
+    instructions: str
+    is_asked: bool
+    figures: PromptFigures
+
+    @classmethod
+    def of(cls, agent: Agent, refinement: Refinement) -> _RefinedAgent:
+        asked, figures = AskedAgent.of(agent, open_keys(agent)), PromptFigures.of(agent, refinement)
+        return cls(asked, agent.effective_refinement_prompt, refinement.trigger != Trigger.AGENT, figures)
+
+    def question(self, window: int | None) -> list[dict[str, Any]]:
+        """Whether it wants the refinement."""
+        core, journal = self.agent.read_core(), self.agent.read_recent_journal()
+        return consent_messages(
+            system_prompt=self.agent.system_prompt,
+            core=core,
+            journal=journal,
+            figures=self.figures.with_counts(core),
+            window=window,
+        )
+
+    def opening(self, figures: PromptFigures, window: int | None) -> list[dict[str, Any]]:
+        """Of the loop, with the numbers of the snapshot."""
+        core = self.agent.read_core()
+        return refinement_messages(
+            system_prompt=self.agent.system_prompt,
+            instructions=self.instructions,
+            core=core,
+            figures=figures.with_counts(core),
+            window=window,
+        )
 
 
 ROOM_SECONDS = 5.0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from app.asking.memory_context import NO_IDENTITY, fit_ledger, memory_context
 from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import render
+from app.models import Agent, Refinement
+from app.models.tally import MAX_PROTECTIONS
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,24 @@ class PromptFigures:
     threshold: Decimal
     deduplicated: int = 0
     protections: int = 10
+
+    @classmethod
+    def of(cls, agent: Agent, refinement: Refinement) -> PromptFigures:
+        """All but what only the ledger tells; see `with_counts`."""
+        return cls(
+            core_count=agent.core_count,
+            constitutional_count=0,
+            mass=agent.core_token_usage,
+            budget=agent.core_token_budget,
+            cap=refinement.cap,
+            threshold=refinement.threshold,
+            deduplicated=refinement.deduplicated,
+            protections=MAX_PROTECTIONS,
+        )
+
+    def with_counts(self, core: Sequence[PromptMemory]) -> PromptFigures:
+        """The same with what the revealed ledger tells."""
+        return replace(self, constitutional_count=sum(entry.constitutional for entry in core))
 
 
 def consent_messages(

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from app.asking.asked_agent import AskedAgent
+from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
-from app.asking.prompt_memories import read_entries, read_journal
-from app.asking.questions import ask_once
 from app.asking.replies import MalformedReply
 from app.errors import Invalid, NotFound, Refused, Unavailable
-from app.extensions import db, now, release, writing
+from app.extensions import db, release, writing
 from app.keys.provision import ensure_keys
-from app.llm.client import ModelError, Reply, Usage
+from app.llm import offline
+from app.llm.client import Message, ModelError, Usage
 from app.models import (
     DEFAULT_REFLECTION_PROMPT,
     Action,
     Actor,
     Agent,
+    CallPurpose,
     Intake,
     IntakeStatus,
     Memory,
@@ -34,12 +36,17 @@ from app.models import (
 )
 from app.models.base import iso, reserve_ids
 from app.models.intake import CONVERSATION
-from app.models.state import JOURNAL_DAYS
-from app.reflection.asking import AskedAgent, spent
 from app.reflection.prompts import conversation_messages
 from app.reflection.replies import ExtractedMemories, read_findings
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
 from app.silo import SealBroken
+
+
+class NoMind(Refused):
+    """whetstone/offline is a rule-based de-duplicator and no language model: there is nobody to ask what to keep."""
+
+    code = "no_mind"
+
 
 _AGAIN = "Nothing was created; the conversation may be handed in again."
 
@@ -83,19 +90,20 @@ def hear(intake_id: str, dependencies: Dependencies) -> None:
     if heard is None:
         return
     usage = Usage()
-    try:
-        reply = _ask(heard, dependencies)
-        usage = reply.usage
-        _keep(heard, read_findings(reply), usage)
-    except (ModelError, MalformedReply, Invalid, Refused, SealBroken) as error:
-        _fail(heard, error.sentence, usage)
-    except Unavailable:
-        release()
-        raise
-    except Exception as error:
-        release()
-        _fail(heard, f"Something unexpected happened in the worker ({type(error).__name__}).", usage)
-        raise
+    with heard.agent.calls(dependencies, subject_id=intake_id) as calls:
+        try:
+            reply = calls.ask(CallPurpose.CONVERSATION, heard.messages)
+            usage = reply.usage
+            _keep(heard, read_findings(reply), usage, calls)
+        except (ModelError, MalformedReply, Invalid, Refused, SealBroken) as error:
+            _fail(heard, error.sentence, usage, calls)
+        except Unavailable:
+            release()
+            raise
+        except Exception as error:
+            release()
+            _fail(heard, f"Something unexpected happened in the worker ({type(error).__name__}).", usage, calls)
+            raise
 
 
 @dataclass(frozen=True)
@@ -105,14 +113,27 @@ class _Heard:
     intake_id: str
     asked_at: datetime | None
     handed_in_at: datetime
-    speaker: AskedAgent
+    agent: AskedAgent
+    instructions: str
     turns: Sequence[Turn] = field(repr=False)
 
     @classmethod
     def of(cls, intake: Intake, agent: Agent) -> _Heard:
         """Raises NoMind, AgentForgotten, SealBroken, Invalid; Unavailable or KeyFileError where it can't be opened."""
-        speaker = AskedAgent.of(agent, agent.reflection_prompt or DEFAULT_REFLECTION_PROMPT, ensure_keys(agent))
-        return cls(intake.id, intake.asked_at, intake.created_at, speaker, from_text(intake.open(agent)))
+        asked, instructions = AskedAgent.of(agent, ensure_keys(agent)), agent.reflection_prompt
+        if agent.model_id == offline.MODEL_ID:
+            raise NoMind
+        return cls(
+            intake.id,
+            intake.asked_at,
+            intake.created_at,
+            asked,
+            instructions or DEFAULT_REFLECTION_PROMPT,
+            from_text(intake.open(agent)),
+        )
+
+    def messages(self, window: int | None) -> Sequence[Message]:
+        return conversation_messages(self.agent, self.instructions, self.turns, window)
 
     def lock(self) -> tuple[Intake, Agent] | None:
         """Both rows, unless it was settled or taken over meanwhile."""
@@ -135,19 +156,9 @@ def _claim(intake_id: str) -> _Heard | None:
             return None
 
 
-def _ask(heard: _Heard, dependencies: Dependencies) -> Reply:
-    speaker = heard.speaker
-
-    def compose(window: int | None) -> list[dict[str, Any]]:
-        core = read_entries(speaker.agent_id, speaker.keys)
-        journal = read_journal(speaker.agent_id, speaker.keys, since=now() - timedelta(days=JOURNAL_DAYS))
-        return conversation_messages(speaker, heard.turns, core=core, journal=journal, window=window)
-
-    return ask_once(speaker.endpoint, compose, dependencies)
-
-
-def _keep(heard: _Heard, findings: ExtractedMemories, usage: Usage) -> None:
+def _keep(heard: _Heard, findings: ExtractedMemories, usage: Usage, calls: ModelCalls) -> None:
     with writing():
+        calls.book()
         held = heard.lock()
         if held is None:
             return
@@ -165,7 +176,7 @@ def _keep(heard: _Heard, findings: ExtractedMemories, usage: Usage) -> None:
             data = said | counts | mass
             record(Action.CREATE, actor=agent.as_actor, of=agent, subject=agent.subject, data=data, memories=memories)
             agent.announce("remembered")
-        intake.settle(IntakeStatus.TAKEN, imported=len(memories), outcome=counts | spent(usage))
+        intake.settle(IntakeStatus.TAKEN, imported=len(memories), outcome=counts | usage.as_json())
 
 
 def _write(heard: _Heard, agent: Agent, findings: ExtractedMemories) -> list[Memory]:
@@ -173,20 +184,21 @@ def _write(heard: _Heard, agent: Agent, findings: ExtractedMemories) -> list[Mem
     wanted: dict[bytes, tuple[MemoryType, str]] = {}
     for type_, texts in ((MemoryType.CORE, findings.core), (MemoryType.JOURNAL, findings.journal)):
         for text in texts:
-            wanted.setdefault(heard.speaker.keys.content_hash(text), (type_, text))
+            wanted.setdefault(heard.agent.keys.content_hash(text), (type_, text))
     new = [each for mark, each in wanted.items() if Memory.same_core(agent.id, mark, heard.handed_in_at) is None]
     write = partial(
-        Memory.write, agent, keys=heard.speaker.keys, source=Source.CONVERSATION, origin_at=heard.handed_in_at
+        Memory.write, agent, keys=heard.agent.keys, source=Source.CONVERSATION, origin_at=heard.handed_in_at
     )
     numbers = reserve_ids(db.session(), "memories", len(new))
     return [write(text, type_=type_, memory_id=number) for number, (type_, text) in zip(numbers, new, strict=True)]
 
 
-def _fail(heard: _Heard, why: str, usage: Usage) -> None:
+def _fail(heard: _Heard, why: str, usage: Usage, calls: ModelCalls) -> None:
     with writing():
+        calls.book()
         held = heard.lock()
         if held is not None:
-            outcome = {"core": 0, "journal": 0, "duplicates": 0} | spent(usage)
+            outcome = {"core": 0, "journal": 0, "duplicates": 0} | usage.as_json()
             held[0].settle(IntakeStatus.FAILED, error=f"{why} {_AGAIN}", outcome=outcome)
 
 

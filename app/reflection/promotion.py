@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
 
+from app.asking.asked_agent import AskedAgent
+from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
-from app.asking.prompt_memories import read_entries, read_journal
-from app.asking.questions import ask_once
 from app.asking.replies import MalformedReply
 from app.extensions import db, now, release, writing
 from app.llm import offline
-from app.llm.client import ModelError, Usage
+from app.llm.client import Message, ModelError, Usage
 from app.models import (
     DEFAULT_MEMORY_REFLECTION_PROMPT,
     WORKER,
     Action,
     Agent,
+    CallPurpose,
     Memory,
     MemoryType,
     open_keys,
@@ -34,7 +34,6 @@ from app.models import (
 from app.models.base import lock_row
 from app.models.question import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
-from app.reflection.asking import AskedAgent, spent
 from app.reflection.prompts import promotion_messages
 from app.reflection.replies import read_promotions
 from app.silo import SealBroken
@@ -61,29 +60,30 @@ def find_due(at: datetime) -> list[int]:
 
 def promote(agent_id: int, dependencies: Dependencies) -> None:
     """Ask the agent's model, and promote what it names. Does nothing when the agent is not due, or no longer."""
-    claimed = _claim(agent_id)
-    if claimed is None:
+    question = _claim(agent_id)
+    if question is None:
         return
-    speaker, asked_at = claimed
-    outcome = _PromotionOutcome(asked_at)
-    try:
-        _ask(speaker, dependencies, outcome)
-    except ModelError as error:
-        outcome.error = str(error.kind)
-    except (MalformedReply, SealBroken) as error:
-        outcome.error = error.code
-    except Exception:
-        release()
-        outcome.error = "unexpected"
-        _close(agent_id, outcome)
-        raise
-    _close(agent_id, outcome)
+    with question.agent.calls(dependencies) as calls:
+        try:
+            _ask(question, calls)
+        except ModelError as error:
+            question.error = str(error.kind)
+        except (MalformedReply, SealBroken) as error:
+            question.error = error.code
+        except Exception:
+            release()
+            question.error = "unexpected"
+            _close(question, calls)
+            raise
+        _close(question, calls)
 
 
 @dataclass
-class _PromotionOutcome:
-    """What a question came to: the entries that were shown, those that the agent named, and what went wrong."""
+class _PromotionQuestion:
+    """What is asked, and what it came to: the entries that were shown, those that the agent named, what went wrong."""
 
+    agent: AskedAgent
+    instructions: str
     asked_at: datetime
     shown: Sequence[int] = ()
     named: Sequence[int] = ()
@@ -95,9 +95,13 @@ class _PromotionOutcome:
         """A malformed answer is one, too."""
         return self.error in (None, MalformedReply.code)
 
+    def messages(self, window: int | None) -> Sequence[Message]:
+        messages, self.shown = promotion_messages(self.agent, self.instructions, window)
+        return messages
 
-def _claim(agent_id: int) -> tuple[AskedAgent, datetime] | None:
-    """For exactly one worker, and the moment at which it asks: the others find the agent asked."""
+
+def _claim(agent_id: int) -> _PromotionQuestion | None:
+    """For exactly one worker: the others find the agent asked."""
     moment = now()
     tries = case((_is_rested(moment), 1), else_=Agent.reflection_tries + 1)
     with writing():
@@ -113,40 +117,34 @@ def _claim(agent_id: int) -> tuple[AskedAgent, datetime] | None:
         data = {"try": agent.reflection_tries}
         record(Action.REFLECTION_ASK, actor=WORKER, of=agent, subject=agent.subject, data=data, rows=[agent])
         instructions = agent.memory_reflection_prompt or DEFAULT_MEMORY_REFLECTION_PROMPT
-        return AskedAgent.of(agent, instructions, open_keys(agent)), moment
+        return _PromotionQuestion(AskedAgent.of(agent, open_keys(agent)), instructions, moment)
 
 
-def _ask(speaker: AskedAgent, dependencies: Dependencies, outcome: _PromotionOutcome) -> None:
-    """Raises ModelError, Malformed or SealBroken."""
-
-    def compose(window: int | None) -> list[dict[str, Any]]:
-        core = read_entries(speaker.agent_id, speaker.keys)
-        journal = read_journal(speaker.agent_id, speaker.keys, since=now() - RECENT, own=True)
-        messages, outcome.shown = promotion_messages(speaker, core=core, journal=journal, window=window)
-        return messages
-
-    reply = ask_once(speaker.endpoint, compose, dependencies)
-    outcome.usage = reply.usage
-    outcome.named = read_promotions(reply, outcome.shown)
+def _ask(question: _PromotionQuestion, calls: ModelCalls) -> None:
+    """Raises ModelError, MalformedReply or SealBroken."""
+    reply = calls.ask(CallPurpose.PROMOTION, question.messages)
+    question.usage = reply.usage
+    question.named = read_promotions(reply, question.shown)
 
 
-def _close(agent_id: int, outcome: _PromotionOutcome) -> None:
+def _close(question: _PromotionQuestion, calls: ModelCalls) -> None:
     """Promote, and tell in numbers how the question went; an agent that was forgotten meanwhile is left alone."""
     with writing():
-        agent = Agent.lock(agent_id)
+        calls.book()
+        agent = Agent.lock(question.agent.id)
         if agent.forgotten_at is not None:
             return
-        if outcome.is_answered:
-            agent.last_reflection_at, agent.reflection_tries = outcome.asked_at, 0
-        promoted = _promote(agent, outcome.named)
+        if question.is_answered:
+            agent.last_reflection_at, agent.reflection_tries = question.asked_at, 0
+        promoted = _promote(agent, question.named)
         data = {
-            "asked": len(outcome.shown),
+            "asked": len(question.shown),
             "promoted": len(promoted),
-            "skipped": len(outcome.named) - len(promoted),
-            **spent(outcome.usage),
-            "error": outcome.error,
+            "skipped": len(question.named) - len(promoted),
+            **question.usage.as_json(),
+            "error": question.error,
         }
-        actor = WORKER if outcome.error else agent.as_actor
+        actor = WORKER if question.error else agent.as_actor
         record(Action.REFLECTION, actor=actor, of=agent, subject=agent.subject, data=data)
         agent.announce("reflected")
 

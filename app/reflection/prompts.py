@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from app.asking.asked_agent import AskedAgent
 from app.asking.memory_context import (
     CHARACTERS_A_TOKEN,
     DEFAULT_CONTEXT_WINDOW,
@@ -17,9 +18,7 @@ from app.asking.memory_context import (
     room_of,
     weight,
 )
-from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import encode, render
-from app.reflection.asking import AskedAgent
 from app.reflection.replies import MAX_CORE, MAX_JOURNAL, MAX_PROMOTED
 from app.reflection.transcript import Turn
 
@@ -28,40 +27,35 @@ LEAST_SHARE = 10
 
 
 def conversation_messages(
-    speaker: AskedAgent,
-    turns: Sequence[Turn],
-    *,
-    core: Sequence[PromptMemory],
-    journal: Sequence[PromptMemory],
-    window: int | None,
+    agent: AskedAgent, instructions: str, turns: Sequence[Turn], window: int | None
 ) -> list[dict[str, Any]]:
     """The whole transcript, and as much of the memories as there is room for."""
     lines = [encode({"role": turn.role, "content": turn.content}) for turn in turns]
     question = render(
         "conversation_question.txt",
-        instructions=speaker.instructions,
+        instructions=instructions,
         transcript=lines,
         most_journal=MAX_JOURNAL,
         most_core=MAX_CORE,
     )
-    context = memory_context(speaker.system_prompt, core, journal, _left(window, lines))
-    return [context, {"role": "user", "content": question}]
+    return [agent.context(_left(window, lines)), {"role": "user", "content": question}]
 
 
 def promotion_messages(
-    speaker: AskedAgent, *, core: Sequence[PromptMemory], journal: Sequence[PromptMemory], window: int | None
+    agent: AskedAgent, instructions: str, window: int | None
 ) -> tuple[list[dict[str, Any]], list[int]]:
     """The newest journal entries that fit into half of the room, beside the core memories; and the ids of these."""
+    journal = agent.read_recent_journal(own=True)
     lines = newest_that_fit(journal, room_of(window) // 2)
     shown = [entry.id for entry in journal[len(journal) - len(lines) :]]
     question = render(
         "promotion_question.txt",
-        instructions=speaker.instructions,
+        instructions=instructions,
         journal=lines,
         count=len(journal),
         most=MAX_PROMOTED,
     )
-    context = memory_context(speaker.system_prompt, core, (), _left(window, lines))
+    context = memory_context(agent.system_prompt, agent.read_core(), (), _left(window, lines))
     return [context, {"role": "user", "content": question}], shown
 
 

@@ -579,6 +579,33 @@ def upgrade() -> None:
     op.create_index("ix_events_account_id_id", "events", ["account_id", "id"], unique=False)
     op.create_index("ix_events_refinement_id_id", "events", ["refinement_id", "id"], unique=False)
     op.create_table(
+        "model_calls",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("purpose", sa.String(length=16), nullable=False),
+        sa.Column("subject_id", sa.String(length=36), nullable=True),
+        sa.Column("model_id", sa.String(length=200), nullable=False),
+        sa.Column("prompt_tokens", sa.Integer(), nullable=False),
+        sa.Column("completion_tokens", sa.Integer(), nullable=False),
+        sa.Column("total_tokens", sa.Integer(), nullable=False),
+        sa.Column("cost_usd", sa.BigInteger(), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("seconds", sa.Float(), nullable=False),
+        sa.Column("outcome", sa.String(length=24), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["accounts.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_model_calls_account", "model_calls", ["account_id", "started_at"], unique=False)
+    op.create_index("ix_model_calls_subject_id", "model_calls", ["subject_id"], unique=False)
+    op.create_table(
         "access_views",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("grant_id", sa.String(length=36), nullable=False),

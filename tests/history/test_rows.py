@@ -69,6 +69,7 @@ UNAUDITED = {
     "intakes": "what waits for a worker, sealed; what is taken in is logged",
     "marks": "what this installation remembers about its own work",
     "master_keys": "the files of the keys are the truth; who may read is for the log of statements, planned",
+    "model_calls": "what calls of models cost: telemetry, removed after 400 days",
     "passkeys": "nobody can sign in by one yet",
     "setting_proposals": "texts that wait; what becomes of them is a change of settings, which is logged",
 }

@@ -9,13 +9,13 @@ from contextlib import closing
 import pytest
 from flask import Flask
 
+from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
-from app.asking.questions import ask_once
 from app.extensions import db
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.litellm import LiteLLMClients, warm
-from app.models import COMMAND_LINE, Agent, Refinement, Trigger
+from app.models import COMMAND_LINE, Agent, CallPurpose, Refinement, Trigger
 from app.refinement.process import refine
 from app.refinement.start import start
 from tests.support.factories import remember
@@ -71,11 +71,11 @@ def test_every_other_question_ends_at_its_own_deadline(
 ) -> None:
     """Exceptions, safety readings, conversations and promotions ask by this."""
     began = time.monotonic()
-    with pytest.raises(ModelError) as caught:
-        ask_once(
-            ModelEndpoint(model, server.base_url, None),
-            lambda _: [{"role": "user", "content": "?"}],
-            Dependencies(LiteLLMClients()),
-        )
+    endpoint, about = (
+        ModelEndpoint(model, server.base_url, None),
+        {"account_id": agent.account_id, "agent_id": agent.id},
+    )
+    with pytest.raises(ModelError) as caught, ModelCalls(endpoint, Dependencies(LiteLLMClients()), **about) as calls:
+        calls.ask(CallPurpose.EXCEPTION, lambda _: [{"role": "user", "content": "?"}])
     assert caught.value.kind is ModelErrorKind.TIMEOUT
     assert time.monotonic() - began < SECONDS + 2

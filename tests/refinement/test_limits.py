@@ -81,7 +81,7 @@ def test_the_time_limit_ends_it_unfinished_wherever_it_strikes(agent: Agent, ids
 
 
 def test_calls_of_one_reply_that_come_after_the_time_limit_are_not_made(agent: Agent, ids: list[int]) -> None:
-    ticks = iter([*[0.0] * 7, *[901.0] * 100])
+    ticks = iter([*[0.0] * 11, *[901.0] * 100])
     many = calls(*(("delete_memory", {"id": one}) for one in ids[:5]))
     done = carry(agent, say("YES"), many, monotonic=lambda: next(ticks))
     assert done.status == "unfinished"

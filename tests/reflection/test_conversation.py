@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.asking.questions import LONGEST_SECONDS
+from app.asking.calls import LONGEST_SECONDS
 from app.errors import Invalid, NotFound, Unavailable
 from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing

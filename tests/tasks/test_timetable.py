@@ -55,4 +55,4 @@ def test_every_entry_of_the_timetable_names_a_task() -> None:
 def test_what_grows_without_end_is_dropped_every_hour() -> None:
     hourly = {entry["task"] for entry in app.conf.beat_schedule.values() if entry["schedule"] == timedelta(hours=1)}
 
-    assert {"tasks.upkeep.drop_old_events", "tasks.upkeep.drop_old_answers"} <= hourly
+    assert {f"tasks.upkeep.drop_old_{what}" for what in ("events", "answers", "calls")} <= hourly

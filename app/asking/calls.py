@@ -1,0 +1,127 @@
+"""Calls of a model: each is sent with retries, with no transaction open meanwhile, timed, and booked with its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from flask import current_app
+
+from app.asking.dependencies import Dependencies
+from app.asking.model_endpoint import ModelEndpoint
+from app.config import Settings
+from app.extensions import after_commit, now, release, writing
+from app.llm.client import Message, ModelClient, ModelError, Reply, Usage
+from app.llm.retry import complete_with_retries
+from app.models import CallPurpose, ModelCall
+from app.models.base import insert_rows
+from app.models.model_call import ANSWERED, UNEXPECTED
+
+LONGEST_SECONDS = 540
+"""A question is given up before another worker may take it over (`ASKED_AGAIN_AFTER`)."""
+
+Compose = Callable[[int | None], Sequence[Message]]
+"""Makes the messages for a context window in tokens, None where nobody knows it."""
+
+
+class ModelCalls:
+    """The calls of one model about one subject, on one connection; close it after.
+
+    What each came to is noted, and booked with the transaction in which whoever asks writes the answer down; what no
+    transaction booked, because the answer came too late or was refused, `close` does. So every call is booked once.
+    `deadline` is a moment of `dependencies.monotonic`; without one, that of a single question.
+    """
+
+    def __init__(
+        self,
+        endpoint: ModelEndpoint,
+        dependencies: Dependencies,
+        *,
+        account_id: int,
+        agent_id: int,
+        subject_id: str | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self._endpoint, self._dependencies = endpoint, dependencies
+        self._about = {"account_id": account_id, "agent_id": agent_id, "subject_id": subject_id}
+        self._settings: Settings = current_app.extensions["settings"]
+        longest = min(self._settings.deadline_seconds, LONGEST_SECONDS)
+        self._deadline = dependencies.monotonic() + longest if deadline is None else deadline
+        self._client: ModelClient | None = None
+        self._unbooked: list[ModelCall] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def open(self, purpose: CallPurpose) -> ModelClient:
+        """Make the connection, which the first call would make. Raises ModelError; that, too, is a call that failed."""
+        if self._client is None:
+            try:
+                self._client = self._endpoint.client(self._dependencies.clients)
+            except ModelError as error:
+                self._note(purpose, str(error.kind), Usage(), started_at=now(), seconds=0.0)
+                raise
+        return self._client
+
+    def ask(self, purpose: CallPurpose, compose: Compose, tools: Sequence[Mapping[str, Any]] = ()) -> Reply:
+        """One call with its retries. Raises ModelError, and what `compose` raises; nothing was asked then."""
+        client = self.open(purpose)
+        messages = compose(client.context_window())
+        release()
+        started_at, start = now(), self._dependencies.monotonic()
+        outcome, usage = UNEXPECTED, Usage()
+        try:
+            reply = self._send(client, messages, tools)
+            outcome, usage = ANSWERED, reply.usage
+        except ModelError as error:
+            outcome = str(error.kind)
+            raise
+        finally:
+            self._note(purpose, outcome, usage, started_at=started_at, seconds=self._dependencies.monotonic() - start)
+        return reply
+
+    def time_left(self) -> float:
+        """Seconds until the deadline."""
+        return float(self._deadline - self._dependencies.monotonic())
+
+    def book(self) -> None:
+        """Write down, in the open transaction, every call that none has booked yet."""
+        insert_rows(self._unbooked)
+        after_commit(self._unbooked.clear)
+
+    def close(self) -> None:
+        """Give the connection back, and book what is left."""
+        if self._client is not None:
+            self._client.close()
+        if self._unbooked:
+            with writing():
+                self.book()
+
+    def _send(self, client: ModelClient, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+        return complete_with_retries(
+            client,
+            messages,
+            tools,
+            step_timeout=self._settings.step_timeout_seconds,
+            time_left=self.time_left,
+            pause=self._dependencies.pause,
+            base=self._settings.retry_base_seconds,
+        )
+
+    def _note(self, purpose: CallPurpose, outcome: str, usage: Usage, **timed: Any) -> None:
+        call = ModelCall(
+            **self._about,
+            **timed,
+            purpose=purpose,
+            model_id=self._endpoint.model_id[:200],
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            total_tokens=usage.total_tokens,
+            cost_usd=usage.cost_usd,
+            outcome=outcome,
+        )
+        self._unbooked.append(call)

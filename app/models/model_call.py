@@ -1,0 +1,85 @@
+"""ModelCall: one call of a model, what it was for and what it cost; without any content.
+
+It is telemetry: nothing of it stands in the audit log, and `verify` does not look at it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from sqlalchemy import ForeignKey, Index, String, delete, select
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.extensions import db, now, release, writing
+from app.models.base import Identity, Micros, Model, UtcDateTime
+
+KEPT = timedelta(days=400)
+"""How long a call is kept, so that a month can be compared with the one a year before; docs/operations.md says so."""
+
+BATCH = 1000
+"""Calls that one transaction removes at most."""
+
+ANSWERED = "answered"
+UNEXPECTED = "unexpected"
+"""The outcome of a call that ended by an error which is none of a model's."""
+
+
+class CallPurpose(StrEnum):
+    REFINEMENT = "refinement"
+    CONSENT = "consent"
+    EXCEPTION = "exception"
+    SAFETY_READING = "safety_reading"
+    CONVERSATION = "conversation"
+    PROMOTION = "promotion"
+
+
+class ModelCall(Model):
+    """One row a call, however many attempts it took; also one that failed, or whose answer came too late to count.
+
+    `subject_id` is the id of the refinement, exception, proposal or intake that it was for; a promotion has none.
+    `seconds` run from the first attempt to the end of the last. `outcome` is `answered`, `unexpected`, or the kind of
+    the ModelError.
+    """
+
+    __tablename__ = "model_calls"
+    __table_args__ = (
+        Index("ix_model_calls_account", "account_id", "started_at"),
+        Index("ix_model_calls_subject_id", "subject_id"),
+    )
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    purpose: Mapped[CallPurpose] = mapped_column(String(16))
+    subject_id: Mapped[str | None] = mapped_column(String(36))
+    model_id: Mapped[str] = mapped_column(String(200))
+    prompt_tokens: Mapped[int]
+    completion_tokens: Mapped[int]
+    total_tokens: Mapped[int]
+    cost_usd: Mapped[Decimal] = mapped_column(Micros)
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    seconds: Mapped[float]
+    outcome: Mapped[str] = mapped_column(String(24))
+
+
+def drop_old_calls() -> int:
+    """Remove those that began more than `KEPT` ago, a batch a transaction; returns how many."""
+    dropped = 0
+    while batch := _drop_batch(now() - KEPT):
+        dropped += batch
+        if batch < BATCH:
+            break
+    return dropped
+
+
+def _drop_batch(before: datetime) -> int:
+    """Ids grow with time, give or take how long a call lasts: the oldest are looked at by them, without an index."""
+    rows = db.session.execute(select(ModelCall.id, ModelCall.started_at).order_by(ModelCall.id).limit(BATCH)).tuples()
+    old = [call_id for call_id, started_at in rows if started_at < before]
+    release()
+    if old:
+        with writing() as session:
+            session.execute(delete(ModelCall).where(ModelCall.id.in_(old)).execution_options(synchronize_session=False))
+    return len(old)

@@ -1,0 +1,100 @@
+"""An agent whose model is asked for each purpose, by what a worker calls; and what was booked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+
+from app.extensions import db
+from app.history.verify import verify
+from app.llm.client import Reply, Usage
+from app.llm.scripted import Scripted
+from app.models import Agent, CallPurpose, ModelCall, Refinement, Trigger
+from tests.authoring.conftest import guarded, read_by, writes
+from tests.grants.conftest import put
+from tests.refinement.driving import call, carry, say
+from tests.refinement.soundness import assert_sound
+from tests.reflection.conftest import jot, look_back, talk
+from tests.support.factories import make_agent, make_user, remember
+
+__all__ = ["guarded"]
+
+SECRET = "Ann hides the key under the blue stone."
+COST = Usage(700, 70, Decimal("0.012345"))
+
+Asking = Callable[..., str | None]
+"""Has an agent's model asked, with these replies; returns the id of what that was for."""
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent("wren", model_id="openai/scripted")
+    remember(made, SECRET, "Bob moved to Oslo.")
+    jot(made, "Dora comes on Friday.")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def sound(app: Flask) -> Iterator[None]:
+    yield
+    assert_sound(app)
+    assert verify().ok
+
+
+def _consent(agent: Agent, *replies: Scripted) -> str:
+    return carry(agent, *replies).refinement.id
+
+
+def _refinement(agent: Agent, *replies: Scripted) -> str:
+    return carry(agent, *replies, trigger=Trigger.AGENT).refinement.id
+
+
+def _exception(agent: Agent, *replies: Scripted) -> str:
+    return put(agent, make_user("ann@example.org", "admin"), *replies)[0].id
+
+
+def _safety_reading(agent: Agent, *replies: Scripted) -> str:
+    return read_by(writes(agent, "system_prompt", "You are Wren, and kind."), *replies).proposal.id
+
+
+def _conversation(agent: Agent, *replies: Scripted) -> str:
+    return talk(agent, *replies)[0].id
+
+
+def _promotion(agent: Agent, *replies: Scripted) -> None:
+    look_back(agent, *replies)
+
+
+ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
+    CallPurpose.CONSENT: (_consent, say("NO")),
+    CallPurpose.REFINEMENT: (_refinement, call("complete_refinement", summary="All is well.")),
+    CallPurpose.EXCEPTION: (_exception, say("YES")),
+    CallPurpose.SAFETY_READING: (_safety_reading, say("SAFE")),
+    CallPurpose.CONVERSATION: (_conversation, say('{"journal": ["Tea without sugar."], "core": []}')),
+    CallPurpose.PROMOTION: (_promotion, say('{"promote": []}')),
+}
+"""By purpose: how its question is put, and a reply to it."""
+
+
+def costly(reply: Reply) -> Reply:
+    return replace(reply, usage=COST)
+
+
+def booked(*purposes: CallPurpose) -> Sequence[ModelCall]:
+    """All calls, or those of these purposes; oldest first."""
+    db.session.rollback()
+    query = db.select(ModelCall).where(ModelCall.purpose.in_(purposes or tuple(CallPurpose)))
+    return db.session.scalars(query.order_by(ModelCall.id)).all()
+
+
+def total(calls: Sequence[ModelCall]) -> Usage:
+    parts = (Usage(each.prompt_tokens, each.completion_tokens, each.cost_usd) for each in calls)
+    return sum(parts, start=Usage())
+
+
+def on_account(refinement: Refinement) -> Usage:
+    return Usage(refinement.prompt_tokens, refinement.completion_tokens, refinement.cost_usd)
