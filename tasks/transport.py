@@ -20,7 +20,7 @@ from kombu.transport import redis
 from redis import Connection, RedisError, ResponseError, SSLConnection
 from redis import ConnectionError as ConnectionLost
 
-from app.processes.broker import trouble_of
+from app.processes.broker import takes_nothing, trouble_of
 
 MAX_BODY_CHARACTERS = 4_000
 MAX_TEXT_CHARACTERS = 200
@@ -46,7 +46,7 @@ class _Patient:
         try:
             return super().read_response(*given, **named)  # type: ignore[misc]
         except ResponseError as error:
-            if str(error).startswith("MISCONF"):
+            if takes_nothing(error):
                 raise BrokerTakesNothing(trouble_of(error)) from None
             raise
 

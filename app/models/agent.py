@@ -63,6 +63,10 @@ class Weighed(Protocol):
     def token_estimate(self) -> int: ...
 
 
+class NameTaken(Refused):
+    """Another agent of the account has this name."""
+
+
 class Agent(Logged, ScheduleColumns, Model):
     """`core_token_usage` (tokens) and the counts are running totals, true at every commit.
 
@@ -306,7 +310,7 @@ def is_changeable() -> ColumnElement[bool]:
 def _free_name(account_id: int, name: object) -> str:
     cleaned = clean_name(name)
     if db.session.scalar(select(Agent.id).where(Agent.account_id == account_id, Agent.name == cleaned)):
-        raise Refused(f"An agent named {cleaned!r} exists already in this account; choose another name.")
+        raise NameTaken(f"An agent named {cleaned!r} exists already in this account; choose another name.")
     return cleaned
 
 

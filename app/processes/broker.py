@@ -155,12 +155,16 @@ def find_server() -> Path:
     raise BrokerMissing
 
 
+def takes_nothing(error: Exception) -> bool:
+    """Whether a broker refuses every change because it can't write its own file, by the code that it answers with."""
+    return str(error).partition(" ")[0] == "MISCONF"
+
+
 def trouble_of(error: Exception) -> str:
     """What keeps a broker from its work, in words. One that can't write its own file answers, but takes nothing."""
-    said = str(error)
-    if not said.startswith("MISCONF"):
+    if not takes_nothing(error):
         return f"does not answer ({type(error).__name__})"
-    reason = said.rpartition(": ")[2].rstrip(".")
+    reason = str(error).rpartition(": ")[2].rstrip(".")
     return "takes nothing: its disk is full" if reason == NO_SPACE else f"takes nothing: it can't write ({reason})"
 
 
@@ -181,7 +185,7 @@ def require_broker(settings: Settings) -> str:
 
 def _no_answer(settings: Settings, error: Exception) -> str:
     trouble = trouble_of(error)
-    if not settings.redis_url and trouble.startswith("takes nothing"):
+    if not settings.redis_url and takes_nothing(error):
         return f"The embedded broker of {settings.data} {trouble}. Free some space: it goes on by itself then."
     if not settings.redis_url:
         return f"The embedded broker of {settings.data} does not answer. Start `./whetstone up` on this data dir."
