@@ -21,12 +21,13 @@ from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
 from app.refinement.process import refine
 from app.refinement.sweep import close_stalled
+from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 LOOK_SECONDS = 0.3
 STALL_SECONDS = 30.0
 """How often to look whether the worker is still alive."""
 
-STOPPED_HERE = "Stopped at the command line; the changes made before it stay, and can be undone."
+STOPPED_HERE = f"Stopped at the command line; {EARLIER_CHANGES_KEPT}."
 
 Tell = Callable[[str], None]
 

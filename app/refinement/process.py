@@ -1,7 +1,7 @@
 """The process of one refinement: claim → exact duplicates → consent → snapshot → loop → close.
 
 Every step is a transaction of its own; none is open while the model thinks. Whatever goes wrong, the refinement reaches
-an end state, and the valid changes made until then stay.
+an end state, and the valid changes made until then are kept.
 """
 
 from __future__ import annotations
@@ -104,14 +104,13 @@ class _Process:
         try:
             self._run()
         except _Stopped:
-            self._end(Status.STOPPED, "An admin pressed Stop; the changes made before it stay.")
+            self._end(Status.STOPPED, f"An admin pressed Stop; {EARLIER_CHANGES_KEPT}.")
         except ModelError as error:
             self._end(Status.FAILED, error.sentence)
         except SealBroken as error:
             release()
-            self._end(
-                Status.INTERRUPTED, f"{error.sentence} Valid changes stay; `./whetstone verify` finds what it was."
-            )
+            kept = EARLIER_CHANGES_KEPT.capitalize()
+            self._end(Status.INTERRUPTED, f"{error.sentence} {kept}; `./whetstone verify` finds what it was.")
         except DiskFull:
             release()
             self._end(Status.INTERRUPTED, DISK_FULL)

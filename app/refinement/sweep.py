@@ -22,6 +22,7 @@ from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigge
 from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
 from app.refinement.start import start
+from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 BATCH = 100
 CLOSE_SECONDS = 15.0
@@ -31,12 +32,9 @@ LOST_AFTER = timedelta(seconds=60)
 LAST_TICK = "last_tick"
 """The mark that remembers the last occurrence of the schedule that was handled."""
 
-STALLED = "Its worker stopped answering. The changes made until then stay; they can be undone."
-DISK_FULL = (
-    "The disk of the database was full, so this refinement could not go on. The changes made until then stay; they can "
-    "be undone."
-)
-CLOSED = "The worker was shut down before it was done. The changes made until then stay; they can be undone."
+STALLED = f"Its worker stopped answering; {EARLIER_CHANGES_KEPT}."
+DISK_FULL = f"The disk of the database was full, so this refinement could not go on; {EARLIER_CHANGES_KEPT}."
+CLOSED = f"The worker was shut down before it was done; {EARLIER_CHANGES_KEPT}."
 
 Started = Callable[[str], object]
 """What is told of each started refinement, at once after its commit: usually to put its id on the queue."""

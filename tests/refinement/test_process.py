@@ -136,7 +136,7 @@ def test_stop_in_the_middle_keeps_what_was_done(agent: Agent, ids: list[int]) ->
 
     done = carry(agent, say("YES"), call("delete_memory", id=ids[0]), stop)
     assert (done.status, done.refinement.mutations) == ("stopped", 1)
-    assert done.refinement.reason == "An admin pressed Stop; the changes made before it stay."
+    assert done.refinement.reason == "An admin pressed Stop; earlier changes are kept."
     assert carry(agent, stop).status == "stopped"
     waiting = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     assert request_stop(waiting.id, by=COMMAND_LINE).status == "stopped"

@@ -22,6 +22,7 @@ from app.views.shown.agents import last_event
 from app.views.shown.rollback import RollbackOffer, rollbacks_of
 from app.views.shown.timeline import TimelineRow, read
 from app.vocabulary import STATUSES
+from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 
 @dataclass(frozen=True)
@@ -182,4 +183,4 @@ def _outcome(refinement: Refinement) -> str:
         case _ if refinement.is_open:
             return ""
         case _:
-            return refinement.reason or "Valid changes stay."
+            return refinement.reason or f"{EARLIER_CHANGES_KEPT.capitalize()}."
