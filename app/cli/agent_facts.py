@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from flask import current_app
@@ -30,7 +29,7 @@ def describe(agents: list[Agent]) -> list[dict[str, Any]]:
     return [
         _settings(agent)
         | {
-            "needs_refinement": agent.id in changeable and _needs_refinement(agent, timetable.at),
+            "needs_refinement": agent.needs_refinement(timetable.at, changeable=agent.id in changeable),
             "open_refinement": running.get(agent.id),
             "next_due": iso(due[agent.id].at),
             "next_due_words": due[agent.id].words,
@@ -81,10 +80,6 @@ def brief(field: str, before: object, after: object) -> str:
     if field.endswith("_prompt"):
         return f"{_length(before)} → {_length(after)}"
     return f"{_value(before)} → {_value(after)}"
-
-
-def _needs_refinement(agent: Agent, moment: datetime) -> bool:
-    return agent.forgotten_at is None and agent.is_wanted(moment)
 
 
 def _settings(agent: Agent) -> dict[str, Any]:

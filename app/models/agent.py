@@ -277,9 +277,14 @@ class Agent(Logged, ScheduleColumns, Model):
         self.core_count += core
         self.journal_count += journal
 
-    def needs_refinement(self, at: datetime) -> bool:
-        """Whether a sweep would want to refine it: by schedule, or for its size; and there is something to change."""
-        return self.forgotten_at is None and self.is_wanted(at) and self.has_changeable_memories()
+    def needs_refinement(self, at: datetime, *, changeable: bool | None = None) -> bool:
+        """Whether a sweep would want to refine it: by schedule, or for its size; and there is something to change.
+
+        `changeable` says whether there is, where the caller knows.
+        """
+        if self.forgotten_at is not None or not self.is_wanted(at):
+            return False
+        return self.has_changeable_memories() if changeable is None else changeable
 
     def has_changeable_memories(self) -> bool:
         """Whether any active core memory is neither constitutional nor immutably tagged."""

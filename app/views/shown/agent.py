@@ -67,7 +67,7 @@ class AgentState:
 
     @property
     def needs_refinement(self) -> bool:
-        return self.agent.forgotten_at is None and self.agent.is_wanted(now()) and self.changeable
+        return self.agent.needs_refinement(now(), changeable=self.changeable)
 
     @property
     def model_warning(self) -> str:

@@ -38,10 +38,12 @@ class AgentRow:
     last: Refinement | None
     running: Refinement | None
     due: Due
+    changeable: bool
     has_keys: bool
 
     def as_json(self) -> dict[str, Any]:
         return agent_json(self.agent, running=self.running) | {
+            "needs_refinement": self.agent.needs_refinement(now(), changeable=self.changeable),
             "next_due": iso(self.due.at),
             "last_outcome": str(self.last.status) if self.last else None,
             "has_keys": self.has_keys,
@@ -102,6 +104,7 @@ def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
             last.get(agent.id),
             running.get(agent.id),
             timetable.due(agent, running=running.get(agent.id), changeable=agent.id in changeable),
+            agent.id in changeable,
             agent.id in keyed,
         )
         for agent in agents
