@@ -14,10 +14,10 @@ from app.api.operation import (
     PathParameter,
     RequestBody,
     RequestResult,
-    ResponseModel,
 )
 from app.models.key import Scope
-from app.reflection.conversation import as_json, find, hand_in
+from app.reflection.conversation import find, hand_in
+from app.shapes.intake import Conversation
 from tasks import reflection as queue
 
 ID = PathParameter("conversation_id", str, "The conversation's UUID.", UUID_FORM)
@@ -44,25 +44,14 @@ class NewConversation(RequestBody):
     ]
 
 
-class Conversation(ResponseModel):
-    id: str
-    status: str = Field(description="waiting, taken (its memories are saved) or failed (nothing was created).")
-    created_at: str | None
-    taken_at: str | None
-    core: int | None = Field(description="Core memories that were saved.")
-    journal: int | None = Field(description="Journal entries that were saved.")
-    duplicates: int | None = Field(description="Core memories that you had already.")
-    error: str | None
-
-
 def hand_over(caller: Caller, given: NewConversation) -> RequestResult:
     intake = hand_in(caller.agent_id, given.messages, caller.actor())
     queue.enqueue(intake.id)
-    return RequestResult(Conversation(**as_json(intake)), 202)
+    return RequestResult(Conversation.of(intake), 202)
 
 
 def show(caller: Caller, conversation_id: str, _: NoParameters) -> Conversation:
-    return Conversation(**as_json(find(caller.agent_id, conversation_id)))
+    return Conversation.of(find(caller.agent_id, conversation_id))
 
 
 OPERATIONS = (

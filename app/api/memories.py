@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,21 +19,19 @@ from app.api.operation import (
     QueryModel,
     RequestBody,
     RequestResult,
-    ResponseModel,
 )
 from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import encode
 from app.errors import Invalid
 from app.extensions import writing
 from app.models import Agent, Memory, MemoryType
-from app.models.base import iso
 from app.models.key import Scope
 from app.models.state import JOURNAL_DAYS
+from app.shapes.memory import MemoryKind, OneMemory
+from app.shapes.response import ResponseModel
 from app.silo import AgentKeys
 from app.values.text import is_blank
 from app.values.token_mass import estimate_tokens
-
-Type = Literal["core", "journal"]
 
 MOST = 500
 USUAL = 100
@@ -42,33 +40,13 @@ USUAL = 100
 class NewMemory(RequestBody):
     content: Annotated[str, Field(description="The text, 1 to 10,000 characters. One thought, in full sentences.")]
     type: Annotated[
-        Type,
+        MemoryKind,
         Field(description="core: permanent, stands in every prompt. journal: fades from prompts after 7 days."),
     ] = "core"
     tags: Annotated[
         list[str],
         Field(default_factory=list, description="Up to 20 words. audio, somatic and voice protect from refinements."),
     ]
-
-
-class OneMemory(ResponseModel):
-    id: int
-    type: Type
-    content: str
-    tokens: int
-    constitutional: bool
-    tags: list[str]
-    origin_at: Annotated[str, Field(description="When it speaks from.")]
-    other_dates: Annotated[
-        list[str],
-        Field(description="Other times of which it speaks: those of exact duplicates and of what was merged."),
-    ]
-    source: Annotated[
-        str, Field(description="agent, refinement, conversation, promotion, system, or import: with the import's name.")
-    ]
-    created_at: str
-    updated_at: str
-    version: int
 
 
 class SavedMemory(OneMemory):
@@ -78,7 +56,7 @@ class SavedMemory(OneMemory):
 
 
 class WantedMemories(QueryModel):
-    type: Annotated[Type | None, Field(description="Only core or only journal; left out: both.")] = None
+    type: Annotated[MemoryKind | None, Field(description="Only core or only journal; left out: both.")] = None
     after: Annotated[
         Annotated[int, Field(ge=1, le=MOST_ID), DIGITS] | None,
         Field(description="To go on: `next` of the page before."),
@@ -93,7 +71,7 @@ class Memories(ResponseModel):
 
 class Search(QueryModel):
     query: Annotated[str, Field(min_length=1, max_length=1000, description="What the text must hold, in any case.")]
-    type: Annotated[Type | None, Field(description="Only core or only journal; left out: both.")] = None
+    type: Annotated[MemoryKind | None, Field(description="Only core or only journal; left out: both.")] = None
     limit: Annotated[int, Field(ge=1, le=MOST, description="How many at most."), DIGITS] = 50
 
 
@@ -117,19 +95,19 @@ def save(caller: Caller, given: NewMemory) -> RequestResult:
     with writing():
         agent = Agent.lock(caller.agent_id)
         memory, created = Memory.save(agent, given.content, keys=keys, by=agent.as_actor, type_=kind, tags=given.tags)
-    told = SavedMemory(**_fields(reading.MemoryRow.of(memory), keys), created=created)
+    told = SavedMemory(**_reveal(reading.MemoryRow.of(memory), keys).as_json(), created=created)
     return RequestResult(told, 201 if created else 200)
 
 
 def list_(caller: Caller, given: WantedMemories) -> Memories:
     keys, kind = caller.keys(), MemoryType(given.type) if given.type else None
     found, following = reading.page(caller.agent_id, type_=kind, after=given.after, limit=given.limit)
-    return Memories(memories=_told(found, keys), next=following)
+    return Memories(memories=[_reveal(memory, keys) for memory in found], next=following)
 
 
 def show(caller: Caller, memory_id: int, _: NoParameters) -> OneMemory:
     keys = caller.keys()
-    return OneMemory(**_fields(reading.one(caller.agent_id, memory_id), keys))
+    return _reveal(reading.one(caller.agent_id, memory_id), keys)
 
 
 def search(caller: Caller, given: Search) -> Found:
@@ -137,13 +115,13 @@ def search(caller: Caller, given: Search) -> Found:
         raise Invalid("The query is blank; say what the text must hold.")
     keys, kind = caller.keys(), MemoryType(given.type) if given.type else None
     hits, count = reading.matching(caller.agent_id, keys, given.query, type_=kind, limit=given.limit)
-    memories = [OneMemory(**_fields(memory, keys, content)) for memory, content in hits]
+    memories = [OneMemory.of(memory, content=content) for memory, content in hits]
     return Found(query=given.query, count=count, memories=memories)
 
 
 def context(caller: Caller, _: NoParameters) -> Context:
     agent, keys = caller.agent(), caller.keys()
-    core, journal = (_told(memories, keys) for memories in reading.in_context(agent.id))
+    core, journal = ([_reveal(each, keys) for each in memories] for memories in reading.in_context(agent.id))
     text = _as_text(agent.name, core, journal)
     return Context(
         text=text,
@@ -155,25 +133,8 @@ def context(caller: Caller, _: NoParameters) -> Context:
     )
 
 
-def _told(memories: Sequence[reading.MemoryRow], keys: AgentKeys) -> list[OneMemory]:
-    return [OneMemory(**_fields(memory, keys)) for memory in memories]
-
-
-def _fields(memory: reading.MemoryRow, keys: AgentKeys, content: str | None = None) -> dict[str, Any]:
-    return {
-        "id": memory.id,
-        "type": str(memory.type),
-        "content": keys.reveal_memory(memory.id, memory.content) if content is None else content,
-        "tokens": memory.tokens,
-        "constitutional": memory.constitutional,
-        "tags": list(memory.tags),
-        "origin_at": iso(memory.origin_at),
-        "other_dates": [iso(moment) for moment in memory.other_dates],
-        "source": memory.source,
-        "created_at": iso(memory.created_at),
-        "updated_at": iso(memory.updated_at),
-        "version": memory.version,
-    }
+def _reveal(memory: reading.MemoryRow, keys: AgentKeys) -> OneMemory:
+    return OneMemory.of(memory, content=keys.reveal_memory(memory.id, memory.content))
 
 
 def _as_text(name: str, core: Sequence[OneMemory], journal: Sequence[OneMemory]) -> str:

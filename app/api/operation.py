@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from app.api.caller import Caller
 from app.errors import NotFound
 from app.models.key import Scope
+from app.shapes.response import ResponseModel
 
 MOST_ID = 2**63 - 1
 LONGEST_PLACE = 100
@@ -39,19 +40,6 @@ UUID_FORM = {"format": "uuid"}
 
 DIGITS = BeforeValidator(_digits)
 """Behind the bounds of a whole number in an address, so that these are told in JSON Schema."""
-
-
-class ResponseModel(BaseModel):
-    """What a caller is told. Keys may be added; none is ever renamed."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class NoteToAdmins(ResponseModel):
-    """What the caller wrote for the admins to read."""
-
-    at: str | None
-    text: str
 
 
 class NoParameters(QueryModel):

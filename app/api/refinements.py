@@ -12,13 +12,11 @@ from app.api.operation import (
     DIGITS,
     UUID_FORM,
     NoParameters,
-    NoteToAdmins,
     Operation,
     PathParameter,
     QueryModel,
     RequestBody,
     RequestResult,
-    ResponseModel,
 )
 from app.errors import NotFound
 from app.extensions import db
@@ -27,6 +25,8 @@ from app.models.key import Scope
 from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.start import start
+from app.shapes.refinement import RefinementShape
+from app.shapes.response import ResponseModel
 from tasks import refinement as queue
 
 ID = PathParameter("refinement_id", str, "The refinement's UUID.", UUID_FORM)
@@ -39,53 +39,7 @@ class NewRefinement(RequestBody):
     ] = "full"
 
 
-class Stats(ResponseModel):
-    consolidated: int
-    updated: int
-    deleted: int
-    protected: int
-    deduplicated: int
-    memories_merged: int = Field(description="How many memories went into consolidations.")
-    memories_before: int | None = Field(
-        description="Core memories before anything was done, exact duplicates included."
-    )
-    memories_after: int | None = Field(description="Core memories at the end; null while it is open.")
-    refused: dict[str, int] = Field(description="How many of your calls were refused, by kind.")
-
-
-class Mass(ResponseModel):
-    start: int = Field(description="Before anything was done, in tokens.")
-    after_dedup: int = Field(description="Without the exact duplicates: what retention is measured from.")
-    after: int | None
-    retention: float | None
-    limit: float | None = Field(description="The least that had to be kept; null where nothing is measured.")
-    line: str = Field(description="The same in words.")
-
-
-class OneRefinement(ResponseModel):
-    id: str
-    status: str
-    mode: str
-    trigger: str
-    mass_before: int | None
-    mass_after: int | None
-    threshold: float
-    mutations: int
-    stats: Stats
-    turns: int
-    calls: int
-    retention: float | None
-    mass: Mass | None = Field(description="What became of the mass, as one story.")
-    reason: str | None = Field(description="Why it ended so, in the system's words.")
-    note_to_admins: str | None = Field(description="The latest of `notes`.")
-    notes: list[NoteToAdmins] = Field(description="What you wrote to the admins, oldest first.")
-    undone_by: str | None = Field(description="The rollback that took it back, if one did.")
-    requested_at: str | None
-    started_at: str | None
-    ended_at: str | None
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float
+class OneRefinement(RefinementShape):
     summary: str | None = Field(description="What you said of it when you completed it.")
 
 
@@ -122,9 +76,9 @@ def show(caller: Caller, refinement_id: str, _: NoParameters) -> OneRefinement:
 
 
 def _told(caller: Caller, refinement: Refinement) -> OneRefinement:
-    said, summary = refinement.as_json(), refinement.summary
+    summary = refinement.summary
     words = caller.keys().reveal(summary, purpose="summary", subject=refinement.id) if summary else None
-    return OneRefinement(**{**said, "stats": Stats(**said["stats"]), "summary": words})
+    return OneRefinement.of(refinement, summary=words)
 
 
 OPERATIONS = (

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import NoParameters, Operation, PathParameter, RequestBody, RequestResult, ResponseModel
-from app.authoring.fields import FIELDS, FieldView, author, view, views
+from app.api.operation import NoParameters, Operation, PathParameter, RequestBody, RequestResult
+from app.authoring.fields import FIELDS, author, view, views
 from app.authoring.versions import versions
 from app.errors import Invalid
 from app.models.key import Scope
+from app.shapes.response import ResponseModel
+from app.shapes.setting import Setting, Version
 from tasks import authoring as queue
-
-Value = str | float | int | None
 
 FIELD = PathParameter("field", str, f"One of {', '.join(FIELDS)}.", {"enum": list(FIELDS)})
 
@@ -30,36 +30,8 @@ class NewValue(RequestBody):
     ]
 
 
-class Waiting(ResponseModel):
-    id: str
-    value: str | None
-    status: str = Field(description="reading: a safety model reads it. held: an admin has to let it through.")
-    why: str | None
-    proposed_at: str | None
-
-
-class Setting(ResponseModel):
-    field: str
-    value: Value = Field(description="What was set; null where the default holds.")
-    default: Value
-    effective: Value = Field(description="What is used.")
-    is_default: bool
-    version: int = Field(description="How many times it was set.")
-    changed_at: str | None
-    changed_by: str | None = Field(description="agent:YOU, or user:SOMEBODY.")
-    pending: Waiting | None = Field(description="A change of yours that does not apply yet.")
-
-
 class AgentSettings(ResponseModel):
     settings: list[Setting]
-
-
-class Version(ResponseModel):
-    entry: int
-    at: str | None
-    by: str
-    by_agent: bool
-    value: Value
 
 
 class Versions(ResponseModel):
@@ -67,17 +39,17 @@ class Versions(ResponseModel):
 
 
 def list_(caller: Caller, _: NoParameters) -> AgentSettings:
-    return AgentSettings(settings=[_told(each) for each in views(caller.agent())])
+    return AgentSettings(settings=[Setting.of(each) for each in views(caller.agent())])
 
 
 def show(caller: Caller, field: str, _: NoParameters) -> Setting:
-    return _told(view(caller.agent(), field))
+    return Setting.of(view(caller.agent(), field))
 
 
 def past(caller: Caller, field: str, _: NoParameters) -> Versions:
     agent = caller.agent()
     known = view(agent, field).field
-    return Versions(versions=[Version(**each.as_json()) for each in versions(agent, known)])
+    return Versions(versions=[Version.of(each) for each in versions(agent, known)])
 
 
 def change(caller: Caller, field: str, given: NewValue) -> RequestResult:
@@ -96,12 +68,7 @@ def _authored(caller: Caller, field: str, value: object) -> RequestResult:
     if authored.unread:
         queue.enqueue(authored.unread)
     waits = value is not None and authored.pending is not None
-    return RequestResult(_told(authored), 202 if waits else 200)
-
-
-def _told(found: FieldView) -> Setting:
-    said = found.as_json()
-    return Setting(**{**said, "pending": Waiting(**said["pending"]) if said["pending"] else None})
+    return RequestResult(Setting.of(authored), 202 if waits else 200)
 
 
 OPERATIONS = (

@@ -16,7 +16,6 @@ from app.api.operation import (
     PathParameter,
     RequestBody,
     RequestResult,
-    ResponseModel,
 )
 from app.authoring.fields import author, check
 from app.errors import NotFound
@@ -26,9 +25,10 @@ from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import receive
 from app.extensions import db
 from app.models import Intake
-from app.models.base import iso
 from app.models.intake import IMPORT
 from app.models.key import Scope
+from app.shapes.intake import OneImport
+from app.shapes.response import ResponseModel
 from tasks import authoring as authoring_queue
 from tasks import intake as intake_queue
 
@@ -49,19 +49,6 @@ class NewImport(RequestBody):
     ] = False
 
 
-class OneImport(ResponseModel):
-    id: str
-    status: str = Field(description="waiting, taken (all its memories are saved) or failed (none is).")
-    format: str
-    memories: int | None = Field(description="How many it holds, and once it is taken, how many were saved.")
-    duplicates: int | None = Field(description="How many of them you had already; these were not written again.")
-    left_out: dict[str, int] = Field(description="What of the file is no memory, counted.")
-    settings: list[str] = Field(description="Those of your settings that this call wrote.")
-    created_at: str | None
-    taken_at: str | None
-    error: str | None
-
-
 class Bundle(ResponseModel):
     bundle: str = Field(description="JSON: your settings and all your active memories. import_memories takes it back.")
 
@@ -78,7 +65,8 @@ def bring(caller: Caller, given: NewImport) -> RequestResult:
     written = [_write(caller, field, value) for field, value in settings.items()]
     left_out = {what: count for what, count in received.parsed.left_out.items() if not (written and what == "settings")}
     intake = _mine(caller, received.intake_id)
-    return RequestResult(_told(intake, memories=received.memories, left_out=left_out, settings=written), 202)
+    told = OneImport.of(intake, memories=received.memories, left_out=left_out, settings=written)
+    return RequestResult(told, 202)
 
 
 def checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str | None]:
@@ -90,10 +78,7 @@ def checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str
 
 
 def show(caller: Caller, import_id: str, _: NoParameters) -> OneImport:
-    intake = _mine(caller, import_id)
-    outcome = intake.outcome or {}
-    left_out = dict(outcome.get("left_out", {}))
-    return _told(intake, memories=intake.imported, left_out=left_out, settings=[], duplicates=outcome.get("duplicates"))
+    return OneImport.of(_mine(caller, import_id))
 
 
 def export(caller: Caller, _: NoParameters) -> Bundle:
@@ -126,28 +111,6 @@ def _mine(caller: Caller, import_id: str) -> Intake:
     if intake is None or intake.actor_kind != "agent":
         raise NotFound("You have no such import.")
     return intake
-
-
-def _told(
-    intake: Intake,
-    *,
-    memories: int | None,
-    left_out: dict[str, int],
-    settings: list[str],
-    duplicates: int | None = None,
-) -> OneImport:
-    return OneImport(
-        id=intake.id,
-        status=str(intake.status),
-        format=intake.format or ImportFormat.JSON_LINES,
-        memories=memories,
-        duplicates=duplicates,
-        left_out=left_out,
-        settings=settings,
-        created_at=iso(intake.created_at),
-        taken_at=iso(intake.taken_at),
-        error=intake.error,
-    )
 
 
 OPERATIONS = (

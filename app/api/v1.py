@@ -16,12 +16,13 @@ from app.api.caller import Caller, admit
 from app.api.description import complete
 from app.api.given import MalformedRequest, read_json, read_query
 from app.api.once import KeptResponse, once
-from app.api.operation import NoParameters, Operation, ResponseModel
+from app.api.operation import NoParameters, Operation
 from app.api.operations import OPERATIONS
 from app.api.refusal import headers_of, sentence_of
 from app.errors import WhetstoneError
 from app.extensions import db
 from app.problems import problem
+from app.shapes.response import ResponseModel
 
 PREFIX = "/api/v1"
 

@@ -25,7 +25,6 @@ from app.models import (
     SettingProposal,
 )
 from app.models.agent_settings import PROMPTS, clean_setting, settings
-from app.models.base import iso
 from app.values.text import clean_name
 
 FIELDS = ("name", *PROMPTS, "refinement_threshold")
@@ -59,10 +58,6 @@ class PendingChange:
         status = ProposalStatus(proposal.status)
         return cls(proposal.id, proposal.value, status, proposal.why, proposal.proposed_at)
 
-    def as_json(self) -> dict[str, Any]:
-        said = {"id": self.id, "value": self.value, "status": str(self.status), "why": self.why}
-        return said | {"proposed_at": iso(self.proposed_at)}
-
 
 @dataclass(frozen=True)
 class FieldView:
@@ -88,20 +83,6 @@ class FieldView:
     def unread(self) -> str | None:
         """The id of the change that a worker is to let the safety model read, once it is committed."""
         return self.pending.id if self.pending and self.pending.status == ProposalStatus.READING else None
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on; a threshold is a number."""
-        return {
-            "field": self.field,
-            "value": _plain(self.value),
-            "default": _plain(self.default),
-            "effective": _plain(self.effective),
-            "is_default": self.is_default,
-            "version": self.version,
-            "changed_at": iso(self.changed_at),
-            "changed_by": self.changed_by,
-            "pending": self.pending.as_json() if self.pending else None,
-        }
 
 
 def view(agent: Agent, field: str) -> FieldView:
@@ -171,7 +152,3 @@ def _view(agent: Agent, field: str, last: CurrentVersion, proposal: SettingPropo
 
 def _default(field: str) -> str | Decimal | None:
     return settings().default_threshold if field == "refinement_threshold" else DEFAULTS.get(field)
-
-
-def _plain(value: str | Decimal | None) -> str | float | None:
-    return float(value) if isinstance(value, Decimal) else value

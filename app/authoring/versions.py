@@ -13,7 +13,6 @@ from app.errors import NotFound, Refused
 from app.extensions import db, is_sqlite, writing
 from app.models import Action, Actor, ActorKind, Agent, AuditLog
 from app.models.agent_settings import CONFIGURATION, as_json
-from app.models.base import iso
 
 SHOWN = 50
 
@@ -27,11 +26,6 @@ class SettingVersion:
     by: str
     by_agent: bool
     value: Any = field(repr=False)
-
-    def as_json(self) -> dict[str, Any]:
-        return {"entry": self.entry_id, "at": iso(self.at), "by": self.by, "by_agent": self.by_agent} | {
-            "value": self.value
-        }
 
 
 @dataclass(frozen=True)

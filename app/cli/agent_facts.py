@@ -10,8 +10,8 @@ from sqlalchemy import select
 from app.cli.common import Cell, day_and_time, facts, say
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
-from app.models.base import iso
 from app.refinement.timetable import Timetable
+from app.shapes.agent import OperatedAgent
 
 HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)", "STATE")
 
@@ -27,13 +27,13 @@ def describe(agents: list[Agent]) -> list[dict[str, Any]]:
     timetable = Timetable(current_app.extensions["settings"], now())
     due = timetable.due_of(agents)
     return [
-        _settings(agent)
-        | {
-            "needs_refinement": agent.needs_refinement(timetable.at, changeable=agent.id in changeable),
-            "open_refinement": running.get(agent.id),
-            "next_due": iso(due[agent.id].at),
-            "next_due_words": due[agent.id].words,
-        }
+        OperatedAgent.of(
+            agent,
+            needs_refinement=agent.needs_refinement(timetable.at, changeable=agent.id in changeable),
+            open_refinement=running.get(agent.id),
+            next_due=due[agent.id].at,
+            next_due_words=due[agent.id].words,
+        ).as_json()
         for agent in agents
     ]
 
@@ -80,15 +80,6 @@ def brief(field: str, before: object, after: object) -> str:
     if field.endswith("_prompt"):
         return f"{_length(before)} → {_length(after)}"
     return f"{_value(before)} → {_value(after)}"
-
-
-def _settings(agent: Agent) -> dict[str, Any]:
-    return agent.as_json() | {
-        "last_attempt_at": iso(agent.last_attempt_at),
-        "api_base": agent.api_base,
-        "api_key_env": agent.api_key_env,
-        "created_at": iso(agent.created_at),
-    }
 
 
 def _state(agent: Agent, described: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from app.cli import json_option
 from app.cli.common import account_option, day_and_time, emit, find_account, find_agent, hint, opened, say, table
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, AttentionItem
+from app.shapes.attention import AttentionShape
 
 HEADINGS = ("ID", "AT (UTC)", "AGENT", "ABOUT", "WHAT", "SEEN BY")
 
@@ -28,7 +29,7 @@ def list_(name: str | None, with_seen: bool, limit: int, account: str | None, as
     with opened(with_key=False):
         found = _newest(name, with_seen, limit, account)
         if as_json:
-            emit([item.as_json() for item in found])
+            emit([AttentionShape.of(item).as_json() for item in found])
         elif found:
             table(HEADINGS, [_row(item) for item in found])
             hint("attention seen ID", "Mark one as seen")

@@ -31,7 +31,7 @@ from app.extensions import db, release
 from app.history.heads import Head, export_heads, parse_heads
 from app.history.verify import verify as check
 from app.models import Agent, AuditLog
-from app.models.base import iso
+from app.shapes.entry import EntryShape
 
 PAGE = 500
 LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"
@@ -58,7 +58,7 @@ def audit(
             say(click.style(LINE.format(**names, agent="AGENT", subject="ABOUT"), dim=True))
         count = 0
         for entry in _entries(wanted, last):
-            click.echo(json.dumps(entry) if as_json else _line(entry))
+            click.echo(json.dumps(entry.as_json()) if as_json else _line(entry))
             count += 1
         if not as_json:
             say(f"{count:,} entries. `./whetstone verify` proves that none was altered.")
@@ -153,19 +153,19 @@ def _wanted(name: str | None, refinement: str | None, account: str | None) -> li
     return conditions
 
 
-def _entries(wanted: list[Any], last: int | None) -> Iterator[dict[str, Any]]:
+def _entries(wanted: list[Any], last: int | None) -> Iterator[EntryShape]:
     """Page by page behind the last id seen, each page a short read: a log of any length, and no lock while printing."""
     query = select(AuditLog, Agent.name).outerjoin(Agent, Agent.id == AuditLog.agent_id).where(*wanted)
     after = _id_before_the_last(wanted, last)
     while True:
         page = db.session.execute(query.where(AuditLog.id > after).order_by(AuditLog.id).limit(PAGE)).tuples().all()
-        told = [_as_json(entry, name) for entry, name in page]
+        told = [EntryShape.of(entry, agent=name) for entry, name in page]
         release()
         db.session.expunge_all()
         yield from told
         if len(page) < PAGE:
             return
-        after = told[-1]["id"]
+        after = told[-1].id
 
 
 def _id_before_the_last(wanted: list[Any], last: int | None) -> int:
@@ -175,21 +175,5 @@ def _id_before_the_last(wanted: list[Any], last: int | None) -> int:
     return db.session.scalar(newest.offset(last).limit(1)) or 0
 
 
-def _as_json(entry: Any, agent: str | None) -> dict[str, Any]:
-    """What programs rely on."""
-    return {
-        "id": entry.id,
-        "at": iso(entry.at),
-        "actor": entry.actor,
-        "action": str(entry.action),
-        "agent": agent,
-        "refinement": entry.refinement_id,
-        "subject": entry.subject,
-        "data": entry.data,
-        "hash": entry.hash.hex(),
-        "previous_hash": entry.previous_hash.hex(),
-    }
-
-
-def _line(entry: dict[str, Any]) -> str:
-    return LINE.format(**entry | {"at": entry["at"][:19].replace("T", " "), "agent": entry["agent"] or "–"})
+def _line(entry: EntryShape) -> str:
+    return LINE.format(**vars(entry) | {"at": entry.at[:19].replace("T", " "), "agent": entry.agent or "–"})

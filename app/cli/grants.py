@@ -38,6 +38,7 @@ from app.grants.request import revoke as take_back
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_GRANTS, AccessGrant, Agent, GrantStatus, User
 from app.models.grant import NEWEST_GRANTS
+from app.shapes.exception import NamedException
 from app.vocabulary import GRANT_STATUSES
 from tasks.grants import enqueue
 from tasks.refinement import worker_answers
@@ -202,7 +203,7 @@ def _names(grant: AccessGrant) -> tuple[str, str]:
 
 
 def _json(grant: AccessGrant, agent: str, email: str) -> dict[str, Any]:
-    return grant.as_json() | {"agent": agent, "user": email}
+    return NamedException.of(grant, agent=agent, user=email).as_json()
 
 
 def _row(grant: AccessGrant, agent: str, email: str) -> list[str | int | None]:

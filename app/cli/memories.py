@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, BinaryIO
 
 import click
@@ -27,6 +26,7 @@ from app.exchange.parsed import ImportFormat, ParsedFile
 from app.exchange.taking_in import bring_in, checked
 from app.extensions import db
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType
+from app.shapes.memory import BlindMemory
 from app.values.plural import count_nouns
 
 FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
@@ -86,7 +86,7 @@ def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_
         agent = find_agent(name, account)
         found = list(blind_rows(agent.id, discarded=discarded, kind=MemoryType(kind) if kind else None))
         if as_json:
-            emit(found)
+            emit([each.as_json() for each in found])
         elif found:
             headings = ("ID", "TYPE", "TOKENS", "DATE (UTC)", "VERSION", "SOURCE", "FLAGS", "TAGS")
             table(headings, [_row(each) for each in found])
@@ -108,7 +108,7 @@ def export(name: str, discarded: bool, account: str | None, as_json: bool) -> No
     """
     with opened(with_key=False):
         for row in blind_rows(find_agent(name, account).id, discarded=discarded):
-            click.echo(json.dumps(row))
+            emit(row.as_json())
 
 
 def _read(file: BinaryIO, kind: str) -> ParsedFile:
@@ -147,16 +147,16 @@ def _exact_duplicates(agent_id: int) -> int:
     return db.session.scalar(select(copies).where(*mine)) or 0
 
 
-def _row(memory: dict[str, Any]) -> list[str | int]:
-    flags = ["constitutional"] * memory["constitutional"] + ["discarded"] * memory["discarded"]
+def _row(memory: BlindMemory) -> list[str | int]:
+    flags = ["constitutional"] * memory.constitutional + ["discarded"] * memory.discarded
+    further = f" +{len(memory.other_dates)}" if memory.other_dates else ""
     return [
-        str(memory["id"]),
-        memory["type"],
-        memory["tokens"],
-        memory["origin_at"][:16].replace("T", " ")
-        + (f" +{len(memory['other_dates'])}" if memory["other_dates"] else ""),
-        str(memory["version"]),
-        memory["source"],
+        str(memory.id),
+        memory.type,
+        memory.tokens,
+        memory.origin_at[:16].replace("T", " ") + further,
+        str(memory.version),
+        memory.source,
         ", ".join(flags),
-        ", ".join(memory["tags"]),
+        ", ".join(memory.tags),
     ]

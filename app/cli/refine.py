@@ -26,7 +26,6 @@ from app.cli.refinement_facts import (
     FAILED_HEADINGS,
     HEADINGS,
     SHORT,
-    as_json_of,
     failed_row,
     row,
     show_page,
@@ -42,6 +41,7 @@ from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.failures import standing
 from app.refinement.start import request_stop, start
 from app.refinement.sweep import close_stalled
+from app.shapes.refinement import NamedRefinement
 from tasks.refinement import enqueue, worker_answers
 
 EXIT_STATUS = {"completed": 0, "queued": 0, "asking": 0, "running": 0, "declined": REFUSED, "rolled_back": REFUSED}
@@ -69,7 +69,7 @@ def refine(name: str, mode: str, wait: bool, account: str | None, as_json: bool)
         agent = find_agent(name, account)
         refinement = _carry(app, agent, mode, as_json) if wait else _start(agent, mode, as_json, account)
         if as_json:
-            emit(as_json_of(refinement, agent.name))
+            emit(NamedRefinement.of(refinement, agent=agent.name).as_json())
         elif wait:
             tell_outcome(refinement)
         return EXIT_STATUS.get(refinement.status, 1)
@@ -94,7 +94,7 @@ def list_(name: str | None, only_open: bool, failed: bool, limit: int, account: 
     with opened():
         found = _newest(name, only_open, failed, limit, account)
         if as_json:
-            emit([as_json_of(refinement, agent) for refinement, agent in found])
+            emit([NamedRefinement.of(refinement, agent=agent).as_json() for refinement, agent in found])
         elif found and failed:
             table(FAILED_HEADINGS, [failed_row(refinement, agent) for refinement, agent in found])
             hint("refinements show ID", "Look at one")
@@ -115,7 +115,7 @@ def show(number: str, as_json: bool) -> int:
         refinement = find_refinement(number)
         agent = db.session.get_one(Agent, refinement.agent_id)
         if as_json:
-            emit(as_json_of(refinement, agent.name) | {"steps": steps(refinement)})
+            emit(NamedRefinement.of(refinement, agent=agent.name).as_json() | {"steps": steps(refinement)})
         else:
             show_page(refinement, agent)
         return 0
@@ -132,7 +132,7 @@ def stop(number: str, as_json: bool) -> None:
         had_ended = not found.is_open
         refinement = request_stop(found.id, by=COMMAND_LINE)
         if as_json:
-            emit(as_json_of(refinement, db.session.get_one(Agent, refinement.agent_id).name))
+            emit(NamedRefinement.of(refinement, agent=db.session.get_one(Agent, refinement.agent_id).name).as_json())
         elif had_ended:
             say(f"It had ended already ({words(refinement.status)}); there was nothing to stop.")
         elif refinement.is_open:

@@ -19,11 +19,6 @@ SHORT = 8
 """Characters of an id that people are shown."""
 
 
-def as_json_of(refinement: Refinement, agent: str) -> dict[str, Any]:
-    """What programs rely on, with the agent's name."""
-    return refinement.as_json() | {"agent": agent}
-
-
 def steps(refinement: Refinement) -> list[dict[str, Any]]:
     """Its events for programs, oldest first."""
     return [

@@ -28,6 +28,7 @@ from app.history.plan import GuardFinal, Plan, Target, preview
 from app.history.undo import RollbackConflict, UndoResult, roll_back
 from app.history.words import memories, moves
 from app.models import COMMAND_LINE, Refinement, Rollback
+from app.shapes.rollback import PlanShape
 
 
 @click.command()
@@ -80,12 +81,11 @@ class _RollbackOutcome:
         return cls(target, done.plan, done.rollback, applied=done.applied, dry_run=False)
 
     def as_json(self) -> dict[str, Any]:
-        """What programs rely on. With conflicts nothing is applied, so nothing is counted."""
+        """What programs rely on."""
         plan = self.plan
-        none = {"restored": 0, "removed": 0, "mass_after": plan.mass_before} if plan.conflicts else {}
         changes = 0 if plan.conflicts else len(plan.changes)
         said = {"id": self.rollback.id if self.rollback else None, "applied": self.applied, "reversed": changes}
-        return said | plan.as_json() | none
+        return said | PlanShape.of(plan).as_json()
 
     def tell(self, in_account: str) -> None:
         if self.plan.final:

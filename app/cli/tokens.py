@@ -26,6 +26,7 @@ from app.keys.provision import ensure_keys
 from app.keys.shredding import shred
 from app.models import COMMAND_LINE, Agent, AgentToken
 from app.models.key import SCOPES, live_tokens, share_with_tokens
+from app.shapes.token import TokenShape, TokenTold
 from app.silo import hash_token
 
 HEADINGS = ("ID", "NAME", "MAY", "MADE (UTC)", "LAST USED (UTC)", "STATE")
@@ -65,7 +66,7 @@ def list_(agent_name: str, with_revoked: bool, account: str | None, as_json: boo
         agent = find_agent(agent_name, account)
         found = [each for each in _tokens(agent) if each.is_live or with_revoked]
         if as_json:
-            emit([each.as_json() for each in found])
+            emit([TokenShape.of(each).as_json() for each in found])
         elif found:
             table(HEADINGS, [_cells(each) for each in found])
         else:
@@ -94,7 +95,7 @@ def revoke(agent_name: str, which: str, account: str | None, as_json: bool) -> N
             changed = row.revoke(agent, by=COMMAND_LINE)
         shred()
         if as_json:
-            emit(row.as_json() | {"changed": changed})
+            emit(TokenShape.of(row).as_json() | {"changed": changed})
             return
         say(f"Revoked {row.name} ({public_id})." if changed else f"{row.name} ({public_id}) was revoked already.")
         if not live_tokens(agent.id):
@@ -128,8 +129,8 @@ def _seal_keys(agent: Agent) -> None:
 
 def _show_once(made: AgentToken, secret: str, as_json: bool, *, replaced: str | None) -> None:
     if as_json:
-        said = {"id": made.public_id, "name": made.name, "scopes": made.scopes, "token": secret}
-        emit(said | ({"replaced": replaced} if replaced else {}))
+        told = TokenTold.of(made, id=made.public_id).as_json() | {"token": secret}
+        emit(told | ({"replaced": replaced} if replaced else {}))
         return
     say(f"API token: {secret}  (shown only this once)")
     facts([("id", made.public_id), ("name", made.name), ("may", ", ".join(made.scopes)), ("in place of", replaced)])

@@ -17,7 +17,6 @@ from sqlalchemy.orm import aliased
 
 from app.extensions import db, release
 from app.models import Action, ActorKind, Agent, AuditLog, Rollback
-from app.models.base import iso
 from app.models.keyset import Keyset, TimeCursor
 
 LOOKED_AT = 10_000
@@ -91,21 +90,6 @@ class LogEntry:
     @property
     def place(self) -> TimeCursor:
         return TimeCursor(self.at, self.id)
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on, the same as `./whetstone audit --json`."""
-        return {
-            "id": self.id,
-            "at": iso(self.at),
-            "actor": self.actor,
-            "action": self.action,
-            "agent": self.agent,
-            "refinement": self.refinement_id,
-            "subject": self.subject,
-            "data": self.data,
-            "hash": self.hash.hex(),
-            "previous_hash": self.previous_hash.hex(),
-        }
 
 
 def walk(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Select, func, select
 
@@ -163,21 +163,6 @@ class Plan:
     @property
     def memories(self) -> tuple[int, ...]:
         return tuple(change.memory.id for change in self.changes)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "kind": str(self.kind),
-            "undone_by": self.undone_by,
-            "reason": GuardFinal.code if self.final else None,
-            "restored": self.restored,
-            "removed": self.removed,
-            "conflicts": list(self.conflicts),
-            "stays": list(self.stays),
-            "later": list(self.later),
-            "stops": self.stops,
-            "mass_before": self.mass_before,
-            "mass_after": self.mass_after,
-        }
 
 
 def find(target: Target) -> TargetRows:

@@ -33,7 +33,7 @@ from app.models.agent_settings import (
     settings,
 )
 from app.models.audit import Action, record
-from app.models.base import ExactRatio, Identity, Model, UtcDateTime, iso, lock_row
+from app.models.base import ExactRatio, Identity, Model, UtcDateTime, lock_row
 from app.models.event import announce
 from app.models.grant import AccessGrant
 from app.models.logged import Logged, Owner
@@ -192,25 +192,6 @@ class Agent(Logged, ScheduleColumns, Model):
     def configuration(self) -> dict[str, Any]:
         """The settings that admins see, as plain JSON."""
         return {field: as_json(getattr(self, field)) for field in CONFIGURATION}
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on, less what needs a look at its memories and refinements."""
-        own = self.refinement_threshold
-        return {
-            "id": self.id,
-            "name": self.name,
-            "model_id": self.model_id,
-            "core_token_usage": self.core_token_usage,
-            "core_count": self.core_count,
-            "journal_count": self.journal_count,
-            "core_token_budget": self.core_token_budget,
-            "refinement_threshold": None if own is None else float(own),
-            "effective_refinement_threshold": float(self.effective_refinement_threshold),
-            "active": self.active,
-            "paused": self.paused,
-            "forgotten_at": iso(self.forgotten_at),
-            "last_refinement_at": iso(self.last_refinement_at),
-        }
 
     def change(self, *, by: Actor, about: Mapping[str, Any] | None = None, **fields: Any) -> list[str]:
         """Set settings and record what they were and are; returns the names of those that changed.

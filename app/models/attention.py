@@ -28,7 +28,7 @@ from sqlalchemy.orm import Mapped, Relationship, joinedload, mapped_column, rela
 from app.errors import NotFound
 from app.extensions import db
 from app.models.audit import Action, AuditLog, record
-from app.models.base import Identity, Model, UtcDateTime, iso, lock_row
+from app.models.base import Identity, Model, UtcDateTime, lock_row
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
@@ -169,26 +169,6 @@ class AttentionItem(Model):
         announce(f"attention.{self.kind}", account_id=self.account_id, agent_id=self.agent_id)
         data = {"item": self.id, "kind": str(self.kind)}
         return record(action, actor=by, of=agent, subject=self.subject, data=data)
-
-    def as_note(self) -> dict[str, Any]:
-        """Of a note, what stands with what it is about."""
-        return {"at": iso(self.at), "text": self.text}
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on."""
-        return {
-            "id": self.id,
-            "kind": str(self.kind),
-            "agent": self.agent.name,
-            "agent_id": self.agent_id,
-            "subject": self.subject,
-            "at": iso(self.at),
-            "line": self.line,
-            "text": self.text,
-            "resolved": self.is_resolved,
-            "seen_by": self.seen_by,
-            "seen_at": iso(self.seen_at),
-        }
 
 
 NEWEST_ITEMS = Keyset((AttentionItem.at, AttentionItem.id), newest_first=True)

@@ -179,26 +179,6 @@ class AccessGrant(Logged, Question, Model):
         data = {"exception": self.id, "user": self.user_id}
         announce(f"exception.{step}", account_id=self.account_id, agent_id=self.agent_id, data=data)
 
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on; without the agent's words."""
-        return {
-            "id": self.id,
-            "status": str(self.status),
-            "category": str(self.category),
-            "purpose": self.purpose,
-            "scope": self.scope,
-            "minutes": self.minutes,
-            "requested_by": self.requested_by,
-            "requested_at": iso(self.requested_at),
-            "decided_at": iso(self.decided_at),
-            "expires_at": iso(self.expires_at),
-            "ended_at": iso(self.ended_at),
-            "ended_by": self.ended_by,
-            "note_to_admins": self.note_to_admins,
-            "notes": [note.as_note() for note in self.notes],
-            "views": self.views,
-        }
-
 
 NEWEST_GRANTS = Keyset((AccessGrant.requested_at, AccessGrant.id), newest_first=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from flask import current_app
 from sqlalchemy import ForeignKey, LargeBinary, Select, String, UniqueConstraint, delete, select, text
@@ -15,7 +15,7 @@ from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.extensions import db, is_sqlite, now
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.base import Identity, Json, Model, UtcDateTime, iso, lock_row
+from app.models.base import Identity, Json, Model, UtcDateTime, lock_row
 from app.models.installation import note_what_to_shred
 from app.models.logged import Logged
 from app.silo import (
@@ -181,17 +181,6 @@ class AgentToken(Logged, Model):
         if not self.revoke(agent, by=by, why="a new one took its place"):
             raise Refused(f"The token {self.public_id} was revoked already. Nothing was changed; make a new one.")
         return AgentToken.issue(agent, by=by, name=self.name, scopes=self.scopes)
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on: no secret in it."""
-        return {
-            "id": self.public_id,
-            "name": self.name,
-            "scopes": self.scopes,
-            "created_at": iso(self.created_at),
-            "last_used_at": iso(self.last_used_at),
-            "revoked_at": iso(self.revoked_at),
-        }
 
 
 def clean_scopes(scopes: object) -> list[str]:

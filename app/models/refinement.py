@@ -15,7 +15,7 @@ from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.attention import AttentionItem, call_attention, notes_of
 from app.models.audit import Action, record
-from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, iso, lock_row
+from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, lock_row
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
@@ -172,35 +172,6 @@ class Refinement(Tally, Logged, Model):
             refinement_id=self.id,
             data=data,
         )
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on."""
-        story = self.mass_story()
-        return {
-            "id": self.id,
-            "status": str(self.status),
-            "mode": str(self.mode),
-            "trigger": str(self.trigger),
-            "mass_before": self.mass_before,
-            "mass_after": self.mass_after,
-            "threshold": float(self.threshold),
-            "mutations": self.mutations,
-            "stats": self.stats,
-            "turns": self.turns,
-            "calls": self.calls,
-            "retention": None if self.retention is None else float(self.retention),
-            "mass": story.as_json() if story else None,
-            "reason": self.reason,
-            "note_to_admins": self.note_to_admins,
-            "notes": [note.as_note() for note in self.notes],
-            "undone_by": self.undone_by,
-            "requested_at": iso(self.requested_at),
-            "started_at": iso(self.started_at),
-            "ended_at": iso(self.ended_at),
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "cost_usd": float(self.cost_usd),
-        }
 
 
 NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import Json, Model, UtcDateTime, iso
+from app.models.base import Json, Model, UtcDateTime
 
 ROLLED_BACK = "agent.rolled_back"
 """The event of every use of the Time Machine. It may change how many refinements and rollbacks stand."""
@@ -63,19 +62,3 @@ class Rollback(Model):
     @property
     def stands(self) -> bool:
         return self.undone_by is None
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form that programs rely on."""
-        return {
-            "id": self.id,
-            "kind": str(self.kind),
-            "refinement": self.refinement_id,
-            "entry": self.target_entry_id,
-            "rollback": self.rollback_id,
-            "requested_by": self.requested_by,
-            "reversed": self.reversed,
-            "mass_before": self.mass_before,
-            "mass_after": self.mass_after,
-            "undone_by": self.undone_by,
-            "at": iso(self.at),
-        }

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from app.asking.asked_agent import AskedAgent
@@ -34,7 +33,7 @@ from app.models import (
     Source,
     record,
 )
-from app.models.base import iso, reserve_ids
+from app.models.base import reserve_ids
 from app.models.intake import CONVERSATION
 from app.reflection.prompts import conversation_messages
 from app.reflection.replies import ExtractedMemories, read_findings
@@ -67,21 +66,6 @@ def find(agent_id: int, intake_id: str) -> Intake:
     if intake is None or intake.agent_id != agent_id or intake.kind != CONVERSATION:
         raise NotFound("There is no such conversation.")
     return intake
-
-
-def as_json(intake: Intake) -> dict[str, Any]:
-    """What its agent is told of it. The counts are null until it is taken in."""
-    done = (intake.outcome or {}) if intake.status == IntakeStatus.TAKEN else {}
-    return {
-        "id": intake.id,
-        "status": str(intake.status),
-        "created_at": iso(intake.created_at),
-        "taken_at": iso(intake.taken_at),
-        "core": done.get("core"),
-        "journal": done.get("journal"),
-        "duplicates": done.get("duplicates"),
-        "error": intake.error,
-    }
 
 
 def hear(intake_id: str, dependencies: Dependencies) -> None:

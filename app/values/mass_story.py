@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
-from typing import Any
 
 from app.values.plural import count_nouns
 
@@ -55,16 +54,6 @@ class MassStory:
         taken_back = f"{self.reversed_words} reversed" if self.is_reversed else ""
         told = "; ".join(part for part in (taken_back, self._kept) if part)
         return f"{masses}: {told}" if told else masses
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "start": self.start,
-            "after_dedup": self.after_dedup,
-            "after": self.after,
-            "retention": None if self.retention is None else float(self.retention),
-            "limit": None if self.limit is None else float(self.limit),
-            "line": self.line,
-        }
 
     def _is_told(self, mass: int) -> bool:
         """Whether the sentence ends in that mass already."""

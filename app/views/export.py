@@ -14,6 +14,7 @@ from flask import Response, current_app, stream_with_context
 
 from app.errors import WhetstoneError
 from app.history.log import LogEntry, batches
+from app.shapes.entry import EntryShape
 from app.views.filters import FilterForm
 
 MOST_AT_ONCE = 4
@@ -86,8 +87,8 @@ def _csv(rows: Iterable[Iterable[str]]) -> str:
 
 
 def _cells(entry: LogEntry) -> list[str]:
-    said = entry.as_json()
-    return [_inert(_cell(said[name])) for name in COLUMNS]
+    told = EntryShape.of(entry)
+    return [_inert(_cell(getattr(told, name))) for name in COLUMNS]
 
 
 def _cell(value: object) -> str:
@@ -102,7 +103,7 @@ def _inert(cell: str) -> str:
 
 def _json_lines(read: Iterable[list[LogEntry]]) -> Iterator[str]:
     for entries in read:
-        yield "".join(f"{json.dumps(entry.as_json())}\n" for entry in entries)
+        yield "".join(f"{json.dumps(EntryShape.of(entry).as_json())}\n" for entry in entries)
 
 
 CSV = ExportFormat("csv", "text/csv; charset=utf-8; header=present", _csv_lines)

@@ -16,6 +16,7 @@ from app.exchange.taking_in import Received
 from app.exchange.taking_in import receive as receive_file
 from app.models import Agent
 from app.models.user import ADMIN
+from app.shapes.memory import BlindMemory
 from app.values.plural import count_nouns
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
@@ -55,9 +56,9 @@ def export(agent_id: int) -> ResponseReturnValue:
     return send(_lines(rows), f"memories-agent-{agent.id}", JSON_LINES)
 
 
-def _lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
+def _lines(rows: Iterator[BlindMemory]) -> Iterator[str]:
     for row in rows:
-        yield f"{json.dumps(row)}\n"
+        yield f"{json.dumps(row.as_json())}\n"
 
 
 def _sent() -> tuple[str, bytes]:

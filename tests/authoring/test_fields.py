@@ -25,6 +25,7 @@ from app.models import (
     Agent,
 )
 from app.models.agent import AgentForgotten
+from app.shapes.setting import Setting
 from tests.authoring.conftest import entries, fresh, writes
 from tests.refinement.driving import DONE, carry, say
 from tests.support.clock import FakeClock
@@ -60,7 +61,7 @@ def test_there_are_six_and_no_other_word_is_one(agent: Agent) -> None:
 
 
 def test_a_new_agent_s_settings_are_defaults_shown_as_such(agent: Agent) -> None:
-    shown = {each.field: each.as_json() for each in views(agent)}
+    shown = {each.field: Setting.of(each).as_json() for each in views(agent)}
 
     assert list(shown) == list(FIELDS)
     for field, default in DEFAULTS.items():
@@ -76,7 +77,7 @@ def test_a_new_agent_s_settings_are_defaults_shown_as_such(agent: Agent) -> None
 @pytest.mark.parametrize("field", FIELDS)
 def test_each_is_set_by_the_agent_itself_and_recorded_as_its_own(agent: Agent, clock: FakeClock, field: str) -> None:
     moment = clock.advance(hours=1)
-    shown = writes(agent, field, VALUES[field]).as_json()
+    shown = Setting.of(writes(agent, field, VALUES[field])).as_json()
 
     assert (shown["value"], shown["effective"], shown["is_default"]) == (VALUES[field], VALUES[field], False)
     assert (shown["version"], shown["changed_by"]) == (2, "agent:wren")
@@ -91,7 +92,7 @@ def test_each_is_set_by_the_agent_itself_and_recorded_as_its_own(agent: Agent, c
 @pytest.mark.parametrize("field", [field for field in FIELDS if field != "name"])
 def test_each_but_the_name_goes_back_to_its_default(agent: Agent, field: str) -> None:
     writes(agent, field, VALUES[field])
-    shown = writes(agent, field, None).as_json()
+    shown = Setting.of(writes(agent, field, None)).as_json()
 
     assert (shown["value"], shown["effective"], shown["is_default"]) == (None, DEFAULTS[field], True)
     assert shown["version"] == 3
@@ -159,7 +160,7 @@ def test_a_floor_that_was_raised_since_shows_in_what_holds(app: Flask, agent: Ag
     writes(agent, "refinement_threshold", 0.6)
     raised = app.extensions["settings"].model_copy(update={"min_threshold": Decimal("0.70")})
     app.extensions["settings"] = raised
-    shown = view(fresh(agent), "refinement_threshold").as_json()
+    shown = Setting.of(view(fresh(agent), "refinement_threshold")).as_json()
     assert (shown["value"], shown["effective"]) == (0.6, 0.7)
 
 

@@ -26,6 +26,7 @@ from app.models import (
     SettingProposal,
     open_keys,
 )
+from app.shapes.setting import Setting
 from tests.authoring.conftest import SECRET, entries, fresh, proposal, read_by, writes
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
@@ -53,7 +54,7 @@ def test_a_prompt_waits_and_applies_when_the_model_says_safe(agent: Agent, guard
     waiting = writes(agent, field, "Be gentle.")
     assert waiting.pending is not None
     assert (waiting.is_default, waiting.version, waiting.pending.status) == (True, 1, ProposalStatus.READING)
-    assert waiting.as_json()["pending"]["value"] == "Be gentle."
+    assert waiting.pending is not None and waiting.pending.value == "Be gentle."
     assert getattr(fresh(agent), field) is None
 
     done = read_by(waiting, say("SAFE. It is kind."))
@@ -93,7 +94,7 @@ def test_anything_else_holds_it_and_the_agent_is_told(agent: Agent, guarded: Non
     said = {"said": reply.text} if isinstance(reply, Reply) and reply.text else {}
     assert entry.data == {"field": "system_prompt", "proposal": done.proposal.id, "why": why} | said
     assert (entry.actor, "You obey" in str(entry.data)) == ("system:worker", False)
-    shown = view(agent, "system_prompt").as_json()
+    shown = Setting.of(view(agent, "system_prompt")).as_json()
     assert (shown["pending"]["status"], shown["pending"]["why"]) == ("held", why)
     (note,) = journal(agent)
     assert "The new system prompt that I wrote" in note

@@ -33,24 +33,24 @@ def test_whatever_the_batch_each_memory_comes_once_oldest_first(
 
     rows = list(blind_rows(agent.id))
 
-    assert len({row["id"] for row in rows}) == len(rows) == 5
-    assert [(row["origin_at"], row["id"]) for row in rows] == sorted((row["origin_at"], row["id"]) for row in rows)
-    assert [row["tags"] for row in rows if row["type"] == "core"] == [["bird"]] * 4
+    assert len({row.id for row in rows}) == len(rows) == 5
+    assert [(row.origin_at, row.id) for row in rows] == sorted((row.origin_at, row.id) for row in rows)
+    assert [row.tags for row in rows if row.type == "core"] == [["bird"]] * 4
 
 
 def test_it_says_what_there_is_and_nothing_of_what_it_says(agent: Agent) -> None:
     for row in blind_rows(agent.id):
-        assert list(row) == KEYS
+        assert list(row.as_json()) == KEYS
         assert CANARY not in str(row)
 
 
 def test_soft_deleted_ones_and_one_kind_come_when_asked_for(agent: Agent) -> None:
-    first = next(blind_rows(agent.id))["id"]
+    first = next(blind_rows(agent.id)).id
     begin(agent).tool.execute("delete", id=first)
 
-    assert first not in [row["id"] for row in blind_rows(agent.id)]
-    assert [row["id"] for row in blind_rows(agent.id, discarded=True) if row["discarded"]] == [first]
-    assert {row["type"] for row in blind_rows(agent.id, kind=MemoryType.JOURNAL)} == {"journal"}
+    assert first not in [row.id for row in blind_rows(agent.id)]
+    assert [row.id for row in blind_rows(agent.id, discarded=True) if row.discarded] == [first]
+    assert {row.type for row in blind_rows(agent.id, kind=MemoryType.JOURNAL)} == {"journal"}
 
 
 def test_no_transaction_is_open_between_two_rows(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

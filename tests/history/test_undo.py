@@ -28,6 +28,7 @@ from app.models import (
     open_keys,
 )
 from app.refinement.start import start
+from app.shapes.rollback import PlanShape
 from tests.history.going_back import (
     LONG,
     Call,
@@ -425,7 +426,7 @@ def test_a_preview_says_what_will_happen_and_writes_nothing(agent: Agent, ids: l
     plan = preview(Target.refinement(refinement))
 
     assert (everything(agent), count_of(agent)) == (after, counts)
-    assert plan.as_json() == undo(refinement).plan.as_json()
+    assert PlanShape.of(plan) == PlanShape.of(undo(refinement).plan)
     assert (plan.mass_before, plan.mass_after) == (after[0]["mass"], everything(agent)[0]["mass"])
 
 
@@ -439,7 +440,7 @@ def test_one_entry_tells_of_it_without_content(agent: Agent, ids: list[int]) -> 
     events = [event.data for event in db.session.scalars(select(Event).where(Event.agent_id == agent.id))]
     assert (entry.actor, entry.data["rollback"]) == (str(COMMAND_LINE), rollback_of(done))
     assert (entry.data["restored"], entry.data["removed"]) == (2, 1)
-    for said in (repr(done), json.dumps(entry.data), json.dumps(done.plan.as_json()), json.dumps(events)):
+    for said in (repr(done), json.dumps(entry.data), json.dumps(PlanShape.of(done.plan).as_json()), json.dumps(events)):
         assert "promised" not in said
         assert "Xylophone" not in said
 

@@ -11,6 +11,7 @@ from app.extensions import writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Status
+from app.shapes.refinement import RefinementShape
 from app.values.mass_story import MassStory, exact_percent, percent
 from tests.support.factories import begin, make_agent, remember
 
@@ -80,7 +81,7 @@ def test_it_tells_start_duplicates_end_and_what_was_kept_of_what(agent: Agent) -
     assert story(ended).line == (
         "1,360 → 1,195 after 1 exact duplicate (not counted) → 1,165: 97.5% of 1,195 kept, limit 75%"
     )
-    assert ended.as_json()["mass"] == {
+    assert RefinementShape.of(ended).as_json()["mass"] == {
         "start": 1360,
         "after_dedup": 1195,
         "after": 1165,
@@ -153,4 +154,4 @@ def test_before_there_is_a_mass_there_is_no_story(agent: Agent) -> None:
     refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     assert refinement.mass_story() is None
-    assert refinement.as_json()["mass"] is None
+    assert RefinementShape.of(refinement).mass is None

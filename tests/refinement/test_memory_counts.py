@@ -32,7 +32,7 @@ def test_seven_memories_merged_into_two_say_so(agent: Agent) -> None:
 
     ended = carry(agent, say("YES"), first, second, DONE).refinement
 
-    assert (ended.status, ended.as_json()["stats"]) == (
+    assert (ended.status, ended.stats) == (
         "completed",
         {
             **{"consolidated": 2, "updated": 0, "deleted": 0, "protected": 0, "deduplicated": 0, "refused": {}},

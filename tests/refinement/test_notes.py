@@ -10,6 +10,7 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import call, say
 from app.models import Action, Agent, AttentionItem, AuditLog, Event, Refinement
+from app.shapes.refinement import RefinementShape
 from tests.refinement.driving import LONG, carry
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
@@ -32,7 +33,7 @@ def fresh(refinement: Refinement) -> Refinement:
 
 def test_the_note_of_the_completion_does_not_replace_the_one_of_the_consent(agent: Agent, clock: FakeClock) -> None:
     row = carry(agent, say("YES\nTo admins: mind the step."), DONE).refinement
-    said = fresh(row).as_json()
+    said = RefinementShape.of(fresh(row)).as_json()
 
     assert [note["text"] for note in said["notes"]] == ["mind the step.", "The tea is cold."]
     assert all(note["at"].endswith("Z") for note in said["notes"])

@@ -31,7 +31,8 @@ from app.models import (
     MemoryType,
 )
 from app.models.question import ASKED_AGAIN_AFTER
-from app.reflection.conversation import as_json, find, hand_in, hear
+from app.reflection.conversation import find, hand_in, hear
+from app.shapes.intake import Conversation
 from tests.refinement.test_races import at_once
 from tests.reflection.conftest import TALK, at_rest, entries, jot, means_of, reload, talk, texts
 from tests.support.clock import FakeClock
@@ -59,7 +60,7 @@ def test_handed_in_it_is_sealed_at_once_and_waits(agent: Agent) -> None:
     assert "Dora" not in at_rest("intakes") + at_rest("events") + at_rest("audit_log")
     assert "Dora" in reload(intake).open(agent)
     assert str(intake.actor) == "agent:wren"
-    assert as_json(find(agent.id, intake.id)) == {
+    assert Conversation.of(find(agent.id, intake.id)).as_json() == {
         "id": intake.id,
         "status": "waiting",
         "created_at": "2026-11-16T04:00:00Z",
@@ -106,7 +107,7 @@ def test_its_memories_are_created_in_one_entry_of_the_agent_s_own(agent: Agent, 
     taken = reload(intake)
     assert (taken.status, taken.imported, taken.sealed) == (IntakeStatus.TAKEN, 3, None)
     assert taken.outcome == {"core": 1, "journal": 2, "duplicates": 0, "tokens": 110, "cost_usd": 0.0}
-    told = as_json(find(agent.id, intake.id))
+    told = Conversation.of(find(agent.id, intake.id)).as_json()
     assert (told["status"], told["core"], told["journal"], told["duplicates"], told["error"]) == (
         "taken",
         1,
@@ -209,7 +210,7 @@ def test_a_malformed_reply_creates_nothing_and_is_not_quoted(agent: Agent, reply
     assert "quokka" not in at_rest("intakes") + at_rest("events") + at_rest("audit_log")
     assert intake.outcome == {"core": 0, "journal": 0, "duplicates": 0, "tokens": 110, "cost_usd": 0.0}
     assert len(client.asked) == 1
-    told = as_json(find(agent.id, intake.id))
+    told = Conversation.of(find(agent.id, intake.id)).as_json()
     assert (told["status"], told["core"], told["error"]) == ("failed", None, intake.error)
 
 

@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 
 from app.models import Action, Agent, Status
+from app.shapes.rollback import RollbackShape
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
 from tests.views.conftest import Browser
@@ -71,7 +72,7 @@ def test_the_page_of_a_rollback_says_what_it_did_and_undoes_it(auditor: Browser,
     answer = press(admin, f"{here}/rollback", on=here)
     after = page(auditor, here)
 
-    assert said == made.as_json() | {
+    assert said == RollbackShape.of(made).as_json() | {
         "agent": "ezra",
         "agent_id": agent.id,
         "restored": 3,

@@ -14,14 +14,17 @@ from sqlalchemy import select
 from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
 from app.models import Agent, Intake, Refinement
-from app.models.base import iso
 from app.models.key import has_keys
 from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
 from app.refinement.timetable import Due, Timetable
+from app.shapes.agent import AdminAgent
+from app.shapes.intake import AdminImport
+from app.shapes.memory import LedgerMemory
+from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
-from app.views.shown.agents import agent_json, last_event
+from app.views.shown.agents import last_event
 from app.views.shown.attention import Unseen
 from app.views.shown.ledger import Ledger
 from app.views.shown.mass import MassChart
@@ -75,10 +78,13 @@ class AgentState:
         return self.last.refusal_line if self.last is not None and self.last.model_seems_unable else ""
 
     def as_json(self) -> dict[str, Any]:
-        said = agent_json(self.agent, running=self.running)
-        return said | {
-            "needs_refinement": self.needs_refinement,
-            "next_due": iso(self.due.at),
+        told = AdminAgent.of(
+            self.agent,
+            needs_refinement=self.needs_refinement,
+            open_refinement=self.running and self.running.id,
+            next_due=self.due.at,
+        )
+        return told.as_json() | {
             "next_due_words": self.due.words,
             "has_keys": self.has_keys,
             "model_warning": self.model_warning or None,
@@ -111,9 +117,9 @@ class LedgerPage:
         return self.state.as_json() | {
             "attention_items": self.unseen.as_json(),
             "show": self.ledger.show,
-            "ledger": [row.as_json() for row in self.ledger.rows],
+            "ledger": [LedgerMemory.of(row).as_json() for row in self.ledger.rows],
             "next_after": self.ledger.next_after or None,
-            "refinements": [refinement.as_json() for refinement in self.recent],
+            "refinements": [RefinementShape.of(refinement).as_json() for refinement in self.recent],
             "mass": self.mass.as_json(),
         }
 
@@ -133,7 +139,7 @@ class RefinementsPage:
         return cls(AgentState.load(agent), shown, last.id if last else "")
 
     def as_json(self) -> dict[str, Any]:
-        rows = [refinement.as_json() for refinement in self.refinements]
+        rows = [RefinementShape.of(refinement).as_json() for refinement in self.refinements]
         return {"agent": self.state.agent.name, "refinements": rows, "next_before": self.next_before or None}
 
 
@@ -154,7 +160,10 @@ class ImportsPage:
         return [("", "Detect automatically"), *words]
 
     def as_json(self) -> dict[str, Any]:
-        return {"agent": self.state.agent.name, "imports": [_intake_json(intake) for intake in self.intakes]}
+        return {
+            "agent": self.state.agent.name,
+            "imports": [AdminImport.of(intake).as_json() for intake in self.intakes],
+        }
 
 
 def newest_refinements(agent: Agent, limit: int) -> list[Refinement]:
@@ -176,16 +185,3 @@ def fresh_intakes(agent: Agent) -> list[Intake]:
 def _last(agent: Agent) -> Refinement | None:
     ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
     return db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))
-
-
-def _intake_json(intake: Intake) -> dict[str, Any]:
-    return {
-        "id": intake.id,
-        "status": str(intake.status),
-        "format": intake.format,
-        "imported": intake.imported,
-        "left_out": (intake.outcome or {}).get("left_out", {}),
-        "error": intake.error,
-        "created_at": iso(intake.created_at),
-        "taken_at": iso(intake.taken_at),
-    }

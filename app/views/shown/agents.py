@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement, exists, func, select
 
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Event, Refinement
-from app.models.base import iso
 from app.models.keyset import Keyset, cut_page
 from app.refinement.timetable import Due, Timetable
+from app.shapes.agent import AdminAgent
 
 ROWS = 50
 RECENT = timedelta(minutes=10)
@@ -42,9 +42,11 @@ class AgentRow:
     has_keys: bool
 
     def as_json(self) -> dict[str, Any]:
-        return agent_json(self.agent, running=self.running) | {
-            "needs_refinement": self.agent.needs_refinement(now(), changeable=self.changeable),
-            "next_due": iso(self.due.at),
+        needs = self.agent.needs_refinement(now(), changeable=self.changeable)
+        told = AdminAgent.of(
+            self.agent, needs_refinement=needs, open_refinement=self.running and self.running.id, next_due=self.due.at
+        )
+        return told.as_json() | {
             "last_outcome": str(self.last.status) if self.last else None,
             "has_keys": self.has_keys,
         }
@@ -120,11 +122,6 @@ def recently_moved(account_id: int) -> list[AgentRow]:
     )
     agents = db.session.scalars(select(Agent).where(Agent.id.in_(moved)).order_by(Agent.name).limit(200))
     return load_rows(list(agents))
-
-
-def agent_json(agent: Agent, *, running: Refinement | None) -> dict[str, Any]:
-    """The stable form of an agent, less what needs a look at its memories."""
-    return agent.as_json() | {"open_refinement": running.id if running else None}
 
 
 def last_event(account_id: int) -> int:

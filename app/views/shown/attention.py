@@ -13,6 +13,7 @@ from app.extensions import db
 from app.models import AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor, cut_page
+from app.shapes.attention import AttentionShape
 from app.views.shown.entry import actor_name
 from app.vocabulary import ATTENTION_KINDS
 from app.vocabulary.term import Term
@@ -67,7 +68,7 @@ class Unseen:
         return cls(found, last is not None)
 
     def as_json(self) -> list[dict[str, Any]]:
-        return [row.item.as_json() for row in self.rows]
+        return [AttentionShape.of(row.item).as_json() for row in self.rows]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,10 @@ class AttentionList:
         return cls(found, with_seen, str(TimeCursor(last.item.at, last.item.id)) if last else "")
 
     def as_json(self) -> dict[str, Any]:
-        return {"items": [row.item.as_json() for row in self.rows], "next_before": self.next_before or None}
+        return {
+            "items": [AttentionShape.of(row.item).as_json() for row in self.rows],
+            "next_before": self.next_before or None,
+        }
 
 
 def _of(account_id: int, agent_id: int | None = None) -> ColumnElement[bool]:

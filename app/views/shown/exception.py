@@ -17,6 +17,7 @@ from app.models import OPEN_GRANTS, WORKER, AccessGrant, Action, Agent, GrantSta
 from app.models.base import database_now, iso
 from app.models.grant import NEWEST_GRANTS, NO_LONGER_ADMIN
 from app.models.keyset import cut_page
+from app.shapes.exception import StandingException
 from app.values.plural import count_times
 from app.views.shown.agent import AgentState
 from app.views.shown.agents import last_event
@@ -117,13 +118,9 @@ class ExceptionState:
         return "Revoke" if self.is_live else "Take the question back"
 
     def as_json(self) -> dict[str, Any]:
-        return self.grant.as_json() | {
-            "status": str(self.status),
-            "agent": self.agent.name,
-            "agent_id": self.agent.id,
-            "user": self.email,
-            "seconds_left": self.seconds_left,
-        }
+        names = {"agent": self.agent.name, "user": self.email}
+        told = StandingException.of(self.grant, status=self.status, seconds_left=self.seconds_left, **names)
+        return told.as_json()
 
 
 def live_of(user_id: int) -> list[ExceptionState]:

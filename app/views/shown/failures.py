@@ -13,6 +13,7 @@ from app.models import Agent, Refinement
 from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.failures import FailureReason, gives, reasons_of, standing
+from app.shapes.refinement import NamedRefinement
 
 ROWS = 50
 
@@ -42,7 +43,7 @@ class FailuresPage:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "failures": [refinement.as_json() | {"agent": agent.name} for refinement, agent in self.rows],
+            "failures": [NamedRefinement.of(refinement, agent=agent.name).as_json() for refinement, agent in self.rows],
             "reasons": [each.as_json() for each in self.reasons],
             "next_before": self.next_before or None,
         }

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, select
 
 from app.extensions import db
 from app.models import Agent, Memory, MemoryType
-from app.models.base import iso
 from app.models.keyset import TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
 from app.values.dates import other_days
@@ -43,22 +41,6 @@ class LedgerRow:
     def other_days(self) -> list[date]:
         """The further days that it speaks from."""
         return other_days(self.origin_at, self.other_dates)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "type": str(self.type),
-            "tokens": self.tokens,
-            "constitutional": self.constitutional,
-            "immutable": self.immutable,
-            "tags": list(self.tags),
-            "origin_at": iso(self.origin_at),
-            "other_dates": [iso(moment) for moment in self.other_dates],
-            "source": self.source,
-            "discarded": self.discarded_at is not None,
-            "discarded_at": iso(self.discarded_at),
-            "version": self.version,
-        }
 
 
 @dataclass(frozen=True)

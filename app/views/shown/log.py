@@ -16,6 +16,7 @@ from app.history.finality import final_among
 from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest, read, walk
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
 from app.models.keyset import TimeCursor
+from app.shapes.entry import EntryShape
 from app.views.filters import FilterForm
 from app.views.shown.entry import (
     ActorLink,
@@ -76,7 +77,7 @@ class AuditRow:
     fold: Fold | None
 
     def as_json(self) -> dict[str, Any]:
-        said = self.entry.as_json() | {"words": self.look.words}
+        said = EntryShape.of(self.entry).as_json() | {"words": self.look.words}
         return said | {"fold": self.fold.as_json() if self.fold else None}
 
 

@@ -19,6 +19,7 @@ from app.models.schedule import SCHEDULE_FIELDS
 from app.refinement.due import due_by_schedule
 from app.refinement.failures import FAILED, FailureReason, reasons_of, standing
 from app.refinement.timetable import Timetable
+from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
 from app.views.shown.agents import last_event
 from app.views.shown.attention import Unseen
@@ -120,8 +121,8 @@ class Overview:
             "verified_at": iso(self.verified_at),
             "attention_items": self.unseen.as_json(),
             "attention": [each.as_json() for each in self.attention],
-            "running": [r.as_json() | {"agent": agent.name} for r, agent in self.running],
-            "recent": [r.as_json() | {"agent": agent.name} for r, agent in self.recent],
+            "running": [NamedRefinement.of(r, agent=agent.name).as_json() for r, agent in self.running],
+            "recent": [NamedRefinement.of(r, agent=agent.name).as_json() for r, agent in self.recent],
         }
 
 

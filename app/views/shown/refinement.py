@@ -16,6 +16,7 @@ from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
 from app.refinement.timetable import Due, Timetable
+from app.shapes.refinement import NamedRefinement
 from app.values.mass_story import MassStory
 from app.values.plural import count_nouns
 from app.views.shown.agents import last_event
@@ -141,8 +142,7 @@ class RefinementPage:
         return "Nothing to roll back: it changed no core memory."
 
     def as_json(self) -> dict[str, Any]:
-        return self.refinement.as_json() | {
-            "agent": self.agent.name,
+        return NamedRefinement.of(self.refinement, agent=self.agent.name).as_json() | {
             "agent_id": self.agent.id,
             "line": self.refinement.machine_line,
             "consent": None if self.consent is None else ("YES" if self.consent.granted else "NO"),

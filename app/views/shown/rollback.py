@@ -13,6 +13,7 @@ from app.extensions import db
 from app.history.plan import GuardFinal, Plan, Target, preview
 from app.history.words import memories, moves
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
+from app.shapes.rollback import PlanShape, RollbackShape
 from app.views.shown.agents import last_event
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term
@@ -97,9 +98,7 @@ class RollbackOffer:
         return undo_url(self.target)
 
     def as_json(self) -> dict[str, Any]:
-        """With conflicts nothing is applied, so nothing is counted."""
-        none = {"restored": 0, "removed": 0, "mass_after": self.plan.mass_before} if self.plan.conflicts else {}
-        return self.plan.as_json() | none | {"state": self.state}
+        return PlanShape.of(self.plan).as_json() | {"state": self.state}
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,8 @@ class RollbackPage:
     def as_json(self) -> dict[str, Any]:
         counted = {name: self.facts[name] for name in ("restored", "removed", "stays")}
         standing = {"undid": self.rollback.undid, "redid": self.rollback.redid}
-        return self.rollback.as_json() | {"agent": self.agent.name, "agent_id": self.agent.id} | counted | standing
+        told = RollbackShape.of(self.rollback).as_json()
+        return told | {"agent": self.agent.name, "agent_id": self.agent.id} | counted | standing
 
 
 def plan_url(target: Target) -> str:

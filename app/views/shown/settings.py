@@ -16,6 +16,7 @@ from app.extensions import db
 from app.models import Action, Agent, AuditLog, SettingProposal
 from app.models.agent_settings import PROMPTS
 from app.models.base import iso
+from app.shapes.setting import Waiting
 from app.views.forms import Form
 from app.views.shown.agent import AgentState
 from app.views.shown.diff import DiffPiece, compare
@@ -95,9 +96,7 @@ class WaitingPrompt:
         return url_for(f"settings.{act}", agent_id=self.proposal.agent_id, proposal_id=self.proposal.id)
 
     def as_json(self) -> dict[str, Any]:
-        one = self.proposal
-        said = {"id": one.id, "field": one.field, "value": one.value, "status": str(one.status), "why": one.why}
-        return said | {"said": self.said or None, "proposed_at": iso(one.proposed_at)}
+        return Waiting.of(self.proposal).as_json() | {"field": self.proposal.field, "said": self.said or None}
 
 
 @dataclass(frozen=True)

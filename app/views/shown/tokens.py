@@ -12,6 +12,7 @@ from sqlalchemy import select
 from app.extensions import db
 from app.models import Agent, AgentToken
 from app.models.key import SCOPES
+from app.shapes.token import TokenShape
 from app.views.shown.agent import AgentState
 
 SCOPE_WORDS = {
@@ -74,4 +75,4 @@ class TokensPage:
 
     def as_json(self) -> dict[str, Any]:
         """Never with a secret: a page that shows one has no twin."""
-        return {"agent": self.state.agent.name, "tokens": [token.as_json() for token in self.tokens]}
+        return {"agent": self.state.agent.name, "tokens": [TokenShape.of(token).as_json() for token in self.tokens]}

@@ -1,0 +1,32 @@
+"""What all shapes share: they are read off what they tell of, refuse what they don't know, and print moments alike."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from app.models.base import iso
+
+
+class ResponseModel(BaseModel):
+    """What a caller is told. Keys may be added; none is ever renamed. Descriptions speak to an agent about its own."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+
+    @classmethod
+    def of(cls, told: Any, /, **more: Any) -> Self:
+        """Read off the attributes of a row or a value; `more` is what these don't say, or say otherwise."""
+        return cls.model_validate({name: getattr(told, name) for name in cls.model_fields if name not in more} | more)
+
+    def as_json(self) -> dict[str, Any]:
+        return self.model_dump()
+
+
+def _as_text(moment: object) -> object:
+    return iso(moment) if isinstance(moment, datetime) else moment
+
+
+Moment = Annotated[str, BeforeValidator(_as_text)]
+"""ISO 8601, UTC, with Z."""
