@@ -35,6 +35,7 @@ def test_pages_hold_every_row_once_in_order(agent: Agent, keyset: Keyset, size: 
     place: Place | None = None
     while True:
         rows, last = cut_page(db.session.scalars(keyset.page(select(Memory), size, place)), size)
+        assert rows
         found += [memory.id for memory in rows]
         if last is None:
             break
