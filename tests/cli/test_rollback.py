@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.models import Account, Action, Agent, AuditLog, Refinement, Rollback, Status
 from tests.cli.conftest import Said, Whetstone
+from tests.history.going_back import count_entries, delete, newest_entry, refined, update
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
 
 KEYS = {"id", "applied", "reversed", "conflicts", "mass_before", "mass_after"}
@@ -26,31 +27,6 @@ def agent(app: Flask) -> Agent:
     return made
 
 
-def refine(agent: Agent, *operations: tuple[str, dict[str, Any]]) -> str:
-    run = begin(agent)
-    for action, arguments in operations:
-        run.tool.execute(action, **arguments)
-    run.tool.execute("complete", summary="Done.")
-    return run.refinement.id
-
-
-def delete(number: int) -> tuple[str, dict[str, Any]]:
-    return "delete", {"id": number}
-
-
-def update(number: int, content: str) -> tuple[str, dict[str, Any]]:
-    return "update", {"id": number, "content": content}
-
-
-def entries() -> int:
-    db.session.rollback()
-    return db.session.scalar(select(func.count()).select_from(AuditLog)) or 0
-
-
-def newest_entry(action: Action) -> int:
-    return db.session.scalars(select(func.max(AuditLog.id)).where(AuditLog.action == action)).one()
-
-
 def the_rollback() -> Rollback:
     db.session.rollback()
     return db.session.scalars(select(Rollback)).one()
@@ -58,7 +34,7 @@ def the_rollback() -> Rollback:
 
 def conflicting(agent: Agent) -> tuple[str, str]:
     """Two refinements, of which the later changed what the earlier had changed."""
-    return refine(agent, update(1, "Shorter.")), refine(agent, update(1, "Short."))
+    return refined(agent, update(1, "Shorter.")), refined(agent, update(1, "Short."))
 
 
 def hinted(said: Said) -> list[list[str]]:
@@ -68,8 +44,8 @@ def hinted(said: Said) -> list[list[str]]:
 
 def test_a_refinement_is_taken_back_and_that_is_taken_back(agent: Agent, whetstone: Whetstone) -> None:
     original = ledger(agent)
-    number = refine(agent, delete(1))
-    refined = ledger(agent)
+    number = refined(agent, delete(1))
+    later = ledger(agent)
 
     said = whetstone("rollback", number, "--json")
     back = ledger(agent)
@@ -78,11 +54,11 @@ def test_a_refinement_is_taken_back_and_that_is_taken_back(agent: Agent, whetsto
     assert said.status == 0
     assert said.json.keys() >= KEYS
     assert (said.json["applied"], said.json["reversed"], said.json["conflicts"]) == (True, 2, [])
-    assert (said.json["mass_before"], said.json["mass_after"]) == (sum_of(refined), sum_of(original))
+    assert (said.json["mass_before"], said.json["mass_after"]) == (sum_of(later), sum_of(original))
     assert (said.json["restored"], said.json["removed"]) == (1, 1)
     assert back == original
     assert (again.status, again.json["applied"], again.json["kind"]) == (0, True, "rollback")
-    assert ledger(agent) == refined
+    assert ledger(agent) == later
     assert verify().ok
 
 
@@ -91,7 +67,7 @@ def sum_of(rows: list[tuple[Any, ...]]) -> int:
 
 
 def test_the_log_says_that_the_command_line_did_it(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, delete(1))
+    number = refined(agent, delete(1))
     made = whetstone("rollback", number, "--json").json["id"]
     (entry,) = [each for each in whetstone("audit", "--json").lines if each["action"] == "memory_rollback"]
 
@@ -99,13 +75,13 @@ def test_the_log_says_that_the_command_line_did_it(agent: Agent, whetstone: Whet
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, delete(1))
-    refined, count = ledger(agent), entries()
+    number = refined(agent, delete(1))
+    later, count = ledger(agent), count_entries()
     dry = whetstone("rollback", number, "--dry-run", "--json")
     words = whetstone("rollback", number, "--dry-run")
 
     assert (dry.status, dry.json["id"], dry.json["applied"], dry.json["reversed"]) == (0, None, False, 2)
-    assert (ledger(agent), entries()) == (refined, count)
+    assert (ledger(agent), count_entries()) == (later, count)
     assert "Nothing is done yet: restores 1 memory, removes 1" in words.out
     real = whetstone("rollback", number, "--json").json
     told = KEYS - {"id", "applied"}
@@ -113,9 +89,9 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(agent: Agent, whetstone: Wh
 
 
 def test_what_is_undone_already_is_left_alone(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, delete(1))
+    number = refined(agent, delete(1))
     made = whetstone("rollback", number, "--json").json["id"]
-    count = entries()
+    count = count_entries()
 
     for options in ((), ("--dry-run",)):
         said = whetstone("rollback", number, *options, "--json")
@@ -126,12 +102,12 @@ def test_what_is_undone_already_is_left_alone(agent: Agent, whetstone: Whetstone
     assert "It is undone already. Nothing was changed." in people.out
     assert "by system:command line" in people.out
     assert hinted(people) == [["rollback", made[:8]]]
-    assert entries() == count
+    assert count_entries() == count
 
 
 def test_conflicts_exit_with_3_and_nothing_is_applied(agent: Agent, whetstone: Whetstone) -> None:
     first, second = conflicting(agent)
-    there, count = ledger(agent), entries()
+    there, count = ledger(agent), count_entries()
 
     for options in ((), ("--dry-run",)):
         said = whetstone("rollback", first, *options, "--json")
@@ -143,7 +119,7 @@ def test_conflicts_exit_with_3_and_nothing_is_applied(agent: Agent, whetstone: W
         assert people.status == 3
         assert "Nothing was undone: since then, others changed memory 1." in people.out
         assert hinted(people) == [["rollback", second[:8]], ["rollback", first[:8], "--rewind", "--dry-run"]]
-    assert (ledger(agent), entries()) == (there, count)
+    assert (ledger(agent), count_entries()) == (there, count)
 
 
 def test_a_rewind_reverses_the_later_ones_too(agent: Agent, whetstone: Whetstone) -> None:
@@ -158,7 +134,7 @@ def test_a_rewind_reverses_the_later_ones_too(agent: Agent, whetstone: Whetstone
 
 def test_one_entry_is_named_by_its_number(agent: Agent, whetstone: Whetstone) -> None:
     original = ledger(agent)
-    refine(agent, delete(1), delete(2))
+    refined(agent, delete(1), delete(2))
     number = str(newest_entry(Action.REFINEMENT_DELETE))
     said = whetstone("rollback", number, "--json")
     second = whetstone("rollback", number, "--json")
@@ -177,7 +153,7 @@ def test_an_entry_that_changed_no_memory_is_refused(agent: Agent, whetstone: Whe
 
 
 def test_the_beginning_of_an_id_is_enough(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, delete(1))
+    number = refined(agent, delete(1))
     made = whetstone("rollback", number[:8], "--json").json["id"]
 
     assert whetstone("rollback", made[:8], "--json").json["kind"] == "rollback"
@@ -187,7 +163,7 @@ def test_the_beginning_of_an_id_is_enough(agent: Agent, whetstone: Whetstone) ->
 def test_digits_that_fit_an_entry_and_a_refinement_are_refused_and_both_named(
     agent: Agent, whetstone: Whetstone
 ) -> None:
-    number = twins_of(refine(agent, delete(1)))
+    number = twins_of(refined(agent, delete(1)))
     said = whetstone("rollback", "123456", "--json")
 
     assert said.status == 1
@@ -231,7 +207,7 @@ def test_only_a_refinement_can_be_rewound_to(agent: Agent, whetstone: Whetstone)
 
 
 def test_an_account_that_is_named_is_the_only_one_looked_in(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, delete(1))
+    number = refined(agent, delete(1))
     with writing():
         Account.create("Other")
 
@@ -245,7 +221,7 @@ def test_an_account_that_is_named_is_the_only_one_looked_in(agent: Agent, whetst
 
 
 def test_a_running_refinement_is_ended_first_and_that_is_said(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, delete(1))
+    number = refined(agent, delete(1))
     run = begin(agent)
     said = whetstone("rollback", number)
 
@@ -263,7 +239,7 @@ def test_a_running_one_that_changed_nothing_is_only_ended(agent: Agent, whetston
 
 
 def test_people_are_told_what_happened_and_how_to_take_it_back(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, ("consolidate", {"ids": [1, 2], "content": "Both."}))
+    number = refined(agent, ("consolidate", {"ids": [1, 2], "content": "Both."}))
     toggle(agent, 13)
     said = whetstone("rollback", number)
 
@@ -275,7 +251,7 @@ def test_people_are_told_what_happened_and_how_to_take_it_back(agent: Agent, whe
 
 
 def test_an_undone_refinement_says_so_in_its_own_page(agent: Agent, whetstone: Whetstone) -> None:
-    number = refine(agent, delete(1))
+    number = refined(agent, delete(1))
     assert whetstone("refinements", "show", number, "--json").json["undone_by"] is None
     made = whetstone("rollback", number, "--json").json["id"]
 
@@ -284,7 +260,7 @@ def test_an_undone_refinement_says_so_in_its_own_page(agent: Agent, whetstone: W
 
 
 def test_the_steps_of_a_refinement_tell_that_it_was_taken_back(agent: Agent, whetstone: Whetstone) -> None:
-    undone, rewound = refine(agent, delete(1)), refine(agent, delete(2))
+    undone, rewound = refined(agent, delete(1)), refined(agent, delete(2))
     whetstone("rollback", undone)
     whetstone("rollback", rewound, "--rewind")
 
@@ -298,7 +274,7 @@ def test_what_a_guard_reversed_is_refused_for_good(agent: Agent, whetstone: Whet
         run.tool.execute("delete", id=number)
     assert run.reload().status == Status.ROLLED_BACK
     reversal, change = newest_entry(Action.REFINEMENT_ROLLBACK), newest_entry(Action.REFINEMENT_DELETE)
-    before, counts = ledger(agent), entries()
+    before, counts = ledger(agent), count_entries()
 
     for target in (str(reversal), str(change), run.refinement.id):
         for options in ((), ("--dry-run",)):
@@ -310,5 +286,5 @@ def test_what_a_guard_reversed_is_refused_for_good(agent: Agent, whetstone: Whet
 
     assert (words.status, hinted(words)) == (3, [])
     assert "that is final: it can't be brought back" in words.out
-    assert (ledger(agent), entries()) == (before, counts)
+    assert (ledger(agent), count_entries()) == (before, counts)
     assert verify().ok

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.extensions import db
 from app.history.plan import Target
@@ -105,6 +105,16 @@ def entries_of(agent: Agent, action: Action) -> list[int]:
     """Ids of the agent's entries of one kind, oldest first."""
     query = select(AuditLog.id).where(AuditLog.agent_id == agent.id, AuditLog.action == action)
     return list(db.session.scalars(query.order_by(AuditLog.id)))
+
+
+def newest_entry(action: Action) -> int:
+    return db.session.scalars(select(func.max(AuditLog.id)).where(AuditLog.action == action)).one()
+
+
+def count_entries() -> int:
+    """Of all chains."""
+    db.session.rollback()
+    return db.session.scalar(select(func.count()).select_from(AuditLog)) or 0
 
 
 def written_by(entry_id: int) -> list[int]:

@@ -12,9 +12,10 @@ from app.errors import NotFound
 from app.events.topics import Topic, newest_event
 from app.extensions import db
 from app.models import Agent
+from tests.history.going_back import refined, update
 from tests.support.factories import HOME, begin, make_agent, remember
 from tests.views.conftest import Browser
-from tests.views.undoing import refine, rollbacks, update
+from tests.views.undoing import rollbacks
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def test_a_page_opens_its_stream_from_what_it_already_shows(admin: Browser, agen
 
 
 def test_an_ended_refinement_s_page_and_a_rollback_s_go_on_listening(web: Flask, admin: Browser, agent: Agent) -> None:
-    refinement_id = refine(agent, update(2, "Bob likes rum and other, longer things."))
+    refinement_id = refined(agent, update(2, "Bob likes rum and other, longer things."))
     admin.post(f"/refinements/{refinement_id}/rollback")
     (made,) = rollbacks()
     for topic, path in (

@@ -14,12 +14,7 @@ from app.models import Agent, Refinement, Status
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, begin, make_agent, remember
 from tests.views.conftest import Browser
-from tests.views.undoing import (
-    merge_and_delete,
-    press,
-    rollbacks,
-    twin,
-)
+from tests.views.undoing import merge_and_delete, press, rollbacks, twin
 
 
 @pytest.fixture

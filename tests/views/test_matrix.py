@@ -25,8 +25,13 @@ INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN,
 
 READ = frozenset({200, 204})
 
+JSON = {"Accept": "application/json"}
+
 DOOR = "api."
 """Endpoints for agents, who come with a token."""
+
+
+Headers = dict[str, str] | None
 
 
 @dataclass
@@ -94,12 +99,14 @@ def test_strangers_are_sent_to_sign_in_and_programs_are_told_so(web: Flask, peop
     for rule in routes(web, "GET", without=OURS):
         path = _readable(rule, subject)
         answer = unchanged(lambda path=path: people.stranger.get(path, buffered=True))
-        if answer.status_code == 401:
-            assert path.endswith(".json") or rule.endpoint == "events.poll", path
+        if path.endswith(".json"):
+            assert (answer.status_code, answer.json["code"]) == (401, "signed_out"), path  # type: ignore[index]
+        elif rule.endpoint == "events.poll":
+            assert answer.status_code == 401
         else:
             assert answer.status_code == 302, path
             assert answer.headers["Location"].startswith("/sign-in?next=/") or path == "/", path
-        program = people.stranger.get(path, headers={"Accept": "application/json"})
+        program = people.stranger.get(path, headers=JSON)
         assert program.status_code == 401, path
         assert program.content_type == "application/problem+json", path
     for rule in routes(web, "POST", without=OURS):
@@ -121,6 +128,9 @@ def test_another_account_can_not_tell_what_exists_from_what_does_not(
             missing = unchanged(lambda ask=ask, rule=rule: ask(people.neighbour, rule, nothing))
             assert (theirs.status_code, missing.status_code) == (404, 404), rule
             assert _said(theirs) == _said(missing), rule
+            programs = [ask(people.neighbour, rule, each, JSON) for each in (subject, nothing)]
+            assert [each.status_code for each in programs] == [404, 404], rule
+            assert programs[0].json == programs[1].json, rule
             compared += 1
     assert compared > 30
 
@@ -207,13 +217,13 @@ def _readable(rule: Rule, subject: Subject) -> str:
     return f"{path}?topic=agent:{subject.agent.id}" if rule.endpoint == "events.poll" else path
 
 
-def _get(person: Browser, rule: Rule, subject: Subject) -> TestResponse:
-    return person.get(subject.path(rule), buffered=True)
+def _get(person: Browser, rule: Rule, subject: Subject, headers: Headers = None) -> TestResponse:
+    return person.get(subject.path(rule), buffered=True, headers=headers)
 
 
-def _act(person: Browser, rule: Rule, subject: Subject) -> TestResponse:
+def _act(person: Browser, rule: Rule, subject: Subject, headers: Headers = None) -> TestResponse:
     act = act_of(rule)
-    return person.post(subject.path(rule, **act.named(subject)), act.form(subject))
+    return person.post(subject.path(rule, **act.named(subject)), act.form(subject), headers=headers)
 
 
 def _said(answer: TestResponse) -> str:

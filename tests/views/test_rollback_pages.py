@@ -10,20 +10,11 @@ from flask import Flask
 
 from app.models import Action, Agent, Status
 from app.shapes.rollback import RollbackShape
+from tests.history.going_back import count_entries, newest_entry, refined, update
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
 from tests.views.conftest import Browser
-from tests.views.undoing import (
-    entries,
-    merge_and_delete,
-    newest_entry,
-    page,
-    press,
-    refine,
-    rollbacks,
-    twin,
-    update,
-)
+from tests.views.undoing import merge_and_delete, page, press, rollbacks, twin
 
 
 @pytest.fixture
@@ -35,7 +26,7 @@ def agent(app: Flask) -> Agent:
 
 def test_a_plan_counts_what_goes_back_and_changes_nothing(auditor: Browser, agent: Agent) -> None:
     refinement_id = merge_and_delete(agent)
-    before = entries()
+    before = count_entries()
     path = f"/refinements/{refinement_id}/rollback"
     plan, words = twin(auditor, path), page(auditor, path)
 
@@ -47,11 +38,11 @@ def test_a_plan_counts_what_goes_back_and_changes_nothing(auditor: Browser, agen
     assert "Removes 2 memories" in words
     assert "103 → 132 tokens" in words
     assert f"./whetstone rollback {refinement_id} --dry-run" in words
-    assert entries() == before
+    assert count_entries() == before
 
 
 def test_a_rewind_says_beforehand_which_refinements_it_reverses(auditor: Browser, agent: Agent) -> None:
-    first, second = refine(agent, update(1)), refine(agent, update(2))
+    first, second = refined(agent, update(1)), refined(agent, update(2))
     remember(agent, "Saved since.")
     path = f"/refinements/{first}/rewind"
     shown, plan = page(auditor, path), twin(auditor, path)
@@ -123,9 +114,9 @@ def test_what_an_admin_protected_since_is_said_to_stay(admin: Browser, agent: Ag
 
 
 def test_auditors_see_the_words_and_no_button(auditor: Browser, agent: Agent) -> None:
-    first = refine(agent, update(1), update(2))
+    first = refined(agent, update(1), update(2))
     assert "Restores 2 memories, removes 1" in page(auditor, f"/refinements/{first}")
-    refine(agent, update(1, "Short."))
+    refined(agent, update(1, "Short."))
     for path in (f"/refinements/{first}", f"/refinements/{first}/rollback", f"/refinements/{first}/rewind"):
         markup = auditor.get(path).text
         assert 'method="post" action="/ref' not in markup, path
@@ -163,7 +154,7 @@ def test_what_is_in_the_way_is_rolled_back_from_there_and_the_way_is_clear(
 ) -> None:
     made = []
     for words in ("Memory number", "Memory", "M"):
-        made.append(refine(agent, update(1, f"{words} 1.")))
+        made.append(refined(agent, update(1, f"{words} 1.")))
         clock.advance(days=1)
     first, second, third = made
     here = f"/refinements/{first}/rollback"
@@ -179,7 +170,7 @@ def test_what_is_in_the_way_is_rolled_back_from_there_and_the_way_is_clear(
 
 
 def test_the_undo_of_a_rewind_is_called_so(admin: Browser, agent: Agent) -> None:
-    here = f"/refinements/{refine(agent, update(1))}"
+    here = f"/refinements/{refined(agent, update(1))}"
     admin.post(f"{here}/rewind")
     (made,) = rollbacks()
 
@@ -187,7 +178,7 @@ def test_the_undo_of_a_rewind_is_called_so(admin: Browser, agent: Agent) -> None
 
 
 def test_the_page_of_an_entry_s_undo_leads_to_the_refinement_it_was_of(admin: Browser, agent: Agent) -> None:
-    refinement_id = refine(agent, update(1))
+    refinement_id = refined(agent, update(1))
     admin.post(f"/audit/{newest_entry(Action.REFINEMENT_UPDATE)}/rollback")
     (made,) = rollbacks()
     said = page(admin, f"/rollbacks/{made.id}")
@@ -198,7 +189,7 @@ def test_the_page_of_an_entry_s_undo_leads_to_the_refinement_it_was_of(admin: Br
 def test_an_undone_refinement_claims_no_more_what_does_not_stand(admin: Browser, app: Flask) -> None:
     agent = make_agent("mina")
     remember(agent, "Ann likes tea.", "Ann likes tea.", *(f"Memory {number} of some length." for number in range(9)))
-    path = f"/refinements/{refine(agent, update(5))}"
+    path = f"/refinements/{refined(agent, update(5))}"
     assert "every change passed the guards" in page(admin, path)
     admin.post(f"{path}/rollback")
     said = page(admin, path)
@@ -211,7 +202,7 @@ def test_an_undone_refinement_claims_no_more_what_does_not_stand(admin: Browser,
 
 
 def test_one_change_is_undone_from_its_row_and_the_page_says_so(admin: Browser, auditor: Browser, agent: Agent) -> None:
-    path = f"/refinements/{refine(agent, update(1), update(2))}"
+    path = f"/refinements/{refined(agent, update(1), update(2))}"
     first, second = re.findall(r'<a href="(/audit/\d+/rollback)"[^>]*>Undo</a>', admin.get(path).text)
     assert ">Undo</a>" not in auditor.get(path).text
     admin.post(first)
@@ -233,7 +224,7 @@ def twin_of_log(person: Browser, url: str) -> list[dict[str, Any]]:
 
 
 def test_a_refinement_s_page_leads_to_its_entries(auditor: Browser, agent: Agent) -> None:
-    refinement_id = refine(agent, update(1))
+    refinement_id = refined(agent, update(1))
     found = re.search(r'href="([^"]+)">View audit entries', auditor.get(f"/refinements/{refinement_id}").text)
     assert found is not None
     assert [row["action"] for row in twin_of_log(auditor, found[1])][-3:] == [
@@ -244,7 +235,7 @@ def test_a_refinement_s_page_leads_to_its_entries(auditor: Browser, agent: Agent
 
 
 def test_a_refinement_that_changed_nothing_offers_no_rollback(admin: Browser, agent: Agent) -> None:
-    path = f"/refinements/{refine(agent)}"
+    path = f"/refinements/{refined(agent)}"
 
     assert "Nothing to roll back: it changed no core memory." in page(admin, path)
     assert f'action="{path}/rollback"' not in admin.get(path).text
@@ -261,4 +252,4 @@ def test_a_latch_left_nothing_to_roll_back(admin: Browser, agent: Agent) -> None
     path = f"/refinements/{run.refinement.id}"
     assert "Nothing to roll back: the guard reversed every change itself." in page(admin, path)
     assert f'action="{path}/rollback"' not in admin.get(path).text
-    assert "Nothing to roll back" not in page(admin, f"/refinements/{refine(agent, update(5))}")
+    assert "Nothing to roll back" not in page(admin, f"/refinements/{refined(agent, update(5))}")

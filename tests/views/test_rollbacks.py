@@ -11,21 +11,10 @@ from sqlalchemy import select
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.models import Account, Action, Agent, AuditLog, Status
+from tests.history.going_back import count_entries, newest_entry, refined, update
 from tests.support.factories import begin, ledger, make_agent, remember
 from tests.views.conftest import Browser, toast_of
-from tests.views.undoing import (
-    entries,
-    merge_and_delete,
-    newest_entry,
-    page,
-    press,
-    refine,
-    rollbacks,
-    twin,
-    undo_in,
-    undone_by,
-    update,
-)
+from tests.views.undoing import merge_and_delete, page, press, rollbacks, twin, undo_in, undone_by
 
 JSON = {"Accept": "application/json"}
 GUARDED = (Action.REFINEMENT_DELETE, Action.REFINEMENT_ROLLBACK)
@@ -43,7 +32,7 @@ def test_one_press_brings_every_memory_back_and_the_toasts_undo_takes_that_back(
 ) -> None:
     original = ledger(agent)
     refinement_id = merge_and_delete(agent)
-    refined = ledger(agent)
+    later = ledger(agent)
     here = f"/refinements/{refinement_id}"
     offered = page(auditor, here)
 
@@ -60,7 +49,7 @@ def test_one_press_brings_every_memory_back_and_the_toasts_undo_takes_that_back(
     assert "by admin-1@example.org on 2026-11-16 04:00 UTC" in shown
     assert "The rollback is undone: restored 5 memories, 132 → 103 tokens." in toast_of(again)
     assert 'hx-target="#refinement-rollback"' in again.text
-    assert ledger(agent) == refined
+    assert ledger(agent) == later
     assert undone_by(refinement_id) is None
     assert verify().ok
 
@@ -81,12 +70,12 @@ def test_a_second_press_has_no_effect_and_says_so(admin: Browser, agent: Agent) 
     refinement_id = merge_and_delete(agent)
     here = f"/refinements/{refinement_id}"
     press(admin, f"{here}/rollback", on=here)
-    once = (ledger(agent), entries())
+    once = (ledger(agent), count_entries())
     second = press(admin, f"{here}/rollback", on=here)
 
     assert "It was undone already. Nothing was changed." in toast_of(second)
     assert "<form" not in toast_of(second)
-    assert (ledger(agent), entries()) == once
+    assert (ledger(agent), count_entries()) == once
     assert len(rollbacks()) == 1
 
 
@@ -103,9 +92,9 @@ def test_a_second_undo_in_the_toast_has_no_effect_either(admin: Browser, agent: 
 
 
 def test_a_conflict_applies_nothing_and_names_what_is_in_the_way(admin: Browser, agent: Agent) -> None:
-    first = refine(agent, update(1), update(2))
-    second = refine(agent, update(1, "Short."))
-    now_there, count = ledger(agent), entries()
+    first = refined(agent, update(1), update(2))
+    second = refined(agent, update(1, "Short."))
+    now_there, count = ledger(agent), count_entries()
     path = f"/refinements/{first}/rollback"
     answer = press(admin, path, on=f"/refinements/{first}")
     plain = admin.post(path)
@@ -113,7 +102,7 @@ def test_a_conflict_applies_nothing_and_names_what_is_in_the_way(admin: Browser,
 
     assert answer.headers["HX-Redirect"] == path
     assert (plain.status_code, plain.headers["Location"]) == (303, path)
-    assert (ledger(agent), entries()) == (now_there, count)
+    assert (ledger(agent), count_entries()) == (now_there, count)
     assert (plan["state"], plan["conflicts"], plan["later"]) == ("conflict", [1], [second])
     assert (plan["restored"], plan["removed"], plan["mass_after"]) == (0, 0, plan["mass_before"])
     assert "Nothing is applied." in shown
@@ -124,9 +113,9 @@ def test_a_conflict_applies_nothing_and_names_what_is_in_the_way(admin: Browser,
 
 
 def test_programs_are_told_of_a_conflict_by_a_409(admin: Browser, agent: Agent) -> None:
-    first = refine(agent, update(1))
-    refine(agent, update(1, "Short."))
-    count = entries()
+    first = refined(agent, update(1))
+    refined(agent, update(1, "Short."))
+    count = count_entries()
     answer = admin.post(f"/refinements/{first}/rollback", headers=JSON)
 
     assert answer.status_code == 409
@@ -134,24 +123,13 @@ def test_programs_are_told_of_a_conflict_by_a_409(admin: Browser, agent: Agent) 
     assert answer.json is not None
     assert answer.json["code"] == "rollback_conflict"
     assert "memory 1" in answer.json["detail"]
-    assert entries() == count
-
-
-def test_what_is_in_the_way_can_be_undone_first(admin: Browser, agent: Agent) -> None:
-    original = ledger(agent)
-    first = refine(agent, update(1))
-    second = refine(agent, update(1, "Short."))
-    for refinement_id in (second, first):
-        admin.post(f"/refinements/{refinement_id}/rollback")
-
-    assert ledger(agent) == original
-    assert [each.refinement_id for each in rollbacks()] == [second, first]
+    assert count_entries() == count
 
 
 def test_a_conflict_offers_the_rewind_with_its_own_preview(admin: Browser, agent: Agent) -> None:
     original = ledger(agent)
-    first = refine(agent, update(1), update(2))
-    second = refine(agent, update(1, "Short."))
+    first = refined(agent, update(1), update(2))
+    second = refined(agent, update(1, "Short."))
     path = f"/refinements/{first}/rollback"
     plan, markup = twin(admin, path), admin.get(path).text
     answer = press(admin, f"/refinements/{first}/rewind", on=path)
@@ -174,7 +152,7 @@ def test_a_conflict_offers_the_rewind_with_its_own_preview(admin: Browser, agent
 
 def test_one_entry_is_undone_and_nothing_else(admin: Browser, agent: Agent) -> None:
     original = ledger(agent)
-    refine(agent, ("delete", {"id": 3}), ("delete", {"id": 4}))
+    refined(agent, ("delete", {"id": 3}), ("delete", {"id": 4}))
     entry_id = newest_entry(Action.REFINEMENT_DELETE)
     shown = page(admin, f"/audit/{entry_id}/rollback")
     answer = admin.post(f"/audit/{entry_id}/rollback")
@@ -191,7 +169,7 @@ def test_one_entry_is_undone_and_nothing_else(admin: Browser, agent: Agent) -> N
 
 def test_an_entry_in_conflict_offers_to_rewind_to_before_what_is_in_the_way(admin: Browser, agent: Agent) -> None:
     entry_id = newest_entry(Action.CREATE)
-    first = refine(agent, update(1))
+    first = refined(agent, update(1))
     path = f"/audit/{entry_id}/rollback"
     shown, plan = page(admin, path), twin(admin, path)
     admin.post(f"/refinements/{first}/rewind")
@@ -243,16 +221,6 @@ def test_another_running_refinement_is_ended_too_and_the_plan_says_so(admin: Bro
     assert run.reload().status == Status.STOPPED
 
 
-def test_a_conflict_leaves_a_running_refinement_alone(admin: Browser, agent: Agent) -> None:
-    first = refine(agent, update(1))
-    run = begin(agent)
-    run.tool.execute("update", id=1, content="Short.")
-    admin.post(f"/refinements/{first}/rollback")
-
-    assert run.reload().status == Status.RUNNING
-    assert run.tool.execute("delete", id=2)["type"] == "deleted"
-
-
 def test_a_running_one_that_did_nothing_is_ended_and_there_is_nothing_to_take_back(
     admin: Browser, agent: Agent
 ) -> None:
@@ -262,27 +230,6 @@ def test_a_running_one_that_did_nothing_is_ended_and_there_is_nothing_to_take_ba
     assert "Stopped: the refinement had changed nothing yet" in toast_of(answer)
     assert run.reload().status == Status.STOPPED
     assert rollbacks() == []
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/refinements/{r}/rollback", "/refinements/{r}/rewind", "/audit/{e}/rollback", "/rollbacks/{b}/rollback"],
-)
-def test_another_account_and_what_does_not_exist_are_alike(
-    admin: Browser, neighbour: Browser, agent: Agent, path: str
-) -> None:
-    refinement_id = merge_and_delete(agent)
-    admin.post(f"/refinements/{refinement_id}/rollback")
-    (made,) = rollbacks()
-    nobody = "00000000-0000-4000-8000-000000000000"
-    theirs = path.format(r=refinement_id, e=made.entry_id, b=made.id)
-    missing = path.format(r=nobody, e=987654, b=nobody)
-    for ask in (neighbour.get, neighbour.post):
-        for address in (theirs, missing):
-            answer = ask(address, headers=JSON)
-            assert answer.status_code == 404, address
-        assert ask(theirs, headers=JSON).json == ask(missing, headers=JSON).json
-    assert len(rollbacks()) == 1
 
 
 def test_a_page_of_another_account_named_as_the_one_pressed_on_gives_nothing_away(
@@ -309,17 +256,6 @@ def test_a_page_without_live_parts_is_left_for_one_that_shows_it(admin: Browser,
     assert len(rollbacks()) == 1
 
 
-def test_exact_duplicates_come_back_too(admin: Browser, app: Flask) -> None:
-    agent = make_agent("mina")
-    remember(agent, "Ann likes tea.", "Ann likes tea.", "Bob likes rum, and other things.")
-    original = ledger(agent)
-    run = begin(agent, deduplicate=True)
-    run.tool.execute("complete", summary="Done.")
-    admin.post(f"/refinements/{run.refinement.id}/rollback")
-
-    assert ledger(agent) == original
-
-
 def trip(agent: Agent) -> str:
     """A refinement that the latch reversed; its id."""
     run = begin(agent)
@@ -332,7 +268,7 @@ def trip(agent: Agent) -> str:
 def test_what_a_guard_reversed_is_refused_on_pages_and_to_programs(admin: Browser, agent: Agent) -> None:
     refinement_id = trip(agent)
     reversal, change = newest_entry(Action.REFINEMENT_ROLLBACK), newest_entry(Action.REFINEMENT_DELETE)
-    before, counts = ledger(agent), entries()
+    before, counts = ledger(agent), count_entries()
     paths = [f"/audit/{reversal}/rollback", f"/audit/{change}/rollback", f"/refinements/{refinement_id}/rollback"]
 
     for path in paths:
@@ -344,7 +280,7 @@ def test_what_a_guard_reversed_is_refused_on_pages_and_to_programs(admin: Browse
             assert "that is final" in unescape(each.text)
             assert "it can't be brought back" in unescape(each.text)
             assert f'action="{path}' not in each.text
-    assert (ledger(agent), entries()) == (before, counts)
+    assert (ledger(agent), count_entries()) == (before, counts)
     assert verify().ok
 
 

@@ -6,29 +6,16 @@ import re
 from html import unescape
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from app.extensions import db
-from app.models import Action, Agent, AuditLog, Refinement, Rollback
-from tests.support.factories import begin
+from app.models import Agent, Refinement, Rollback
+from tests.history.going_back import consolidate, delete, refined
 from tests.views.conftest import Browser
 
 
-def refine(agent: Agent, *operations: tuple[str, dict[str, Any]]) -> str:
-    """A refinement that did this and completed; its id."""
-    run = begin(agent)
-    for action, arguments in operations:
-        run.tool.execute(action, **arguments)
-    run.tool.execute("complete", summary="Done.")
-    return run.refinement.id
-
-
 def merge_and_delete(agent: Agent) -> str:
-    return refine(agent, ("consolidate", {"ids": [1, 2], "content": "Both of them."}), ("delete", {"id": 3}))
-
-
-def update(number: int, content: str = "Shorter.") -> tuple[str, dict[str, Any]]:
-    return "update", {"id": number, "content": content}
+    return refined(agent, consolidate(1, 2, content="Both of them."), delete(3))
 
 
 def twin(person: Browser, path: str) -> dict[str, Any]:
@@ -53,11 +40,6 @@ def undo_in(toast: str) -> str:
     return found[1]
 
 
-def entries() -> int:
-    db.session.rollback()
-    return db.session.scalar(select(func.count()).select_from(AuditLog)) or 0
-
-
 def rollbacks() -> list[Rollback]:
     db.session.rollback()
     return list(db.session.scalars(select(Rollback).order_by(Rollback.entry_id)))
@@ -66,7 +48,3 @@ def rollbacks() -> list[Rollback]:
 def undone_by(refinement_id: str) -> str | None:
     db.session.rollback()
     return db.session.get_one(Refinement, refinement_id, populate_existing=True).undone_by
-
-
-def newest_entry(action: Action) -> int:
-    return db.session.scalars(select(func.max(AuditLog.id)).where(AuditLog.action == action)).one()
