@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -17,7 +16,6 @@ import structlog
 from flask import current_app
 from sqlalchemy import bindparam, select, update
 
-from app.asking.asked_agent import AskedAgent
 from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.replies import ConsentAnswer, read_answer
@@ -35,9 +33,7 @@ from app.models import (
     Mode,
     Refinement,
     Status,
-    Trigger,
     note_to_admins,
-    open_keys,
     record,
 )
 from app.models.base import database_now
@@ -46,7 +42,8 @@ from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
 from app.refinement.heartbeat import heartbeat
 from app.refinement.loop import Limits, LoopOutcome, converse
-from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
+from app.refinement.prompts import PromptFigures
+from app.refinement.refined_agent import RefinedAgent
 from app.refinement.sweep import DISK_FULL
 from app.refinement.tool import RefinementTool
 from app.silo import SealBroken
@@ -132,7 +129,7 @@ class _Process:
         if figures is not None:
             self._loop(calls, refined, figures)
 
-    def _remove_duplicates(self) -> _RefinedAgent | None:
+    def _remove_duplicates(self) -> RefinedAgent | None:
         """Returns the agent to go on with, or None when that was all there was to do."""
         with writing():
             refinement, agent = self._locked()
@@ -143,12 +140,12 @@ class _Process:
                 refinement.end(agent, Status.COMPLETED)
                 return None
             refinement.model_id = agent.model_id
-            refined = _RefinedAgent.of(agent, refinement)
+            refined = RefinedAgent.of(agent, refinement)
             if refined.is_asked:
                 refinement.announce("asked")
             return refined
 
-    def _consent(self, calls: ModelCalls, refined: _RefinedAgent) -> PromptFigures | None:
+    def _consent(self, calls: ModelCalls, refined: RefinedAgent) -> PromptFigures | None:
         """Ask, record the answer, and after a YES take the snapshot. None after a NO."""
         answer, usage = ConsentAnswer(True, ""), Usage()
         if refined.is_asked:
@@ -162,7 +159,7 @@ class _Process:
             return self._take_ledger_snapshot(refinement, agent) if answer.granted else None
 
     def _record_answer(
-        self, refinement: Refinement, agent: Agent, answer: ConsentAnswer, refined: _RefinedAgent
+        self, refinement: Refinement, agent: Agent, answer: ConsentAnswer, refined: RefinedAgent
     ) -> None:
         keys = refined.agent.keys
         words = keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
@@ -215,7 +212,7 @@ class _Process:
         refinement.announce("running", mass=agent.core_token_usage, threshold=str(refinement.threshold))
         return PromptFigures.of(agent, refinement)
 
-    def _loop(self, calls: ModelCalls, refined: _RefinedAgent, figures: PromptFigures) -> None:
+    def _loop(self, calls: ModelCalls, refined: RefinedAgent, figures: PromptFigures) -> None:
         opening = refined.opening(figures, calls.open(CallPurpose.REFINEMENT).context_window())
         limits = Limits(
             self._settings.max_turns, calls.time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
@@ -287,43 +284,6 @@ class _Process:
 
     def _row(self) -> Refinement:
         return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
-
-
-@dataclass(frozen=True)
-class _RefinedAgent:
-    """Taken once, at the start. `is_asked` is false where the agent itself wanted the refinement."""
-
-    agent: AskedAgent
-    instructions: str
-    is_asked: bool
-    figures: PromptFigures
-
-    @classmethod
-    def of(cls, agent: Agent, refinement: Refinement) -> _RefinedAgent:
-        asked, figures = AskedAgent.of(agent, open_keys(agent)), PromptFigures.of(agent, refinement)
-        return cls(asked, agent.effective_refinement_prompt, refinement.trigger != Trigger.AGENT, figures)
-
-    def question(self, window: int | None) -> list[dict[str, Any]]:
-        """Whether it wants the refinement."""
-        core, journal = self.agent.read_core(), self.agent.read_recent_journal()
-        return consent_messages(
-            system_prompt=self.agent.system_prompt,
-            core=core,
-            journal=journal,
-            figures=self.figures.with_counts(core),
-            window=window,
-        )
-
-    def opening(self, figures: PromptFigures, window: int | None) -> list[dict[str, Any]]:
-        """Of the loop, with the numbers of the snapshot."""
-        core = self.agent.read_core()
-        return refinement_messages(
-            system_prompt=self.agent.system_prompt,
-            instructions=self.instructions,
-            core=core,
-            figures=figures.with_counts(core),
-            window=window,
-        )
 
 
 ROOM_SECONDS = 5.0
