@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from app.asking.dependencies import Dependencies
 from app.authoring import reading, telling
+from app.llm.litellm import LiteLLMClients
 from tasks.celery import REFINE, task
 from tasks.queue import length, send
 
@@ -14,9 +16,6 @@ def enqueue(proposal_id: str) -> bool:
 
 @task
 def read(proposal_id: str) -> None:
-    from app.asking.dependencies import Dependencies
-    from app.llm.litellm import LiteLLMClients
-
     reading.read(proposal_id, Dependencies(LiteLLMClients()))
 
 

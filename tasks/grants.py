@@ -6,9 +6,11 @@ from contextlib import closing
 
 from redis import Redis, RedisError
 
+from app.asking.dependencies import Dependencies
 from app.errors import Unavailable
 from app.events.broker import TIMEOUT, broker_url, client, namespace
 from app.grants import asking, endings, opening
+from app.llm.litellm import LiteLLMClients
 from tasks.celery import task
 from tasks.queue import send
 
@@ -39,9 +41,6 @@ def answered(view_id: str, timeout: float = 5.0) -> bool:
 
 @task
 def ask(grant_id: str) -> None:
-    from app.asking.dependencies import Dependencies
-    from app.llm.litellm import LiteLLMClients
-
     asking.ask(grant_id, Dependencies(LiteLLMClients()))
 
 

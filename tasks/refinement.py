@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from app.asking.dependencies import Dependencies
+from app.demo.pace import paced_clients
+from app.llm.litellm import LiteLLMClients
+from app.refinement import process
 from tasks.celery import task
 from tasks.echo import worker_answers
 from tasks.queue import send
@@ -16,9 +20,4 @@ def enqueue(refinement_id: str) -> bool:
 
 @task
 def refine(refinement_id: str) -> None:
-    from app.asking.dependencies import Dependencies
-    from app.demo.pace import voices_of
-    from app.llm.litellm import LiteLLMClients
-    from app.refinement.process import refine as carry
-
-    carry(refinement_id, Dependencies(voices_of(refinement_id, LiteLLMClients())))
+    process.refine(refinement_id, Dependencies(paced_clients(refinement_id, LiteLLMClients())))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from app.asking.dependencies import Dependencies
 from app.extensions import now
+from app.llm.litellm import LiteLLMClients
 from app.reflection import conversation, promotion
 from tasks.celery import task
 from tasks.queue import send
@@ -15,17 +17,11 @@ def enqueue(intake_id: str) -> bool:
 
 @task
 def hear(intake_id: str) -> None:
-    from app.asking.dependencies import Dependencies
-    from app.llm.litellm import LiteLLMClients
-
     conversation.hear(intake_id, Dependencies(LiteLLMClients()))
 
 
 @task
 def promote(agent_id: int) -> None:
-    from app.asking.dependencies import Dependencies
-    from app.llm.litellm import LiteLLMClients
-
     promotion.promote(agent_id, Dependencies(LiteLLMClients()))
 
 

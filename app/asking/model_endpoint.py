@@ -1,4 +1,4 @@
-"""Whose voice is asked, and where: a model's name, an address, and the variable that holds its key."""
+"""Which model is asked, and where: a model's name, an address, and the variable that holds its key."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from app.cli.refinement_facts import (
     tell_outcome,
     words,
 )
-from app.demo.pace import voices_of
+from app.demo.pace import paced_clients
 from app.extensions import db
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
@@ -169,7 +169,7 @@ def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
     if by_worker and enqueue(refinement_id):
         follow.watch(refinement_id, tell)
     else:
-        follow.carry(app, refinement_id, voices_of(refinement_id, LiteLLMClients()), tell)
+        follow.carry(app, refinement_id, paced_clients(refinement_id, LiteLLMClients()), tell)
     return db.session.get_one(Refinement, refinement_id, populate_existing=True)
 
 

@@ -18,11 +18,11 @@ from app.models.agent_settings import settings
 def paced(
     clients: ModelClients, agent: Agent, seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> ModelClients:
-    """These voices; for an agent as the demo made it, with so many seconds before each answer."""
+    """These clients; for an agent as the demo made it, with so many seconds before each answer."""
     return _Paced(clients, seconds, sleep) if seconds and _is_of_the_demo(agent) else clients
 
 
-def voices_of(refinement_id: str, clients: ModelClients) -> ModelClients:
+def paced_clients(refinement_id: str, clients: ModelClients) -> ModelClients:
     """Of one refinement, as this installation's settings want it. Leaves no transaction open."""
     query = select(Agent).join(Refinement, Refinement.agent_id == Agent.id).where(Refinement.id == refinement_id)
     agent = db.session.scalar(query)
@@ -38,10 +38,10 @@ def _is_of_the_demo(agent: Agent) -> bool:
 
 class _Paced:
     def __init__(self, clients: ModelClients, seconds: float, sleep: Callable[[float], None]) -> None:
-        self._voices, self._seconds, self._sleep = clients, seconds, sleep
+        self._clients, self._seconds, self._sleep = clients, seconds, sleep
 
     def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> ModelClient:
-        client = self._voices.for_model(model_id, api_base=api_base, api_key_env=api_key_env)
+        client = self._clients.for_model(model_id, api_base=api_base, api_key_env=api_key_env)
         return _PacedClient(client, self._seconds, self._sleep)
 
 

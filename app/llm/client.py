@@ -1,6 +1,6 @@
-"""The protocol between a refinement and an agent's model: what is asked, what comes back, what can go wrong.
+"""The protocol between whoever asks and a model: what is asked, what comes back, what can go wrong.
 
-Nothing here knows memories. Three voices implement it: LiteLLM, `whetstone/offline` and the scripted one of the tests.
+Nothing here knows memories. Three clients implement it: LiteLLM, `whetstone/offline` and the scripted one of the tests.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ModelError(WhetstoneError):
 
 
 class ModelClient(Protocol):
-    """One agent's voice for the length of one refinement. Not shared between threads; close it after."""
+    """A connection to one model, for one refinement or one question. Not shared between threads; close it after."""
 
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float

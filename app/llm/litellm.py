@@ -101,7 +101,7 @@ class LiteLLMClients:
 
 
 class LiteLLMClient:
-    """One agent's voice for one refinement: connections of its own over the shared TLS context, closed after."""
+    """One model: connections of its own over the shared TLS context, closed after."""
 
     def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
         self._model_id = model_id

@@ -1,4 +1,4 @@
-"""A voice that says what a test wrote down, and remembers what it was asked.
+"""A client that says what a test wrote down, and remembers what it was asked.
 
 client = ScriptedClient(say("YES"), call("delete_memory", id=3), ModelError(...), lambda messages: say("later"))
 """

@@ -1,4 +1,4 @@
-"""The scripted voice that other tests rely on."""
+"""The scripted client that other tests rely on."""
 
 from __future__ import annotations
 
