@@ -17,6 +17,7 @@ from app.cli.common import aside
 from app.cli.crash import record as record_crash
 from app.cli.steps import line
 from app.extensions import db, release, writing
+from app.history.steps import Step
 from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
 from app.refinement.process import refine
@@ -52,7 +53,7 @@ class Follower:
             found = connection.execute(query).all()
         for event in found:
             self._last = event.id
-            self._tell(line(event.kind, event.data, event.at, event.threshold))
+            self._tell(line(Step.of_event(event), event.threshold))
 
     def is_open(self) -> bool:
         query = select(Refinement.status).where(Refinement.id == self._refinement_id)

@@ -7,7 +7,7 @@ from typing import Any
 from app.cli.common import Cell, day_and_time, facts, hint, say
 from app.cli.steps import line
 from app.history.steps import steps_of
-from app.models import Agent, Event, Refinement
+from app.models import Agent, Refinement
 from app.models.base import iso
 from app.values.mass_story import exact_percent, percent
 
@@ -21,10 +21,7 @@ SHORT = 8
 
 def steps(refinement: Refinement) -> list[dict[str, Any]]:
     """Its events for programs, oldest first."""
-    return [
-        {"at": iso(event.at), "step": event.kind.removeprefix("refinement."), "data": event.data}
-        for event in _steps(refinement)
-    ]
+    return [{"at": iso(step.at), "step": step.name, "data": step.data} for step in steps_of(refinement)]
 
 
 def row(refinement: Refinement, agent: str) -> list[Cell]:
@@ -73,8 +70,8 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
         ]
     )
     say()
-    for event in _steps(refinement):
-        say(line(event.kind, event.data, event.at, refinement.threshold))
+    for step in steps_of(refinement):
+        say(line(step, refinement.threshold))
     short = refinement.id[:SHORT]
     if refinement.is_open:
         hint(f"refinements stop {short}", "Stop it")
@@ -116,7 +113,3 @@ def _kept(refinement: Refinement) -> str:
 def _story(refinement: Refinement) -> str:
     story = refinement.mass_story()
     return story.line if story else ""
-
-
-def _steps(refinement: Refinement) -> list[Event]:
-    return steps_of(refinement)

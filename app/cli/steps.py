@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import click
 
+from app.history.steps import Step
 from app.values.mass_story import exact_percent, percent
 from app.values.plural import count_nouns
 from app.vocabulary import STATUSES
@@ -17,12 +17,11 @@ from app.vocabulary.actions import action_term
 Data = Mapping[str, Any]
 
 
-def line(kind: str, data: Data, at: datetime, limit: Decimal) -> str:
+def line(step: Step, limit: Decimal) -> str:
     """What happened, after the time of day (UTC). `limit` is the threshold: what is kept never rounds across it."""
-    step = kind.removeprefix("refinement.")
-    words = _WORDS.get(step)
-    text = words({"limit": limit, **data}) if words else step.replace("_", " ")
-    return f"  {at:%H:%M:%S}  {click.style(text, dim=True) if step in _QUIET else text}"
+    words = _WORDS.get(step.name)
+    text = words({"limit": limit, **step.data}) if words else step.name.replace("_", " ")
+    return f"  {step.at:%H:%M:%S}  {click.style(text, dim=True) if step.name in _QUIET else text}"
 
 
 def _queued(data: Data) -> str:

@@ -12,6 +12,7 @@ from flask import Flask
 
 from app.cli.steps import line
 from app.extensions import db, writing
+from app.history.steps import Step
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import Agent, Refinement, Status
@@ -124,7 +125,7 @@ def test_people_see_every_step_as_it_happens(
 
 
 def test_what_was_kept_after_a_step_never_rounds_up_to_the_limit() -> None:
-    told = line("refinement.operation", JUST_UNDER, datetime.now(UTC), Decimal("0.75"))
+    told = line(Step("operation", datetime.now(UTC), JUST_UNDER), Decimal("0.75"))
 
     assert told.endswith("74.9% kept")
 

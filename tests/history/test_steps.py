@@ -10,7 +10,7 @@ from flask import Flask
 
 from app.asking.dependencies import Dependencies
 from app.extensions import db
-from app.history.steps import steps_of
+from app.history.steps import Step, steps_of
 from app.llm.client import Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Agent, Event, Mode, Refinement, Status, Trigger
@@ -45,11 +45,11 @@ def fresh(refinement: Refinement) -> Refinement:
     return db.session.get_one(Refinement, refinement.id, populate_existing=True)
 
 
-def told(steps: Sequence[Event]) -> list[tuple[str, dict[str, Any]]]:
+def told(steps: Sequence[Step]) -> list[tuple[str, dict[str, Any]]]:
     """What both ways tell; the log knows more of some steps."""
     names = ("trigger", "mode", "removed", "tokens", "granted", "asked", "mass", "threshold", "entry", "action", "id")
     names += ("sources", "retention", "status")
-    kinds = [(step.kind.removeprefix("refinement."), step.data) for step in steps]
+    kinds = [(step.name, step.data) for step in steps]
     return [
         (kind, {name: data[name] for name in names if name in data and (kind, name) != ("queued", "mass")})
         for kind, data in kinds
@@ -95,7 +95,6 @@ def test_the_log_tells_the_steps_again_once_their_events_are_gone(
     again = steps_of(fresh(refinement))
     assert told(again) == before
     assert [step.at for step in again] == sorted(step.at for step in again)
-    assert all(step.id is None for step in again)
     assert not db.session.new
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from app.extensions import db, now
 from app.history.plan import Target
-from app.history.steps import steps_of
+from app.history.timeline import TimelineRow, timeline_of
 from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
@@ -20,8 +20,7 @@ from app.shapes.refinement import NamedRefinement
 from app.values.mass_story import MassStory
 from app.values.plural import count_nouns
 from app.views.shown.agents import last_event
-from app.views.shown.rollback import RollbackOffer, rollbacks_of
-from app.views.shown.timeline import TimelineRow, read
+from app.views.shown.rollback import RollbackOffer
 from app.vocabulary import STATUSES
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
@@ -46,7 +45,7 @@ class RefinementPage:
         due = Timetable(current_app.extensions["settings"], now()).due(
             agent, running=running, changeable=agent.has_changeable_memories()
         )
-        rows = read(refinement, steps_of(refinement), rollbacks_of(refinement))
+        rows = timeline_of(refinement)
         return cls(refinement, agent, consent, rows, _offer(refinement), due, seen)
 
     @property

@@ -18,9 +18,6 @@ from app.views.shown.agents import last_event
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term
 
-LOOKED_AT = 500
-"""Rollbacks of an agent that are searched for those of one refinement."""
-
 
 @dataclass(frozen=True)
 class RollbackOffer:
@@ -249,20 +246,6 @@ def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
         return []
     query = select(Refinement).where(Refinement.id.in_(ids))
     return list(db.session.scalars(query.order_by(Refinement.requested_at.desc(), Refinement.id.desc())))
-
-
-def rollbacks_of(refinement: Refinement) -> list[Rollback]:
-    """Those that took its work back, whole or one entry of it, or gave it back; oldest first."""
-    since = (Rollback.agent_id == refinement.agent_id, Rollback.at >= refinement.requested_at)
-    found = db.session.scalars(
-        select(Rollback).where(*since).order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(LOOKED_AT)
-    )
-    entries = set(db.session.scalars(select(AuditLog.id).where(AuditLog.refinement_id == refinement.id)))
-    return [
-        each
-        for each in reversed(list(found))
-        if refinement.id in (*each.undid, *each.redid) or each.target_entry_id in entries
-    ]
 
 
 def _named(target: Target) -> dict[str, Any]:

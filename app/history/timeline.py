@@ -1,0 +1,287 @@
+"""The timeline of a refinement: each step told in words, and folded into rows, one row an operation; no content.
+
+Pages and the command line print these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import select
+
+from app.extensions import db
+from app.history.steps import Step, steps_of
+from app.models import AuditLog, Refinement, Rollback, RollbackKind, Status
+from app.values.mass_story import exact_percent
+from app.values.plural import count_nouns
+from app.vocabulary import ROLLBACKS, STATUSES, TRIGGERS
+from app.vocabulary.actions import action_term
+from app.vocabulary.refusals import refusal_reason
+
+LOOKED_AT = 500
+"""Rollbacks of an agent that are searched for those of one refinement."""
+
+
+@dataclass(frozen=True)
+class TimelineRow:
+    """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories.
+
+    `quote` is what the agent wrote to the admins. `rollback` is the id of the one that the row tells of, `entry` the
+    audit entry of an operation.
+    """
+
+    kind: str
+    icon: str
+    title: str
+    at: datetime
+    tone: str = "neutral"
+    detail: str = ""
+    ids: tuple[int, ...] = ()
+    result: int | None = None
+    tokens: tuple[int, int] | None = None
+    retention: Decimal | None = None
+    count: int = 1
+    reversed: bool = False
+    turns: tuple[int, int] | None = None
+    calls: int = 0
+    model_tokens: int = 0
+    quote: str = ""
+    rollback: str = ""
+    entry: int | None = None
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether it is an operation that stands."""
+        return self.entry is not None and not self.reversed
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"kind": self.kind, "title": self.title, "at": self.at.isoformat(), "detail": self.detail or None}
+        counted = {"ids": list(self.ids) or None, "result": self.result, "tokens": self.tokens and list(self.tokens)}
+        rest = {
+            "retention": self.retention and float(self.retention),
+            "count": self.count,
+            "reversed": self.reversed or None,
+            "quote": self.quote or None,
+        }
+        return {key: value for key, value in (said | counted | rest).items() if value is not None}
+
+
+def timeline_of(refinement: Refinement) -> list[TimelineRow]:
+    """The rows, oldest first; behind its end who took its work back, whole or one change of it, or gave it back."""
+    rollbacks = _rollbacks_of(refinement)
+    reversed_kinds = _reversed_kinds(refinement)
+    undone = {rollback.target_entry_id for rollback in rollbacks if rollback.stands}
+    rows = [
+        replace(row, reversed=True) if row.kind in reversed_kinds or (row.entry and row.entry in undone) else row
+        for row in fold(steps_of(refinement), refinement)
+    ]
+    return [*rows, *(_tell_rollback(rollback, refinement) for rollback in rollbacks)]
+
+
+def fold(steps: Iterable[Step], refinement: Refinement) -> list[TimelineRow]:
+    """Turns without an operation between them are one row, refusals one row a kind, a question and its answer too."""
+    rows: list[TimelineRow] = []
+    for step in steps:
+        row = tell(step, refinement)
+        if row is not None:
+            _fold_of(step)(rows, row)
+    return rows
+
+
+def tell(step: Step, refinement: Refinement) -> TimelineRow | None:
+    """One step by itself; None for one that is told elsewhere."""
+    told = _TELLERS.get(step.name)
+    return told(step, refinement) if told else None
+
+
+def _reversed_kinds(refinement: Refinement) -> tuple[str, ...]:
+    """A latch reverses the operations; the Time Machine brings back the exact duplicates too."""
+    if refinement.undone_by is not None:
+        return ("operation", "deduplicated")
+    return ("operation",) if refinement.status == Status.ROLLED_BACK else ()
+
+
+def _rollbacks_of(refinement: Refinement) -> list[Rollback]:
+    """Those that took its work back, whole or one entry of it, or gave it back; oldest first."""
+    since = (Rollback.agent_id == refinement.agent_id, Rollback.at >= refinement.requested_at)
+    found = db.session.scalars(
+        select(Rollback).where(*since).order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(LOOKED_AT)
+    )
+    entries = set(db.session.scalars(select(AuditLog.id).where(AuditLog.refinement_id == refinement.id)))
+    return [
+        each
+        for each in reversed(list(found))
+        if refinement.id in (*each.undid, *each.redid) or each.target_entry_id in entries
+    ]
+
+
+def _tell_rollback(rollback: Rollback, refinement: Refinement) -> TimelineRow:
+    by = f"by {rollback.requested_by.partition(':')[2]}"
+    about: dict[str, Any] = {"tokens": (rollback.mass_before, rollback.mass_after), "rollback": rollback.id}
+    if refinement.id in rollback.redid:
+        return TimelineRow("given_back", "history", "Its work was given back", rollback.at, "info", by, **about)
+    term = ROLLBACKS[rollback.kind]
+    by += "; that was undone" if rollback.kind == RollbackKind.ENTRY and not rollback.stands else ""
+    return TimelineRow("taken_back", term.icon, term.taken_back, rollback.at, term.tone, by, **about)
+
+
+def _queued(step: Step, refinement: Refinement) -> TimelineRow:
+    who = refinement.started_by.partition(":")[2] or refinement.started_by
+    return TimelineRow("queued", "clock", "Queued", step.at, detail=f"{TRIGGERS[refinement.trigger].meaning}, {who}")
+
+
+def _begun(step: Step, refinement: Refinement) -> TimelineRow:
+    return TimelineRow("begun", "play", "Started", step.at)
+
+
+def _deduplicated(step: Step, refinement: Refinement) -> TimelineRow:
+    title = f"{count_nouns(step.data['removed'], 'exact duplicate')} removed"
+    keeps_only_this = refinement.status in (Status.DECLINED, Status.ROLLED_BACK)
+    detail = "matched by hash, content not read" + ("; kept all the same" if keeps_only_this else "")
+    tokens = (int(step.data["tokens"]), 0)
+    return TimelineRow("deduplicated", "copy", title, step.at, "info", detail, tokens=tokens)
+
+
+def _asked(step: Step, refinement: Refinement) -> TimelineRow:
+    return TimelineRow("asked", "chat", "The agent is asked for its consent", step.at, "ask")
+
+
+def _answered(step: Step, refinement: Refinement) -> TimelineRow:
+    granted = bool(step.data["granted"])
+    title = f"The agent said {'YES' if granted else 'NO'}"
+    detail = "its words are sealed" if step.data.get("asked", True) else "it asked for this refinement itself"
+    return TimelineRow("answered", "chat", title, step.at, "ok" if granted else "ask", detail)
+
+
+def _noted(step: Step, refinement: Refinement) -> TimelineRow | None:
+    """The event only names the entry of the note: what it says stands with the notes."""
+    quotes = [note.text or "" for note in refinement.notes if note.entry_id == step.data["entry"]]
+    return TimelineRow("note", "chat", "Wrote to the admins", step.at, "ask", quote=quotes[0]) if quotes else None
+
+
+def _running(step: Step, refinement: Refinement) -> TimelineRow:
+    detail = f"baseline for the limit of {exact_percent(refinement.threshold)}"
+    return TimelineRow("snapshot", "flag", f"Snapshot: {step.data['mass']:,} tokens", step.at, detail=detail)
+
+
+def _turn(step: Step, refinement: Refinement) -> TimelineRow:
+    turn, calls, tokens = (int(step.data.get(name, 0)) for name in ("turn", "calls", "tokens"))
+    return _turns(TimelineRow("turn", "agent", "", step.at), (turn, turn), calls, tokens)
+
+
+def _turns(row: TimelineRow, turns: tuple[int, int], calls: int, tokens: int) -> TimelineRow:
+    first, last = turns
+    title = f"Turn {last}" if first == last else f"Turns {first} to {last}"
+    detail = f"{count_nouns(calls, 'call')}, {tokens:,} model tokens"
+    return replace(row, title=title, detail=detail, turns=turns, calls=calls, model_tokens=tokens)
+
+
+def _operation(step: Step, refinement: Refinement) -> TimelineRow:
+    data, term = step.data, action_term(step.data["action"])
+    sources = tuple(int(number) for number in data.get("sources", ()))
+    before, after = (int(tokens) for tokens in data["tokens"])
+    return TimelineRow(
+        "operation",
+        term.icon,
+        term.step or term.words,
+        step.at,
+        term.tone,
+        ids=sources or (int(data["id"]),),
+        result=int(data["id"]) if sources else None,
+        tokens=(before, after),
+        retention=Decimal(data["retention"]) if data.get("retention") else None,
+        entry=data.get("entry"),
+    )
+
+
+def _refused(step: Step, refinement: Refinement) -> TimelineRow:
+    action, code = str(step.data.get("action", "unknown")), str(step.data.get("code", ""))
+    title = "Refused: unknown function" if action == "unknown" else f"Refused: {action}"
+    detail = f"{refusal_reason(code)}; nothing changed"
+    count = int(step.data.get("count", 1))
+    return TimelineRow(f"refused:{action}:{code}", "ban", title, step.at, detail=detail, count=count)
+
+
+def _stop_requested(step: Step, refinement: Refinement) -> TimelineRow:
+    who = (refinement.stop_requested_by or "").partition(":")[2]
+    return TimelineRow("stop_requested", "stop", "Stop pressed", step.at, "warn", f"by {who}" if who else "")
+
+
+def _ended(step: Step, refinement: Refinement) -> TimelineRow:
+    term = STATUSES[step.data["status"]]
+    return TimelineRow("ended", term.icon, term.ending, step.at, term.tone)
+
+
+_TELLERS: Mapping[str, Callable[[Step, Refinement], TimelineRow | None]] = {
+    "queued": _queued,
+    "begun": _begun,
+    "deduplicated": _deduplicated,
+    "asked": _asked,
+    "answered": _answered,
+    "noted": _noted,
+    "running": _running,
+    "turn": _turn,
+    "operation": _operation,
+    "refused": _refused,
+    "stop_requested": _stop_requested,
+    "ended": _ended,
+}
+
+
+def _fold_answer(rows: list[TimelineRow], row: TimelineRow) -> None:
+    if rows and rows[-1].kind == "asked":
+        rows.pop()
+    rows.append(row)
+
+
+def _fold_turn(rows: list[TimelineRow], row: TimelineRow) -> None:
+    """Turns in which nothing was changed are one row; the others stand with their operations."""
+    last = rows.pop() if rows and rows[-1].kind == "turn" else None
+    if last is not None and last.turns and row.turns:
+        turns = (last.turns[0], row.turns[1])
+        row = _turns(row, turns, row.calls + last.calls, row.model_tokens + last.model_tokens)
+    rows.append(row)
+
+
+def _fold_operation(rows: list[TimelineRow], row: TimelineRow) -> None:
+    """It names its turn; a row that says nothing but this turn gives way."""
+    last = rows[-1] if rows and rows[-1].kind in ("turn", "operation") else None
+    if last is not None and last.turns is not None:
+        if last.kind == "turn" and last.turns[0] == last.turns[1]:
+            rows.pop()
+        row = replace(row, turns=(last.turns[1], last.turns[1]))
+    rows.append(row)
+
+
+def _fold_refusal(rows: list[TimelineRow], row: TimelineRow) -> None:
+    for place, earlier in enumerate(rows):
+        if earlier.kind == row.kind:
+            rows[place] = replace(earlier, count=earlier.count + row.count)
+            return
+    rows.append(row)
+
+
+def _fold_completed(rows: list[TimelineRow], row: TimelineRow) -> None:
+    """The turn that only said that it is complete gives way."""
+    last = next((each for each in reversed(rows) if each.kind != "note"), None)
+    if last is not None and last.kind == "turn" and last.calls == 1:
+        rows.remove(last)
+    rows.append(row)
+
+
+def _fold_of(step: Step) -> Callable[[list[TimelineRow], TimelineRow], None]:
+    if step.name == "ended" and step.data["status"] == Status.COMPLETED:
+        return _fold_completed
+    return _FOLDS.get(step.name, list.append)
+
+
+_FOLDS: Mapping[str, Callable[[list[TimelineRow], TimelineRow], None]] = {
+    "answered": _fold_answer,
+    "turn": _fold_turn,
+    "operation": _fold_operation,
+    "refused": _fold_refusal,
+}
