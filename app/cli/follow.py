@@ -11,6 +11,7 @@ from typing import Any
 
 from flask import Flask
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app.asking.dependencies import Dependencies
 from app.cli.common import aside
@@ -18,6 +19,7 @@ from app.cli.crash import record as record_crash
 from app.cli.steps import line
 from app.extensions import db, release, writing
 from app.history.steps import Step
+from app.history.timeline import tell
 from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
 from app.refinement.process import refine
@@ -44,16 +46,17 @@ class Follower:
     def look(self) -> None:
         """Tell what is new."""
         query = (
-            select(Event.id, Event.kind, Event.data, Event.at, Refinement.threshold)
+            select(Event, Refinement)
             .join(Refinement, Refinement.id == Event.refinement_id)
             .where(Event.refinement_id == self._refinement_id, Event.id > self._last)
             .order_by(Event.id)
         )
-        with db.engine.connect() as connection:
-            found = connection.execute(query).all()
-        for event in found:
-            self._last = event.id
-            self._tell(line(Step.of_event(event), event.threshold))
+        with Session(db.engine) as session:
+            for event, refinement in session.execute(query).tuples():
+                self._last = event.id
+                row = tell(Step.of_event(event), refinement)
+                if row is not None:
+                    self._tell(line(row, refinement.threshold))
 
     def is_open(self) -> bool:
         query = select(Refinement.status).where(Refinement.id == self._refinement_id)

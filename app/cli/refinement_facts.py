@@ -7,6 +7,7 @@ from typing import Any
 from app.cli.common import Cell, day_and_time, facts, hint, say
 from app.cli.steps import line
 from app.history.steps import steps_of
+from app.history.timeline import timeline_of
 from app.models import Agent, Refinement
 from app.models.base import iso
 from app.values.mass_story import exact_percent, percent
@@ -70,8 +71,8 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
         ]
     )
     say()
-    for step in steps_of(refinement):
-        say(line(step, refinement.threshold))
+    for each in timeline_of(refinement):
+        say(line(each, refinement.threshold))
     short = refinement.id[:SHORT]
     if refinement.is_open:
         hint(f"refinements stop {short}", "Stop it")

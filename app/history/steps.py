@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from app.extensions import db
 from app.models import Action, AuditLog, Event, Refinement
@@ -31,7 +31,7 @@ class Step:
     data: Mapping[str, Any]
 
     @classmethod
-    def of_event(cls, event: Event | Row[Any]) -> Step:
+    def of_event(cls, event: Event) -> Step:
         return cls(event.kind.removeprefix("refinement."), event.at, event.data)
 
     @classmethod

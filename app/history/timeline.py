@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from app.extensions import db
 from app.history.steps import Step, steps_of
-from app.models import AuditLog, Refinement, Rollback, RollbackKind, Status
+from app.models import COMMAND_LINE, AuditLog, Refinement, Rollback, RollbackKind, Status, Trigger
 from app.values.mass_story import exact_percent
 from app.values.plural import count_nouns
 from app.vocabulary import ROLLBACKS, STATUSES, TRIGGERS
@@ -120,7 +120,7 @@ def _rollbacks_of(refinement: Refinement) -> list[Rollback]:
 
 
 def _tell_rollback(rollback: Rollback, refinement: Refinement) -> TimelineRow:
-    by = f"by {rollback.requested_by.partition(':')[2]}"
+    by = _who(rollback.requested_by)
     about: dict[str, Any] = {"tokens": (rollback.mass_before, rollback.mass_after), "rollback": rollback.id}
     if refinement.id in rollback.redid:
         return TimelineRow("given_back", "history", "Its work was given back", rollback.at, "info", by, **about)
@@ -130,8 +130,14 @@ def _tell_rollback(rollback: Rollback, refinement: Refinement) -> TimelineRow:
 
 
 def _queued(step: Step, refinement: Refinement) -> TimelineRow:
-    who = refinement.started_by.partition(":")[2] or refinement.started_by
-    return TimelineRow("queued", "clock", "Queued", step.at, detail=f"{TRIGGERS[refinement.trigger].meaning}, {who}")
+    words = TRIGGERS[refinement.trigger].meaning
+    who = _who(refinement.started_by) if refinement.trigger == Trigger.ADMIN else ""
+    return TimelineRow("queued", "clock", "Queued", step.at, detail=f"{words}, {who}" if who else words)
+
+
+def _who(actor: str) -> str:
+    """Of a human's act: `from the command line`, `by ann@example.org`."""
+    return "from the command line" if actor == str(COMMAND_LINE) else f"by {actor.partition(':')[2]}"
 
 
 def _begun(step: Step, refinement: Refinement) -> TimelineRow:
@@ -207,8 +213,8 @@ def _refused(step: Step, refinement: Refinement) -> TimelineRow:
 
 
 def _stop_requested(step: Step, refinement: Refinement) -> TimelineRow:
-    who = (refinement.stop_requested_by or "").partition(":")[2]
-    return TimelineRow("stop_requested", "stop", "Stop pressed", step.at, "warn", f"by {who}" if who else "")
+    who = _who(refinement.stop_requested_by) if refinement.stop_requested_by else ""
+    return TimelineRow("stop_requested", "stop", "Stop pressed", step.at, "warn", who)
 
 
 def _ended(step: Step, refinement: Refinement) -> TimelineRow:

@@ -13,12 +13,11 @@ from app.vocabulary.term import Term
 class ActionTerm(Term):
     """`history` is its title among the changes of an agent's settings: without one it is none of them.
 
-    `step` is its title in the timeline of a refinement, `verb` the word of the command line for it.
+    `step` is its title in the timeline of a refinement.
     """
 
     history: str = ""
     step: str = ""
-    verb: str = ""
 
 
 ACTIONS: Mapping[str, ActionTerm] = {
@@ -29,7 +28,7 @@ ACTIONS: Mapping[str, ActionTerm] = {
     Action.REFINEMENT_UPDATE: ActionTerm("pencil", "Shortened a memory", "info", step="Shortened"),
     Action.REFINEMENT_DELETE: ActionTerm("trash", "Deleted a memory", "warn", step="Deleted"),
     Action.REFINEMENT_PROTECT: ActionTerm(
-        "shield", "Made a memory constitutional in a refinement", "ok", step="Made constitutional", verb="protected"
+        "shield", "Made a memory constitutional in a refinement", "ok", step="Made constitutional"
     ),
     Action.REFINEMENT_COMPLETE: ActionTerm("check", "Completed the refinement", "ok"),
     Action.REFINEMENT_ROLLBACK: ActionTerm("undo", "A guard tripped: every change was reversed", "warn"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from flask import Flask
 
 from app.cli.steps import line
 from app.extensions import db, writing
-from app.history.steps import Step
+from app.history.timeline import TimelineRow
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import Agent, Refinement, Status
@@ -23,7 +24,9 @@ from tests.support.workers import Worker, broker_of
 
 CANARY = "The canary sang at dawn, and the whole street woke up and listened to it."
 DONE = call("complete_refinement", summary=CANARY)
-JUST_UNDER = {"action": "memory_refinement_delete", "id": 3, "tokens": [9, 0], "retention": "0.7499"}
+JUST_UNDER = TimelineRow(
+    "operation", "trash", "Deleted", datetime.now(UTC), ids=(3,), tokens=(9, 0), retention=Decimal("0.7499")
+)
 
 
 @pytest.fixture
@@ -116,16 +119,16 @@ def test_people_see_every_step_as_it_happens(
     said = whetstone("refine", "ezra", "--wait")
 
     before_the_end = [line.split("  ", 2)[-1].strip() for line in seen[0].splitlines()]
-    told = [text.split("  ")[0] for text in before_the_end]
-    assert "removed 1 exact duplicate, 19 tokens: matched by hash, content not read" in before_the_end
-    assert told.index("the agent says YES") < told.index("deleted") < told.index("refused: unknown function")
+    told = [re.split("  | · ", text)[0] for text in before_the_end]
+    assert "1 exact duplicate removed · matched by hash, content not read · 19 → 0 tokens" in before_the_end
+    assert told.index("The agent said YES") < told.index("Deleted") < told.index("Refused: unknown function")
     assert any(f"{first} " in text and "19 → 0 tokens" in text and "87.5% kept" in text for text in before_the_end)
     assert "Completed: 1 deleted, 1 deduplicated" in said.out
     assert CANARY not in seen[0] + said.out + said.err
 
 
 def test_what_was_kept_after_a_step_never_rounds_up_to_the_limit() -> None:
-    told = line(Step("operation", datetime.now(UTC), JUST_UNDER), Decimal("0.75"))
+    told = line(JUST_UNDER, Decimal("0.75"))
 
     assert told.endswith("74.9% kept")
 
@@ -288,7 +291,7 @@ def test_refinements_are_listed_newest_first_and_found_by_the_beginning_of_their
     assert shown["id"] == first
     assert [step["step"] for step in shown["steps"]] == ["queued", "begun", "deduplicated", "ended"]
     assert first[:8] in whetstone("refinements", "list").out
-    assert "removed 1 exact duplicate" in whetstone("refinements", "show", first).out
+    assert "1 exact duplicate removed" in whetstone("refinements", "show", first).out
 
 
 @pytest.mark.parametrize("number", ["00000000", "00000000-0000-4000-8000-000000000000", "%", "abc", "zzzzzzzz", ""])
@@ -361,7 +364,7 @@ class TestWithAWorker:
         said: Said = whetstone("refine", "ezra", "--wait")
 
         assert said.status == 0
-        assert "the agent says YES" in said.out
+        assert "The agent said YES" in said.out
         assert "Completed: 1 deduplicated" in said.out
         refinement = db.session.scalars(db.select(Refinement)).one()
         assert refinement.model_id == "whetstone/offline"

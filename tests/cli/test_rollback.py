@@ -264,8 +264,11 @@ def test_the_steps_of_a_refinement_tell_that_it_was_taken_back(agent: Agent, whe
     whetstone("rollback", undone)
     whetstone("rollback", rewound, "--rewind")
 
-    assert re.search(r"\d\d  rolled back: rollback [0-9a-f]{8}\n", whetstone("refinements", "show", undone).out)
-    assert re.search(r"\d\d  taken back by a rewind: rollback", whetstone("refinements", "show", rewound).out)
+    assert re.search(
+        r"\d\d  Rolled back · from the command line · [^·]+ tokens · rollback [0-9a-f]{8}\n",
+        whetstone("refinements", "show", undone).out,
+    )
+    assert re.search(r"\d\d  Taken back by a rewind · .* · rollback", whetstone("refinements", "show", rewound).out)
 
 
 def test_what_a_guard_reversed_is_refused_for_good(agent: Agent, whetstone: Whetstone) -> None:
