@@ -83,12 +83,12 @@ class Looks(ResponseModel):
 
 def list_(caller: Caller, given: WantedRequests) -> Requests:
     mine = AccessGrant.agent_id == caller.agent_id
-    place = NEWEST_GRANTS.require("before", given.before, mine)
+    position = NEWEST_GRANTS.require("before", given.before, mine)
     query = select(AccessGrant).where(mine)
     if given.status != "all":
         is_live = given.status == "granted"
         query = query.where(AccessGrant.is_live() if is_live else AccessGrant.status == GrantStatus.PENDING)
-    shown, last = cut_page(db.session.scalars(NEWEST_GRANTS.page(query, given.limit, place)), given.limit)
+    shown, last = cut_page(db.session.scalars(NEWEST_GRANTS.page(query, given.limit, position)), given.limit)
     return Requests(requests=[_told(grant) for grant in shown], next=last.id if last else None)
 
 

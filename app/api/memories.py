@@ -26,6 +26,7 @@ from app.errors import Invalid
 from app.extensions import writing
 from app.models import Agent, Memory, MemoryType
 from app.models.key import Scope
+from app.models.memory_rows import SealedRow
 from app.models.state import JOURNAL_DAYS
 from app.shapes.memory import MemoryKind, OneMemory
 from app.shapes.response import ResponseModel
@@ -95,7 +96,7 @@ def save(caller: Caller, given: NewMemory) -> RequestResult:
     with writing():
         agent = Agent.lock(caller.agent_id)
         memory, created = Memory.save(agent, given.content, keys=keys, by=agent.as_actor, type_=kind, tags=given.tags)
-    told = SavedMemory(**_reveal(reading.MemoryRow.of(memory), keys).as_json(), created=created)
+    told = SavedMemory(**_reveal(SealedRow.of(memory), keys).as_json(), created=created)
     return RequestResult(told, 201 if created else 200)
 
 
@@ -133,7 +134,7 @@ def context(caller: Caller, _: NoParameters) -> Context:
     )
 
 
-def _reveal(memory: reading.MemoryRow, keys: AgentKeys) -> OneMemory:
+def _reveal(memory: SealedRow, keys: AgentKeys) -> OneMemory:
     return OneMemory.of(memory, content=keys.reveal_memory(memory.id, memory.content))
 
 

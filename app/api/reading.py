@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,64 +13,26 @@ from app.extensions import db, now, release
 from app.models import Memory, MemoryType
 from app.models.keyset import cut_page
 from app.models.memory import OLDEST_MEMORIES
+from app.models.memory_rows import SealedRow
 from app.models.state import JOURNAL_DAYS
-from app.silo import AgentKeys, Sealed
+from app.silo import AgentKeys
 
 BATCH = 500
 
 
-@dataclass(frozen=True)
-class MemoryRow:
-    """A memory as it stands, sealed. Columns instead of rows of the session: a ledger can be long."""
-
-    id: int
-    type: str
-    content: Sealed = field(repr=False)
-    tokens: int
-    constitutional: bool
-    tags: list[str]
-    origin_at: datetime
-    other_dates: list[datetime]
-    source: str
-    created_at: datetime
-    updated_at: datetime
-    version: int
-
-    @classmethod
-    def of(cls, memory: Memory) -> MemoryRow:
-        """Of a row that is at hand already."""
-        return cls(*(getattr(memory, column.key) for column in _COLUMNS))
-
-
-_COLUMNS = (
-    Memory.id,
-    Memory.type,
-    Memory.content,
-    Memory.token_estimate,
-    Memory.constitutional,
-    Memory.tags,
-    Memory.origin_at,
-    Memory.other_dates,
-    Memory.source,
-    Memory.created_at,
-    Memory.updated_at,
-    Memory.version,
-)
-
-
 def page(
     agent_id: int, *, type_: MemoryType | None, after: int | None, limit: int
-) -> tuple[Sequence[MemoryRow], int | None]:
+) -> tuple[Sequence[SealedRow], int | None]:
     """Active memories, oldest first, from behind the memory `after` on; and the id to go on from. Raises Invalid.
 
     A memory that was discarded meanwhile still marks its place.
     """
-    place = OLDEST_MEMORIES.require("after", after, Memory.agent_id == agent_id)
-    found, last = cut_page(_rows(OLDEST_MEMORIES.page(Memory.active(agent_id, type_), limit, place)), limit)
+    position = OLDEST_MEMORIES.require("after", after, Memory.agent_id == agent_id)
+    found, last = cut_page(_rows(OLDEST_MEMORIES.page(Memory.active(agent_id, type_), limit, position)), limit)
     return found, last.id if last else None
 
 
-def one(agent_id: int, memory_id: int) -> MemoryRow:
+def one(agent_id: int, memory_id: int) -> SealedRow:
     """An active memory of the agent. Another agent's, a discarded one and none at all are alike: NotFound."""
     found = _rows(Memory.active(agent_id).where(Memory.id == memory_id))
     if not found:
@@ -81,10 +42,10 @@ def one(agent_id: int, memory_id: int) -> MemoryRow:
 
 def matching(
     agent_id: int, keys: AgentKeys, text: str, *, type_: MemoryType | None, limit: int
-) -> tuple[list[tuple[MemoryRow, str]], int]:
+) -> tuple[list[tuple[SealedRow, str]], int]:
     """Memories whose text holds `text` in any case, the newest first, at most `limit`; and how many there are."""
     wanted = text.casefold()
-    hits: list[tuple[MemoryRow, str]] = []
+    hits: list[tuple[SealedRow, str]] = []
     for memory in _all(agent_id, type_):
         content = keys.reveal_memory(memory.id, memory.content)
         if wanted in content.casefold():
@@ -97,17 +58,18 @@ def fresh_since() -> datetime:
     return now() - timedelta(days=JOURNAL_DAYS)
 
 
-def in_context(agent_id: int) -> tuple[list[MemoryRow], list[MemoryRow]]:
+def in_context(agent_id: int) -> tuple[list[SealedRow], list[SealedRow]]:
     """The active core memories and the journal of the last days, each oldest first."""
     recent = Memory.active(agent_id, MemoryType.JOURNAL).where(Memory.origin_at >= fresh_since())
     return _rows(Memory.active(agent_id, MemoryType.CORE)), _rows(recent)
 
 
-def _rows(query: Select[Any]) -> list[MemoryRow]:
-    return [MemoryRow(*columns) for columns in db.session.execute(query.with_only_columns(*_COLUMNS)).tuples()]
+def _rows(query: Select[Any]) -> list[SealedRow]:
+    rows = db.session.execute(query.with_only_columns(*SealedRow.columns()))
+    return [SealedRow(*columns) for columns in rows.tuples()]
 
 
-def _all(agent_id: int, type_: MemoryType | None) -> Iterator[MemoryRow]:
+def _all(agent_id: int, type_: MemoryType | None) -> Iterator[SealedRow]:
     """In batches, with no transaction open in between."""
     after: int | None = None
     while True:

@@ -61,8 +61,8 @@ def request(caller: Caller, given: NewRefinement) -> RequestResult:
 
 def list_(caller: Caller, given: WantedRefinements) -> Refinements:
     mine = Refinement.agent_id == caller.agent_id
-    place = NEWEST_REFINEMENTS.require("before", given.before, mine)
-    query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), given.limit, place)
+    position = NEWEST_REFINEMENTS.require("before", given.before, mine)
+    query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), given.limit, position)
     shown, last = cut_page(db.session.scalars(query), given.limit)
     return Refinements(refinements=[_told(caller, each) for each in shown], next=last.id if last else None)
 

@@ -7,25 +7,13 @@ from collections.abc import Iterator
 from sqlalchemy import select
 
 from app.extensions import db, release
-from app.models.keyset import Place, cut_page
+from app.models.keyset import Position, cut_page
 from app.models.memory import OLDEST_MEMORIES, Memory
+from app.models.memory_rows import BlindRow
 from app.models.state import MemoryType
 from app.shapes.memory import BlindMemory
 
 BATCH = 500
-
-_COLUMNS = (
-    Memory.id,
-    Memory.type,
-    Memory.token_estimate.label("tokens"),
-    Memory.constitutional,
-    Memory.tags,
-    Memory.origin_at,
-    Memory.other_dates,
-    Memory.source,
-    Memory.discarded_at,
-    Memory.version,
-)
 
 
 def blind_rows(agent_id: int, *, discarded: bool = False, kind: MemoryType | None = None) -> Iterator[BlindMemory]:
@@ -33,16 +21,17 @@ def blind_rows(agent_id: int, *, discarded: bool = False, kind: MemoryType | Non
 
     It reads batch by batch: no transaction is open, and nothing kept, between two of them.
     """
-    query = select(*_COLUMNS).where(Memory.agent_id == agent_id)
+    query = select(*BlindRow.columns()).where(Memory.agent_id == agent_id)
     if not discarded:
         query = query.where(Memory.discarded_at.is_(None))
     if kind is not None:
         query = query.where(Memory.type == kind)
-    place: Place | None = None
+    position: Position | None = None
     while True:
-        rows, last = cut_page(db.session.execute(OLDEST_MEMORIES.page(query, BATCH, place)), BATCH)
+        found = db.session.execute(OLDEST_MEMORIES.page(query, BATCH, position)).tuples()
+        rows, last = cut_page((BlindRow(*columns) for columns in found), BATCH)
         release()
         yield from map(BlindMemory.of, rows)
         if last is None:
             return
-        place = last.origin_at, last.id
+        position = last.origin_at, last.id

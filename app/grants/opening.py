@@ -161,8 +161,8 @@ def _shown(grant: AccessGrant, agent: Agent, wanted: dict[str, Any], keys: Agent
 
 def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
     """One page of the active core memories, oldest first, with their texts."""
-    place = OLDEST_MEMORIES.find(after, Memory.agent_id == agent.id)
-    query = OLDEST_MEMORIES.page(Memory.active(agent.id, MemoryType.CORE), PAGE, place)
+    position = OLDEST_MEMORIES.find(after, Memory.agent_id == agent.id)
+    query = OLDEST_MEMORIES.page(Memory.active(agent.id, MemoryType.CORE), PAGE, position)
     memories, last = cut_page(db.session.scalars(query), PAGE)
     items = [
         {

@@ -1,4 +1,4 @@
-"""Lists in pages: each begins behind a place, which costs the same at any depth."""
+"""Lists in pages: each begins behind a position, which costs the same at any depth."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.models.base import iso
 R = TypeVar("R")
 S = TypeVar("S", bound=Select[Any])
 
-Place = Sequence[Any]
+Position = Sequence[Any]
 """A row's values of the columns that order the list."""
 
 _CURSOR = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?)Z~(\d{1,18})", re.ASCII)
 
 
 class TimeCursor(NamedTuple):
-    """The place of a row in a list by time, as it stands in addresses; of two at one moment the higher id is newer."""
+    """A position in a list by time, as it stands in addresses; of two rows at one moment the higher id is newer."""
 
     at: datetime
     id: int
@@ -53,30 +53,30 @@ class Keyset:
     def order(self) -> list[ColumnElement[Any]]:
         return [column.desc() if self.newest_first else column.asc() for column in self.columns]
 
-    def behind(self, place: Place) -> ColumnElement[bool]:
-        """The condition on what comes after a place."""
+    def behind(self, position: Position) -> ColumnElement[bool]:
+        """The condition on what comes after a position."""
         key = tuple_(*self.columns)
-        mark = tuple_(*(literal(value, column.type) for value, column in zip(place, self.columns, strict=True)))
+        mark = tuple_(*(literal(value, column.type) for value, column in zip(position, self.columns, strict=True)))
         return key < mark if self.newest_first else key > mark
 
-    def page(self, query: S, limit: int, place: Place | None = None) -> S:
+    def page(self, query: S, limit: int, position: Position | None = None) -> S:
         """The next rows in this order, and one more, which tells `cut_page` that there are others."""
-        conditions = () if place is None else (self.behind(place),)
+        conditions = () if position is None else (self.behind(position),)
         return query.where(*conditions).order_by(None).order_by(*self.order).limit(limit + 1)
 
-    def find(self, row_id: str | int | None, *mine: ColumnElement[bool]) -> Place | None:
+    def find(self, row_id: str | int | None, *mine: ColumnElement[bool]) -> Position | None:
         """Where the row of that id stands; None without one, and for one that is not among `mine`."""
         if not row_id or not str(row_id).isprintable():
             return None
         return db.session.execute(select(*self.columns).where(self.columns[-1] == row_id, *mine)).one_or_none()
 
-    def require(self, name: str, row_id: str | int | None, *mine: ColumnElement[bool]) -> Place | None:
+    def require(self, name: str, row_id: str | int | None, *mine: ColumnElement[bool]) -> Position | None:
         """The same of what a caller gave as the parameter `name`. Raises Invalid for an id that is not among `mine`."""
-        place = self.find(row_id, *mine)
-        if row_id is not None and place is None:
+        position = self.find(row_id, *mine)
+        if row_id is not None and position is None:
             begin = "newest" if self.newest_first else "oldest"
             raise Invalid(f"The cursor `{name}` is not one of yours; leave it out to begin at the {begin}.")
-        return place
+        return position
 
 
 def cut_page(rows: Iterable[R], limit: int) -> tuple[list[R], R | None]:

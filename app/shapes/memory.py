@@ -31,7 +31,7 @@ class BlindMemory(ResponseModel):
         return super().of(memory, discarded=memory.discarded_at is not None, **more)
 
 
-class LedgerMemory(BlindMemory):
+class LedgerRowShape(BlindMemory):
     """A row of the sealed ledger."""
 
     immutable: bool

@@ -12,9 +12,9 @@ from flask import Flask
 from sqlalchemy import func, select
 
 import tasks.celery
-from app.api import reading
 from app.extensions import db
 from app.models import IdempotencyKey, Intake, Memory, Refinement, open_keys
+from app.models.memory_rows import SealedRow
 from tasks.upkeep import drop_old_answers
 from tests.api.conftest import Door, issue, open_door
 from tests.api.looking import assert_refused, unchanged
@@ -160,7 +160,7 @@ def test_what_broke_stays_claimed_because_nobody_knows_what_was_done(
         raise ValueError(canary("raised"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(reading.MemoryRow, "of", broken)
+        patched.setattr(SealedRow, "of", broken)
         assert_refused(door("POST", "/memories", NOTE, headers=KEY), 500, "unexpected")
     assert count(Memory) == 1
     assert_refused(door("POST", "/memories", NOTE, headers=KEY), 409, "idempotency_key_in_use")

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.errors import Invalid
 from app.extensions import db
 from app.models import Agent, Memory
-from app.models.keyset import Keyset, Place, TimeCursor, cut_page
+from app.models.keyset import Keyset, Position, TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
 from tests.support.factories import make_agent, remember
 
@@ -32,15 +32,15 @@ def agent(app: Flask) -> Agent:
 @pytest.mark.parametrize("keyset", [OLDEST_MEMORIES, NEWEST_MEMORIES], ids=["oldest", "newest"])
 def test_pages_hold_every_row_once_in_order(agent: Agent, keyset: Keyset, size: int) -> None:
     found: list[int] = []
-    place: Place | None = None
+    position: Position | None = None
     while True:
-        rows, last = cut_page(db.session.scalars(keyset.page(select(Memory), size, place)), size)
+        rows, last = cut_page(db.session.scalars(keyset.page(select(Memory), size, position)), size)
         assert rows
         found += [memory.id for memory in rows]
         if last is None:
             break
         assert len(rows) == size
-        place = (last.origin_at, last.id)
+        position = (last.origin_at, last.id)
 
     ids = list(db.session.scalars(select(Memory.id).order_by(Memory.id)))
     assert found == (ids[::-1] if keyset.newest_first else ids)

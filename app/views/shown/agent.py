@@ -21,7 +21,7 @@ from app.refinement.erosion import Erosion, erosion_of
 from app.refinement.timetable import Due, Timetable
 from app.shapes.agent import AdminAgent
 from app.shapes.intake import AdminImport
-from app.shapes.memory import LedgerMemory
+from app.shapes.memory import LedgerRowShape
 from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
 from app.views.shown.agents import last_event
@@ -117,7 +117,7 @@ class LedgerPage:
         return self.state.as_json() | {
             "attention_items": self.unseen.as_json(),
             "show": self.ledger.show,
-            "ledger": [LedgerMemory.of(row).as_json() for row in self.ledger.rows],
+            "ledger": [LedgerRowShape.of(row).as_json() for row in self.ledger.rows],
             "next_after": self.ledger.next_after or None,
             "refinements": [RefinementShape.of(refinement).as_json() for refinement in self.recent],
             "mass": self.mass.as_json(),
@@ -133,8 +133,8 @@ class RefinementsPage:
     @classmethod
     def load(cls, agent: Agent, *, before: str = "") -> RefinementsPage:
         mine = Refinement.agent_id == agent.id
-        place = NEWEST_REFINEMENTS.find(before, mine)
-        query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), REFINEMENT_ROWS, place)
+        position = NEWEST_REFINEMENTS.find(before, mine)
+        query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), REFINEMENT_ROWS, position)
         shown, last = cut_page(db.session.scalars(query), REFINEMENT_ROWS)
         return cls(AgentState.load(agent), shown, last.id if last else "")
 

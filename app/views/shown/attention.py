@@ -82,7 +82,7 @@ class AttentionList:
     @classmethod
     def load(cls, account_id: int, *, with_seen: bool = False, before: str = "") -> AttentionList:
         conditions = [_of(account_id), *([] if with_seen else [AttentionItem.is_open()])]
-        found, last = _load(*conditions, limit=ROWS, place=TimeCursor.parse(before))
+        found, last = _load(*conditions, limit=ROWS, position=TimeCursor.parse(before))
         return cls(found, with_seen, str(TimeCursor(last.item.at, last.item.id)) if last else "")
 
     def as_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _of(account_id: int, agent_id: int | None = None) -> ColumnElement[bool]:
 
 
 def _load(
-    *conditions: ColumnElement[bool], limit: int, place: TimeCursor | None = None
+    *conditions: ColumnElement[bool], limit: int, position: TimeCursor | None = None
 ) -> tuple[list[ShownItem], ShownItem | None]:
-    query = NEWEST_ITEMS.page(AttentionItem.newest(*conditions), limit, place)
+    query = NEWEST_ITEMS.page(AttentionItem.newest(*conditions), limit, position)
     return cut_page(map(ShownItem, db.session.scalars(query.execution_options(populate_existing=True))), limit)

@@ -152,16 +152,16 @@ class ExceptionList:
             mine.append(AccessGrant.agent_id == agent.id)
         is_open = AccessGrant.status.in_(OPEN_GRANTS)
         found = _standings(*mine, is_open, limit=OPEN_ROWS)
-        place = NEWEST_GRANTS.find(before, *mine)
-        behind = [NEWEST_GRANTS.behind(place)] if place else []
+        position = NEWEST_GRANTS.find(before, *mine)
+        behind = [NEWEST_GRANTS.behind(position)] if position else []
         ended, last = cut_page(_standings(*mine, ~is_open, *behind, limit=ROWS + 1), ROWS)
-        over = [] if place else [each for each in found if not each.is_open]
+        over = [] if position else [each for each in found if not each.is_open]
         return cls(
             agent,
             [each for each in found if each.status == GrantStatus.PENDING],
             [each for each in found if each.is_live],
             [*over, *ended],
-            before if place else "",
+            before if position else "",
             last.grant.id if last else "",
         )
 

@@ -32,10 +32,10 @@ class FailuresPage:
     def load(cls, account_id: int, *, reason: str = "", before: str = "") -> FailuresPage:
         wanted = [*standing(account_id), *([gives(reason)] if reason else [])]
         query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
-        place = NEWEST_REFINEMENTS.find(before, *wanted)
-        found, last = cut_page(db.session.execute(NEWEST_REFINEMENTS.page(query, ROWS, place)).tuples(), ROWS)
+        position = NEWEST_REFINEMENTS.find(before, *wanted)
+        found, last = cut_page(db.session.execute(NEWEST_REFINEMENTS.page(query, ROWS, position)).tuples(), ROWS)
         following = last[0].id if last else ""
-        return cls(found, reasons_of(account_id), reason, before if place else "", following)
+        return cls(found, reasons_of(account_id), reason, before if position else "", following)
 
     @property
     def total(self) -> int:

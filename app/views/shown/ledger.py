@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 
 from sqlalchemy import ColumnElement, select
 
@@ -12,7 +11,7 @@ from app.extensions import db
 from app.models import Agent, Memory, MemoryType
 from app.models.keyset import TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
-from app.values.dates import other_days
+from app.models.memory_rows import BlindRow
 
 ROWS = 50
 
@@ -22,33 +21,11 @@ SHOWN = {CORE: "Core", JOURNAL: "Journal", DISCARDED: "Discarded"}
 
 
 @dataclass(frozen=True)
-class LedgerRow:
-    """One memory, without its content: only what stands beside it."""
-
-    id: int
-    origin_at: datetime
-    tokens: int
-    constitutional: bool
-    immutable: bool
-    tags: Sequence[str]
-    version: int
-    other_dates: Sequence[datetime]
-    source: str
-    type: MemoryType
-    discarded_at: datetime | None
-
-    @property
-    def other_days(self) -> list[date]:
-        """The further days that it speaks from."""
-        return other_days(self.origin_at, self.other_dates)
-
-
-@dataclass(frozen=True)
 class Ledger:
     """A page of memories, oldest first: of one of SHOWN. `next_after` is the cursor to go on from."""
 
     show: str
-    rows: Sequence[LedgerRow]
+    rows: Sequence[BlindRow]
     after: str
     next_after: str
 
@@ -57,10 +34,10 @@ class Ledger:
     @classmethod
     def load(cls, agent: Agent, *, show: str = "", after: str = "") -> Ledger:
         show = show if show in SHOWN else CORE
-        query = select(*_COLUMNS).where(Memory.agent_id == agent.id, *_is_shown(show))
+        query = select(*BlindRow.columns()).where(Memory.agent_id == agent.id, *_is_shown(show))
         cursor = TimeCursor.parse(after)
         found = db.session.execute(OLDEST_MEMORIES.page(query, ROWS, cursor)).tuples()
-        rows, last = cut_page((LedgerRow(*columns) for columns in found), ROWS)
+        rows, last = cut_page((BlindRow(*columns) for columns in found), ROWS)
         return cls(show, rows, after if cursor else "", str(TimeCursor(last.origin_at, last.id)) if last else "")
 
     @property
@@ -69,27 +46,11 @@ class Ledger:
         return self.show == CORE and not self.after
 
     @classmethod
-    def load_row(cls, agent: Agent, memory_id: int) -> LedgerRow | None:
-        query = select(*_COLUMNS).where(
-            Memory.id == memory_id, Memory.agent_id == agent.id, Memory.discarded_at.is_(None)
-        )
+    def load_row(cls, agent: Agent, memory_id: int) -> BlindRow | None:
+        mine = (Memory.id == memory_id, Memory.agent_id == agent.id, Memory.discarded_at.is_(None))
+        query = select(*BlindRow.columns()).where(*mine)
         found = db.session.execute(query).tuples().first()
-        return LedgerRow(*found) if found else None
-
-
-_COLUMNS = (
-    Memory.id,
-    Memory.origin_at,
-    Memory.token_estimate,
-    Memory.constitutional,
-    Memory.immutable,
-    Memory.tags,
-    Memory.version,
-    Memory.other_dates,
-    Memory.source,
-    Memory.type,
-    Memory.discarded_at,
-)
+        return BlindRow(*found) if found else None
 
 
 def _is_shown(show: str) -> tuple[ColumnElement[bool], ...]:

@@ -1,0 +1,56 @@
+"""Memories as columns instead of rows of the session, because a ledger can be long: blind, or with the sealed text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date, datetime
+from typing import Any, Self
+
+from app.models.memory import Memory
+from app.models.state import MemoryType
+from app.silo import Sealed
+from app.values.dates import other_days
+
+_NAMES = {"tokens": "token_estimate"}
+
+
+@dataclass(frozen=True)
+class BlindRow:
+    """One memory without its content, which isn't even read: only what stands beside it."""
+
+    id: int
+    type: MemoryType
+    tokens: int
+    constitutional: bool
+    immutable: bool
+    tags: Sequence[str]
+    origin_at: datetime
+    other_dates: Sequence[datetime]
+    source: str
+    discarded_at: datetime | None
+    version: int
+
+    @classmethod
+    def columns(cls) -> list[Any]:
+        """What to select for it."""
+        return [getattr(Memory, _NAMES.get(each.name, each.name)) for each in fields(cls)]
+
+    @property
+    def other_days(self) -> list[date]:
+        """The further days that it speaks from."""
+        return other_days(self.origin_at, self.other_dates)
+
+
+@dataclass(frozen=True)
+class SealedRow(BlindRow):
+    """With the sealed text, for the agent itself."""
+
+    content: Sealed = field(repr=False)
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, memory: Memory) -> Self:
+        """Of a row that is at hand already."""
+        return cls(*(getattr(memory, column.key) for column in cls.columns()))
