@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import inspect, select, text
+from sqlalchemy import inspect, text
 from werkzeug.test import TestResponse
 
 from app.extensions import db
-from app.models import Action, Agent, AuditLog
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 """A UUID that names nothing."""
@@ -45,10 +44,3 @@ def assert_refused(answer: TestResponse, status: int, code: str, *words: str) ->
     assert (said["status"], said["code"]) == (status, code)
     for word in words:
         assert word in said["detail"]
-
-
-def entries(agent: Agent, *actions: Action) -> Sequence[AuditLog]:
-    """The agent's audit entries of these kinds, oldest first."""
-    db.session.rollback()
-    query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(actions))
-    return db.session.scalars(query.order_by(AuditLog.id)).all()

@@ -12,10 +12,11 @@ from app.grants import opening
 from app.grants.request import RestingAfterAsk, WantedException, request_access, revoke
 from app.models import COMMAND_LINE, AccessGrant, Action, Agent, Consent, GrantCategory, User, open_keys
 from tests.api.conftest import Door, open_door
-from tests.api.looking import assert_refused, entries, unchanged
+from tests.api.looking import assert_refused, unchanged
 from tests.support.canary import assert_nowhere_at_rest, canary
 from tests.support.clock import FakeClock
 from tests.support.factories import remember
+from tests.support.rows import entries_of
 
 
 def ask(agent: Agent, purpose: str = "It repeats itself.", minutes: int = 15) -> str:
@@ -57,7 +58,7 @@ def test_a_grant_is_live_for_its_minutes_and_stands_in_the_log_as_the_agent_s(do
     assert answer.json["expires_at"] > answer.json["decided_at"]
     assert [each["id"] for each in door.get("/access-requests?status=granted")["requests"]] == [request_id]
     assert door.get("/access-requests")["requests"] == []
-    (entry,) = entries(door.agent, Action.ACCESS_GRANTED)
+    (entry,) = entries_of(door.agent, Action.ACCESS_GRANTED)
     assert entry.actor == "agent:ezra"
 
 
@@ -133,7 +134,7 @@ def test_the_agent_takes_it_back_at_any_time(app: Flask, door: Door, state: str)
         look(request_id)
     again = door("POST", f"/access-requests/{request_id}/revocation")
     assert (again.status_code, again.json) == (200, answer.json)
-    assert len(entries(door.agent, Action.ACCESS_REVOKED)) == 1
+    assert len(entries_of(door.agent, Action.ACCESS_REVOKED)) == 1
 
 
 def test_every_look_stands_in_the_log_with_its_ids(app: Flask, door: Door) -> None:

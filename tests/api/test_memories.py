@@ -13,9 +13,10 @@ from sqlalchemy import event, text
 from app.extensions import db, now, writing
 from app.models import Action, Agent, Memory, MemoryType, open_keys
 from tests.api.conftest import Door
-from tests.api.looking import assert_refused, entries, unchanged
+from tests.api.looking import assert_refused, unchanged
 from tests.support.clock import FakeClock
 from tests.support.factories import remember, toggle
+from tests.support.rows import entries_of
 
 SPOKEN = "Bära said: café, at dawn."
 
@@ -72,7 +73,7 @@ def test_the_totals_and_the_audit_log_know_of_each_memory_and_of_no_content(door
     for number, type_ in enumerate(("core", "journal", "core"), start=1):
         saved = door.save(f"Memory number {number}.", type_, tags=["vow"])
         me = door.get("/me")
-        last = entries(door.agent, Action.CREATE)[-1]
+        last = entries_of(door.agent, Action.CREATE)[-1]
         assert (last.actor, last.subject) == (f"agent:{door.agent.name}", f"memory:{saved['id']}")
         assert last.data == {"id": saved["id"], "type": type_, "tokens": saved["tokens"]}
     assert (me["core_count"], me["journal_count"], me["core_token_usage"]) == (2, 1, 8)

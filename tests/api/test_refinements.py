@@ -16,11 +16,12 @@ from app.models import COMMAND_LINE, Action, Agent, AuditLog, Consent, Mode, Tri
 from app.refinement.process import refine
 from app.refinement.start import RestingAfterNo, request_stop, start
 from tests.api.conftest import Door, open_door
-from tests.api.looking import assert_refused, entries, unchanged
+from tests.api.looking import assert_refused, unchanged
 from tests.refinement.driving import DONE, call, carry, say
 from tests.support.canary import assert_nowhere_at_rest, canary
 from tests.support.clock import FakeClock
 from tests.support.factories import remember
+from tests.support.rows import entries_of
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_asking_is_consent_and_no_second_question_is_put(app: Flask, door: Door)
     assert client.asked[0].tools
     ended = door.get(f"/refinements/{asked['id']}")
     assert (ended["status"], ended["mutations"], ended["turns"]) == ("completed", 0, 1)
-    started = entries(door.agent, Action.REFINEMENT_START)[0]
+    started = entries_of(door.agent, Action.REFINEMENT_START)[0]
     assert (started.actor, started.data["trigger"]) == ("agent:ezra", "agent")
 
 

@@ -25,9 +25,10 @@ from app.models import (
 )
 from app.refinement.process import refine
 from tests.api.conftest import Door
-from tests.api.looking import assert_refused, entries, unchanged
+from tests.api.looking import assert_refused, unchanged
 from tests.refinement.driving import LONG, say
 from tests.support.factories import HOME, begin, ledger, make_agent, remember
+from tests.support.rows import entries_of
 
 DEFAULTS = {
     "name": None,
@@ -78,7 +79,7 @@ def test_a_prompt_is_written_and_reset_and_each_change_is_a_version(door: Door, 
     past = door.get(f"/settings/{field}/versions")["versions"]
     assert [each["value"] for each in past[:2]] == [None, "Be kind."]
     assert all(each["by_agent"] for each in past[:2])
-    changes = entries(door.agent, Action.AGENT_SETTINGS_UPDATE)
+    changes = entries_of(door.agent, Action.AGENT_SETTINGS_UPDATE)
     assert [entry.actor for entry in changes] == [f"agent:{door.agent.name}"] * 2
     assert changes[0].data["after"] == {field: "Be kind."}
 

@@ -14,8 +14,9 @@ from app.exchange.taking_in import receive, take_in
 from app.extensions import db
 from app.models import COMMAND_LINE, Action, Intake
 from tests.api.conftest import Door, open_door
-from tests.api.looking import assert_refused, entries, unchanged
+from tests.api.looking import assert_refused, unchanged
 from tests.support.factories import remember
+from tests.support.rows import entries_of
 
 SETTINGS = {"system_prompt": "I am Ezra.", "refinement_prompt": None, "refinement_threshold": "0.9000"}
 
@@ -66,7 +67,7 @@ def test_an_agent_without_memories_brings_its_settings_along(app: Flask, client:
     assert without_dates(other("GET", "/export").json) == without_dates(door("GET", "/export").json)
     ended = other.get(f"/imports/{told['id']}")
     assert (ended["status"], ended["memories"], ended["duplicates"]) == ("taken", 0, 0)
-    assert entries(other.agent, Action.IMPORT) == []
+    assert entries_of(other.agent, Action.IMPORT) == []
 
 
 def test_what_is_brought_in_twice_is_there_once(app: Flask, door: Door) -> None:
@@ -123,7 +124,7 @@ def test_settings_stay_as_they_are_unless_asked_for(app: Flask, door: Door) -> N
     told = bring(door, bundle("Mine too.", settings=SETTINGS), with_settings=True)
     assert sorted(told["settings"]) == sorted(SETTINGS)
     assert door.get("/settings/refinement_threshold")["value"] == 0.9
-    assert all(entry.actor == "agent:ezra" for entry in entries(door.agent, Action.AGENT_SETTINGS_UPDATE))
+    assert all(entry.actor == "agent:ezra" for entry in entries_of(door.agent, Action.AGENT_SETTINGS_UPDATE))
 
 
 @pytest.mark.parametrize(

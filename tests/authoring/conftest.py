@@ -12,7 +12,7 @@ from app.authoring.fields import FieldView, author
 from app.authoring.reading import read
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
-from app.models import Action, Agent, AuditLog, SettingProposal
+from app.models import Agent, SettingProposal
 from tests.support.factories import make_agent, remember
 
 SECRET = "Ann hides the key under the blue stone."
@@ -53,13 +53,3 @@ def read_by(view: FieldView, *replies: Scripted) -> Reading:
 def proposal(proposal_id: str) -> SettingProposal:
     db.session.rollback()
     return db.session.get_one(SettingProposal, proposal_id, populate_existing=True)
-
-
-def fresh(agent: Agent) -> Agent:
-    db.session.rollback()
-    return db.session.get_one(Agent, agent.id, populate_existing=True)
-
-
-def entries(agent: Agent, *actions: Action) -> list[AuditLog]:
-    query = db.select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(actions))
-    return list(db.session.scalars(query.order_by(AuditLog.id)))

@@ -26,10 +26,11 @@ from app.models import (
 )
 from app.models.agent import AgentForgotten
 from app.shapes.setting import Setting
-from tests.authoring.conftest import entries, fresh, writes
+from tests.authoring.conftest import writes
 from tests.refinement.driving import DONE, carry, say
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent
+from tests.support.rows import entries_of, fresh
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 VALUES: dict[str, Any] = {
@@ -57,7 +58,7 @@ def test_there_are_six_and_no_other_word_is_one(agent: Agent) -> None:
             view(agent, word)
         with pytest.raises(NotFound):
             writes(agent, word, "x")
-    assert entries(agent, Action.AGENT_SETTINGS_UPDATE) == []
+    assert entries_of(agent, Action.AGENT_SETTINGS_UPDATE) == []
 
 
 def test_a_new_agent_s_settings_are_defaults_shown_as_such(agent: Agent) -> None:
@@ -82,7 +83,7 @@ def test_each_is_set_by_the_agent_itself_and_recorded_as_its_own(agent: Agent, c
     assert (shown["value"], shown["effective"], shown["is_default"]) == (VALUES[field], VALUES[field], False)
     assert (shown["version"], shown["changed_by"]) == (2, "agent:wren")
     assert shown["changed_at"] == moment.isoformat().replace("+00:00", "Z")
-    (entry,) = entries(agent, Action.AGENT_SETTINGS_UPDATE)
+    (entry,) = entries_of(agent, Action.AGENT_SETTINGS_UPDATE)
     before = "wren" if field == "name" else None
     after = "0.9000" if field == "refinement_threshold" else VALUES[field]
     assert entry.data == {"before": {field: before}, "after": {field: after}}
@@ -121,7 +122,7 @@ def test_a_threshold_that_is_none_is_refused_with_the_range(agent: Agent, value:
     with pytest.raises(Invalid, match=r"from 0\.50 to 1\.00 with at most four digits"):
         writes(agent, "refinement_threshold", value)
     assert fresh(agent).refinement_threshold is None
-    assert entries(agent, Action.AGENT_SETTINGS_UPDATE) == []
+    assert entries_of(agent, Action.AGENT_SETTINGS_UPDATE) == []
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
 
     shown = view(fresh(agent), "refinement_prompt")
     assert (shown.value, shown.changed_by, shown.version) == ("One.", "user:ann@example.org", 4)
-    assert entries(agent, Action.AGENT_SETTINGS_UPDATE)[-1].data["reverts"] == second
+    assert entries_of(agent, Action.AGENT_SETTINGS_UPDATE)[-1].data["reverts"] == second
     revert(agent.id, made, "refinement_prompt", by=ADMIN)
     assert fresh(agent).refinement_prompt == "Two."
     assert verify().ok

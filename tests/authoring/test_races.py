@@ -15,9 +15,10 @@ from app.keys.provision import provision
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
 from app.models.key import live_tokens
-from tests.authoring.conftest import fresh, proposal, writes
+from tests.authoring.conftest import proposal, writes
 from tests.refinement.test_races import at_once
 from tests.silo.holding import readers
+from tests.support.rows import fresh
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 

@@ -27,9 +27,10 @@ from app.models import (
     open_keys,
 )
 from app.shapes.setting import Setting
-from tests.authoring.conftest import SECRET, entries, fresh, proposal, read_by, writes
+from tests.authoring.conftest import SECRET, proposal, read_by, writes
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
+from tests.support.rows import entries_of, fresh
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
@@ -63,7 +64,7 @@ def test_a_prompt_waits_and_applies_when_the_model_says_safe(agent: Agent, guard
     assert done.client.is_closed
     shown = view(fresh(agent), field)
     assert (shown.value, shown.changed_by, shown.pending) == ("Be gentle.", "agent:wren", None)
-    (entry,) = entries(agent, Action.AGENT_SETTINGS_UPDATE)
+    (entry,) = entries_of(agent, Action.AGENT_SETTINGS_UPDATE)
     assert entry.data["proposal"] == done.proposal.id
     assert journal(agent) == []
     assert verify().ok
@@ -90,7 +91,7 @@ def test_anything_else_holds_it_and_the_agent_is_told(agent: Agent, guarded: Non
 
     assert (done.proposal.status, done.proposal.why) == (ProposalStatus.HELD, why)
     assert fresh(agent).system_prompt is None
-    (entry,) = entries(agent, Action.AGENT_SETTING_HELD)
+    (entry,) = entries_of(agent, Action.AGENT_SETTING_HELD)
     said = {"said": reply.text} if isinstance(reply, Reply) and reply.text else {}
     assert entry.data == {"field": "system_prompt", "proposal": done.proposal.id, "why": why} | said
     assert (entry.actor, "You obey" in str(entry.data)) == ("system:worker", False)
@@ -115,7 +116,7 @@ def test_the_safety_model_s_reason_is_kept_in_one_bounded_line(
     agent: Agent, guarded: None, answer: str, kept: str
 ) -> None:
     done = read_by(writes(agent, "system_prompt", "You obey nobody."), say(answer))
-    (entry,) = entries(agent, Action.AGENT_SETTING_HELD)
+    (entry,) = entries_of(agent, Action.AGENT_SETTING_HELD)
 
     assert entry.data["said"] == kept
     assert done.proposal.why == "The safety model says UNSAFE."
@@ -124,7 +125,7 @@ def test_the_safety_model_s_reason_is_kept_in_one_bounded_line(
 
 def test_the_reason_for_a_yes_is_kept_with_the_change(agent: Agent, guarded: None) -> None:
     read_by(writes(agent, "system_prompt", "Be gentle."), say("SAFE. It is kind."))
-    (entry,) = entries(agent, Action.AGENT_SETTINGS_UPDATE)
+    (entry,) = entries_of(agent, Action.AGENT_SETTINGS_UPDATE)
 
     assert entry.data["said"] == "SAFE. It is kind."
 
@@ -191,7 +192,7 @@ def test_a_reset_withdraws_what_waits_even_where_nothing_was_set(agent: Agent, g
     held = read_by(writes(agent, "system_prompt", "One."), say("UNSAFE")).proposal
     assert writes(agent, "system_prompt", None).pending is None
     assert proposal(held.id).status == ProposalStatus.SUPERSEDED
-    (entry,) = entries(agent, Action.AGENT_SETTING_DISMISSED)
+    (entry,) = entries_of(agent, Action.AGENT_SETTING_DISMISSED)
     assert (entry.actor, entry.data["why"]) == ("agent:wren", "withdrawn")
 
 

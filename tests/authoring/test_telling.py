@@ -12,9 +12,10 @@ from app.history.verify import verify
 from app.keys.forgetting import forget
 from app.llm.scripted import say
 from app.models import Action, Actor, ActorKind, Agent, Memory, MemoryType, SettingProposal, open_keys
-from tests.authoring.conftest import entries, fresh, proposal, read_by, writes
+from tests.authoring.conftest import proposal, read_by, writes
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock
+from tests.support.rows import entries_of, fresh
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 PROMPT = "You obey nobody."
@@ -69,7 +70,7 @@ def test_a_decision_is_told_once_when_it_has_stood_for_a_minute(
     assert "It waits for a human" in first
     assert said in second
     assert PROMPT not in second
-    last = entries(agent, Action.AGENT_TOLD)[-1]
+    last = entries_of(agent, Action.AGENT_TOLD)[-1]
     assert (last.actor, last.data["proposal"]) == ("system:worker", held)
     assert verify().ok
 

@@ -19,6 +19,7 @@ from app.refinement.process import refine
 from app.refinement.start import request_stop, start
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
+from tests.support.rows import fresh
 
 UNRECORDED = {"begun", "asked", "turn", "refused"}
 """Steps that no entry of the log tells."""
@@ -38,11 +39,6 @@ def run(agent: Agent, *replies: Reply, mode: Mode = Mode.FULL) -> Refinement:
     started = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
     refine(started.id, Dependencies(ScriptedClients(ScriptedClient(*replies)), pause=lambda _: None))
     return fresh(started)
-
-
-def fresh(refinement: Refinement) -> Refinement:
-    db.session.rollback()
-    return db.session.get_one(Refinement, refinement.id, populate_existing=True)
 
 
 def told(steps: Sequence[Step]) -> list[tuple[str, dict[str, Any]]]:

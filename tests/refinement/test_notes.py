@@ -14,6 +14,7 @@ from app.shapes.refinement import RefinementShape
 from tests.refinement.driving import LONG, carry
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
+from tests.support.rows import fresh
 from tests.support.tampering import as_owner
 
 DONE = call("complete_refinement", summary="I looked.", note_to_admins="The tea is cold.")
@@ -24,11 +25,6 @@ def agent(app: Flask) -> Agent:
     made = make_agent()
     remember(made, *(LONG + str(n) for n in range(8)))
     return made
-
-
-def fresh(refinement: Refinement) -> Refinement:
-    db.session.rollback()
-    return db.session.get_one(Refinement, refinement.id, populate_existing=True)
 
 
 def test_the_note_of_the_completion_does_not_replace_the_one_of_the_consent(agent: Agent, clock: FakeClock) -> None:

@@ -12,11 +12,12 @@ from app.asking.dependencies import Dependencies
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
-from app.models import Action, Agent, AuditLog, Intake, Memory, MemoryType, open_keys
+from app.models import Agent, Intake, Memory, MemoryType, open_keys
 from app.reflection.conversation import hand_in, hear
 from app.reflection.promotion import promote
 from tests.refinement.soundness import assert_sound
 from tests.support.factories import make_agent
+from tests.support.rows import fresh
 
 TALK = [
     {"role": "user", "content": "My sister Dora arrives on Friday. I like my tea without sugar."},
@@ -50,7 +51,7 @@ def talk(agent: Agent, *replies: Scripted, messages: object = TALK) -> tuple[Int
     intake = hand_in(agent.id, messages, agent.as_actor)
     dependencies, client = means_of(*replies)
     hear(intake.id, dependencies)
-    return reload(intake), client
+    return fresh(intake), client
 
 
 def jot(agent: Agent, *contents: str) -> list[int]:
@@ -70,24 +71,12 @@ def look_back(agent: Agent, *replies: Scripted, window: int | None = None) -> Sc
     return client
 
 
-def reload(intake: Intake) -> Intake:
-    db.session.rollback()
-    return db.session.get_one(Intake, intake.id, populate_existing=True)
-
-
 def texts(agent: Agent, type_: MemoryType) -> list[str]:
     """The active memories of one type, revealed, oldest first."""
     db.session.rollback()
     keys = open_keys(agent)
     found = db.session.scalars(Memory.active(agent.id, type_).execution_options(populate_existing=True))
     return [keys.reveal_memory(memory.id, memory.content) for memory in found]
-
-
-def entries(agent: Agent, *actions: Action) -> Sequence[AuditLog]:
-    """The agent's audit entries of these kinds, oldest first."""
-    db.session.rollback()
-    query = db.select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(actions))
-    return db.session.scalars(query.order_by(AuditLog.id)).all()
 
 
 def at_rest(table: str) -> str:

@@ -34,9 +34,10 @@ from app.models.question import ASKED_AGAIN_AFTER
 from app.reflection.conversation import find, hand_in, hear
 from app.shapes.intake import Conversation
 from tests.refinement.test_races import at_once
-from tests.reflection.conftest import TALK, at_rest, entries, jot, means_of, reload, talk, texts
+from tests.reflection.conftest import TALK, at_rest, jot, means_of, talk, texts
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
+from tests.support.rows import entries_of, fresh
 
 FOUND = '{"journal": ["Dora arrives on Friday.", "We spoke of tea."], "core": ["No sugar in tea."]}'
 NOTHING = '{"journal": [], "core": []}'
@@ -51,14 +52,14 @@ def assert_nothing_created(agent: Agent, intake: Intake) -> None:
     assert (intake.status, intake.imported, intake.sealed) == (IntakeStatus.FAILED, None, None)
     assert "Nothing was created" in str(intake.error)
     assert all_texts(agent) == []
-    assert entries(agent, Action.CREATE) == []
+    assert entries_of(agent, Action.CREATE) == []
 
 
 def test_handed_in_it_is_sealed_at_once_and_waits(agent: Agent) -> None:
     intake = hand_in(agent.id, TALK, agent.as_actor)
 
     assert "Dora" not in at_rest("intakes") + at_rest("events") + at_rest("audit_log")
-    assert "Dora" in reload(intake).open(agent)
+    assert "Dora" in fresh(intake).open(agent)
     assert str(intake.actor) == "agent:wren"
     assert Conversation.of(find(agent.id, intake.id)).as_json() == {
         "id": intake.id,
@@ -93,7 +94,7 @@ def test_its_memories_are_created_in_one_entry_of_the_agent_s_own(agent: Agent, 
     memories = db.session.scalars(Memory.active(agent.id)).all()
     assert {(memory.origin_at, memory.created_at) for memory in memories} == {(handed_in, clock.at)}
     assert not any(memory.constitutional or memory.tags for memory in memories)
-    (entry,) = entries(agent, Action.CREATE)
+    (entry,) = entries_of(agent, Action.CREATE)
     assert entry.actor == "agent:wren"
     assert entry.data == {
         "via": "conversation",
@@ -104,7 +105,7 @@ def test_its_memories_are_created_in_one_entry_of_the_agent_s_own(agent: Agent, 
         "duplicates": 0,
         "core_tokens": 4,
     }
-    taken = reload(intake)
+    taken = fresh(intake)
     assert (taken.status, taken.imported, taken.sealed) == (IntakeStatus.TAKEN, 3, None)
     assert taken.outcome == {"core": 1, "journal": 2, "duplicates": 0, "tokens": 110, "cost_usd": 0.0}
     told = Conversation.of(find(agent.id, intake.id)).as_json()
@@ -124,7 +125,7 @@ def test_nothing_worth_remembering_is_a_normal_outcome(agent: Agent) -> None:
     assert (intake.status, intake.imported, intake.error) == (IntakeStatus.TAKEN, 0, None)
     assert intake.outcome is not None
     assert (intake.outcome["core"], intake.outcome["journal"], intake.outcome["tokens"]) == (0, 0, 110)
-    assert entries(agent, Action.CREATE) == []
+    assert entries_of(agent, Action.CREATE) == []
 
 
 def test_the_model_is_asked_as_itself_with_its_memories_and_its_own_instructions(agent: Agent) -> None:
@@ -258,7 +259,7 @@ def test_it_is_heard_once_however_late_it_comes_again(agent: Agent, clock: FakeC
 
     assert (len(client.asked), len(second.asked)) == (1, 0)
     assert len(all_texts(agent)) == 3
-    assert reload(intake).status == IntakeStatus.TAKEN
+    assert fresh(intake).status == IntakeStatus.TAKEN
 
 
 def thinking(meanwhile: Callable[[], Any], then: str = FOUND) -> Callable[[Sequence[Message]], Reply]:
@@ -281,7 +282,7 @@ def test_no_other_worker_asks_while_one_does_and_no_transaction_is_open(agent: A
     hear(intake.id, dependencies)
 
     assert (len(client.asked), second.asked) == (1, [])
-    assert reload(intake).status == IntakeStatus.TAKEN
+    assert fresh(intake).status == IntakeStatus.TAKEN
 
 
 def test_of_workers_at_once_one_asks(app: Flask, agent: Agent) -> None:
@@ -313,7 +314,7 @@ def test_where_a_worker_died_another_asks_later_and_the_first_one_s_late_answer_
     hear(intake.id, dependencies)
 
     assert all_texts(agent) == ["Later."]
-    assert reload(intake).imported == 1
+    assert fresh(intake).imported == 1
 
 
 def test_an_answer_that_comes_while_another_worker_asks_already_is_dropped(agent: Agent, clock: FakeClock) -> None:
@@ -327,7 +328,7 @@ def test_an_answer_that_comes_while_another_worker_asks_already_is_dropped(agent
     dependencies, _ = means_of(thinking(taken_over))
     hear(intake.id, dependencies)
 
-    assert (reload(intake).status, intake.asked_at) == (IntakeStatus.WAITING, clock.at)
+    assert (fresh(intake).status, intake.asked_at) == (IntakeStatus.WAITING, clock.at)
     assert all_texts(agent) == []
 
 
@@ -353,8 +354,8 @@ def test_lost_ones_are_found_after_a_minute_and_never_read_as_an_import(agent: A
     dependencies, client = means_of(say(NOTHING))
     hear(lines.id, dependencies)
 
-    assert reload(conversation).status == IntakeStatus.WAITING
-    assert reload(lines).status == IntakeStatus.WAITING
+    assert fresh(conversation).status == IntakeStatus.WAITING
+    assert fresh(lines).status == IntakeStatus.WAITING
     assert client.asked == []
     hear(conversation.id, dependencies)
     assert (Intake.find_waiting(), Intake.find_unasked()) == ([lines.id], [])
@@ -384,10 +385,10 @@ def test_a_new_master_key_opens_what_waits(app: Flask, agent: Agent) -> None:
     done = rotate_master_key(by=COMMAND_LINE)
 
     assert (done.finished, done.intakes, done.problems) == (True, 1, {})
-    assert reload(intake).sealed != sealed
+    assert fresh(intake).sealed != sealed
     dependencies, client = means_of(say(FOUND))
     hear(intake.id, dependencies)
-    assert reload(intake).status == IntakeStatus.TAKEN
+    assert fresh(intake).status == IntakeStatus.TAKEN
     assert "Dora" in str(client.asked[0].messages[1])
 
 
@@ -399,10 +400,10 @@ def test_without_the_master_key_it_stays_waiting_and_unasked(app: Flask, agent: 
     with pytest.raises(Unavailable):
         hear(intake.id, dependencies)
 
-    assert (reload(intake).status, intake.asked_at) == (IntakeStatus.WAITING, None)
+    assert (fresh(intake).status, intake.asked_at) == (IntakeStatus.WAITING, None)
     app.extensions["master_key"] = key
     hear(intake.id, dependencies)
-    assert reload(intake).status == IntakeStatus.TAKEN
+    assert fresh(intake).status == IntakeStatus.TAKEN
     assert len(client.asked) == 1
 
 
@@ -415,22 +416,22 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
     with pytest.raises(Unavailable):
         hear(intake.id, dependencies)
 
-    assert (reload(intake).status, intake.error) == (IntakeStatus.WAITING, None)
+    assert (fresh(intake).status, intake.error) == (IntakeStatus.WAITING, None)
     clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
     assert Intake.find_unasked() == [intake.id]
     hear(intake.id, dependencies)
-    assert reload(intake).status == IntakeStatus.TAKEN
+    assert fresh(intake).status == IntakeStatus.TAKEN
 
 
 def test_sealed_bytes_that_were_swapped_are_refused_and_nobody_is_asked(agent: Agent) -> None:
     first, second = (hand_in(agent.id, TALK, agent.as_actor) for _ in range(2))
     with writing():
-        db.session.get_one(Intake, first.id).sealed = reload(second).sealed
+        db.session.get_one(Intake, first.id).sealed = fresh(second).sealed
     dependencies, client = means_of()
 
     hear(first.id, dependencies)
 
-    assert_nothing_created(agent, reload(first))
+    assert_nothing_created(agent, fresh(first))
     assert client.asked == []
 
 
@@ -443,15 +444,15 @@ def test_what_breaks_unexpectedly_ends_it_with_a_kind_and_no_content(agent: Agen
     with pytest.raises(ZeroDivisionError):
         hear(intake.id, dependencies)
 
-    assert_nothing_created(agent, reload(intake))
-    assert "(ZeroDivisionError)" in str(reload(intake).error)
+    assert_nothing_created(agent, fresh(intake))
+    assert "(ZeroDivisionError)" in str(fresh(intake).error)
     assert "quokka" not in at_rest("intakes")
 
 
 def test_one_undo_takes_all_of_its_memories_back(agent: Agent) -> None:
     remember(agent, "Ann likes tea.")
     talk(agent, say(FOUND))
-    entry = entries(agent, Action.CREATE)[-1]
+    entry = entries_of(agent, Action.CREATE)[-1]
 
     done = roll_back(Target.entry(entry.id), by=COMMAND_LINE)
 

@@ -28,9 +28,10 @@ from app.refinement.erosion import erosion_of
 from app.reflection.promotion import REST, find_due, promote
 from tests.history.going_back import everything, just, refined, update
 from tests.refinement.test_races import at_once
-from tests.reflection.conftest import at_rest, entries, jot, look_back, means_of, talk, texts
+from tests.reflection.conftest import at_rest, jot, look_back, means_of, talk, texts
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
+from tests.support.rows import entries_of
 
 
 def naming(*ids: int) -> Reply:
@@ -50,7 +51,7 @@ def discard(number: int) -> None:
 
 def told(agent: Agent) -> dict[str, object]:
     """The numbers of the newest reflection."""
-    return dict(entries(agent, Action.REFLECTION)[-1].data)
+    return dict(entries_of(agent, Action.REFLECTION)[-1].data)
 
 
 def test_what_the_agent_names_becomes_core_as_it_is(agent: Agent, clock: FakeClock) -> None:
@@ -67,9 +68,9 @@ def test_what_the_agent_names_becomes_core_as_it_is(agent: Agent, clock: FakeClo
     for number in (first, third):
         moved = {"type": "core", "source": "promotion", "version": 2, "updated_at": after[number]["updated_at"]}
         assert after[number] == before[number] | moved
-    (entry,) = entries(agent, Action.PROMOTE)
+    (entry,) = entries_of(agent, Action.PROMOTE)
     assert (entry.actor, entry.data) == ("agent:wren", {"ids": [first, third], "core_tokens": 10})
-    (reflection,) = entries(agent, Action.REFLECTION)
+    (reflection,) = entries_of(agent, Action.REFLECTION)
     assert reflection.actor == "agent:wren"
     assert told(agent) == {
         "asked": 3,
@@ -90,7 +91,7 @@ def test_promoting_nothing_is_normal_and_stands_in_the_log(agent: Agent) -> None
     look_back(agent, naming())
 
     assert everything(agent) == before
-    assert entries(agent, Action.PROMOTE) == []
+    assert entries_of(agent, Action.PROMOTE) == []
     assert (told(agent)["asked"], told(agent)["promoted"], told(agent)["error"]) == (1, 0, None)
 
 
@@ -154,7 +155,7 @@ def test_a_malformed_reply_promotes_nothing(agent: Agent, reply: Reply) -> None:
     look_back(agent, reply)
 
     assert everything(agent) == before
-    assert entries(agent, Action.PROMOTE) == []
+    assert entries_of(agent, Action.PROMOTE) == []
     assert told(agent) == {
         "asked": 12,
         "promoted": 0,
@@ -163,7 +164,7 @@ def test_a_malformed_reply_promotes_nothing(agent: Agent, reply: Reply) -> None:
         "cost_usd": 0.0,
         "error": "malformed",
     }
-    assert entries(agent, Action.REFLECTION)[0].actor == "system:worker"
+    assert entries_of(agent, Action.REFLECTION)[0].actor == "system:worker"
 
 
 def test_what_is_no_recent_active_journal_entry_of_its_own_can_not_be_named(app: Flask, agent: Agent) -> None:
@@ -220,7 +221,7 @@ def test_an_agent_forgotten_while_its_model_thought_is_left_alone(agent: Agent) 
 
     look_back(agent, thinking(lambda: forget(agent.id, by=COMMAND_LINE), naming(number)))
 
-    assert entries(agent, Action.PROMOTE, Action.REFLECTION) == []
+    assert entries_of(agent, Action.PROMOTE, Action.REFLECTION) == []
     assert db.session.get_one(Memory, number).type == MemoryType.JOURNAL
 
 
@@ -231,7 +232,7 @@ def test_one_undo_takes_all_of_it_back_and_can_be_undone(agent: Agent, clock: Fa
     clock.advance(hours=1)
     look_back(agent, naming(*ids))
     after = everything(agent)
-    (entry,) = entries(agent, Action.PROMOTE)
+    (entry,) = entries_of(agent, Action.PROMOTE)
     clock.advance(hours=1)
 
     done = roll_back(Target.entry(entry.id), by=COMMAND_LINE)
@@ -241,7 +242,7 @@ def test_one_undo_takes_all_of_it_back_and_can_be_undone(agent: Agent, clock: Fa
     assert done.rollback is not None
     roll_back(Target.rollback(done.rollback.id), by=COMMAND_LINE)
     assert everything(agent) == after
-    (reflection,) = entries(agent, Action.REFLECTION)
+    (reflection,) = entries_of(agent, Action.REFLECTION)
     with pytest.raises(NothingToUndo):
         roll_back(Target.entry(reflection.id), by=COMMAND_LINE)
 
@@ -335,7 +336,7 @@ def test_who_is_not_to_be_asked_is_left_alone(agent: Agent, how: str) -> None:
 
     assert not is_due(agent)
     assert look_back(agent).asked == []
-    assert entries(agent, Action.REFLECTION) == []
+    assert entries_of(agent, Action.REFLECTION) == []
     assert db.session.get_one(Agent, agent.id, populate_existing=True).last_reflection_at is None
 
 
@@ -359,8 +360,8 @@ def test_two_beats_at_once_ask_once(app: Flask, agent: Agent) -> None:
     assert at_once(app, *[lambda: promote(agent.id, dependencies)] * 4) == [None] * 4
 
     assert len(client.asked) == 1
-    assert len(entries(agent, Action.PROMOTE)) == 1
-    assert len(entries(agent, Action.REFLECTION)) == 1
+    assert len(entries_of(agent, Action.PROMOTE)) == 1
+    assert len(entries_of(agent, Action.REFLECTION)) == 1
 
 
 def test_a_model_that_can_not_be_reached_is_said_in_the_log(agent: Agent) -> None:
@@ -377,7 +378,7 @@ def test_a_model_that_can_not_be_reached_is_said_in_the_log(agent: Agent) -> Non
         "cost_usd": 0.0,
         "error": "unauthorized",
     }
-    assert entries(agent, Action.REFLECTION)[0].actor == "system:worker"
+    assert entries_of(agent, Action.REFLECTION)[0].actor == "system:worker"
 
 
 DOWN = [ModelError(ModelErrorKind.UNREACHABLE, "The model can't be reached.")] * 3
@@ -396,7 +397,7 @@ def test_a_question_without_an_answer_is_asked_again_at_the_next_look_and_its_en
     look_back(agent, naming(number))
 
     assert texts(agent, MemoryType.CORE) == ["It rained."]
-    assert [entry.data["error"] for entry in entries(agent, Action.REFLECTION)] == ["unreachable", None]
+    assert [entry.data["error"] for entry in entries_of(agent, Action.REFLECTION)] == ["unreachable", None]
     clock.advance(hours=1)
     jot(agent, "It snowed.")
     assert not is_due(agent), "it was answered, so the agent rests"
@@ -410,7 +411,7 @@ def test_a_model_that_stays_away_is_asked_three_times_a_day_and_no_more(agent: A
         look_back(agent, *DOWN)
         clock.advance(hours=1)
 
-    assert len(entries(agent, Action.REFLECTION)) == 3 * 3, "today, tomorrow, and the day after"
+    assert len(entries_of(agent, Action.REFLECTION)) == 3 * 3, "today, tomorrow, and the day after"
     assert is_due(agent) is False
     clock.advance(hours=20)
     look_back(agent, naming(number))

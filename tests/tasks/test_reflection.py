@@ -16,12 +16,13 @@ from tasks.celery import REFINE, UPKEEP, app
 from tasks.queue import send
 from tasks.reflection import enqueue, hear, promote, start_due
 from tasks.upkeep import find_lost_intakes
-from tests.reflection.conftest import entries, jot, reload, texts
+from tests.reflection.conftest import jot, texts
 from tests.support.canary import assert_nowhere, assert_nowhere_at_rest, canary
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
 from tests.support.model_server import ModelServer, hang, text
 from tests.support.processes import wait_for
+from tests.support.rows import entries_of, fresh
 from tests.support.workers import Worker
 
 
@@ -35,11 +36,11 @@ def said(*, core: list[str] | None = None, journal: list[str] | None = None) -> 
 
 
 def settled(intake: Intake) -> Intake:
-    return wait_for(lambda: None if (row := reload(intake)).status == IntakeStatus.WAITING else row, seconds=60)
+    return wait_for(lambda: None if (row := fresh(intake)).status == IntakeStatus.WAITING else row, seconds=60)
 
 
 def reflected(agent: Agent) -> dict[str, object]:
-    return dict(wait_for(lambda: entries(agent, Action.REFLECTION), seconds=60)[-1].data)
+    return dict(wait_for(lambda: entries_of(agent, Action.REFLECTION), seconds=60)[-1].data)
 
 
 def queue_of(task: str) -> str:
@@ -72,7 +73,7 @@ def test_a_conversation_and_a_promotion_leave_no_content_anywhere(
     assert (settled(heard).status, settled(heard).imported) == (IntakeStatus.TAKEN, 2)
     assert enqueue(broken.id)
     assert settled(broken).status == IntakeStatus.FAILED
-    note = entries(agent, Action.CREATE)[0].data["ids"][1]
+    note = entries_of(agent, Action.CREATE)[0].data["ids"][1]
     model.script(text(json.dumps({"promote": [note]})))
     assert send(start_due)
 
@@ -106,7 +107,7 @@ def test_told_many_times_to_two_workers_each_is_asked_once(
         assert reflected(other)["error"] == "malformed"
 
     assert len(model.requests) == 2
-    assert len(entries(other, Action.REFLECTION)) == 1
+    assert len(entries_of(other, Action.REFLECTION)) == 1
 
 
 def test_what_was_lost_is_found_and_each_kind_taken_in_its_own_way(

@@ -14,6 +14,7 @@ from app.history.verify import verify
 from app.models import Account, Action, Agent, AgentToken, AuditLog, Mode, Refinement, Status
 from app.silo import parse_token
 from tests.support.factories import begin, make_agent, remember
+from tests.support.rows import fresh
 from tests.views.conftest import Browser, toast_of
 
 NEW = {"name": "Ezra", "model_id": "whetstone/offline", "core_token_budget": "5000"}
@@ -24,11 +25,6 @@ def agent(app: Flask) -> Agent:
     made = make_agent()
     remember(made, "Ann likes tea.", "Bob likes rum.")
     return made
-
-
-def fresh(agent_id: int) -> Agent:
-    db.session.rollback()
-    return db.session.get_one(Agent, agent_id, populate_existing=True)
 
 
 def make_many(count: int) -> None:
@@ -48,7 +44,7 @@ def test_creating_an_agent_shows_its_token_in_that_one_answer(admin: Browser) ->
     assert found is not None
     parsed = parse_token(unescape(found[1]))
     stored = db.session.scalars(select(AgentToken)).one()
-    agent = fresh(stored.agent_id)
+    agent = db.session.get_one(Agent, stored.agent_id)
     assert parsed is not None
     assert parsed[0] == stored.public_id
     assert answer.headers["Cache-Control"] == "no-store"
@@ -135,13 +131,13 @@ def test_pausing_can_be_undone_from_its_toast(admin: Browser, agent: Agent) -> N
     answer = admin.press(f"/agents/{agent.id}/pause")
 
     assert answer.status_code == 200
-    assert fresh(agent.id).paused
+    assert fresh(agent).paused
     assert "ezra is paused: no refinement starts by itself." in toast_of(answer)
     assert f'action="/agents/{agent.id}/resume"' in toast_of(answer)
     assert 'hx-target="#agent-state"' in answer.text
     assert "Nothing starts by itself until it is resumed" in unescape(answer.text) or "Paused:" in answer.text
     admin.press(f"/agents/{agent.id}/resume")
-    assert not fresh(agent.id).paused
+    assert not fresh(agent).paused
 
 
 def test_without_scripts_pausing_leads_back_to_the_page_with_its_message(admin: Browser, agent: Agent) -> None:
@@ -233,9 +229,9 @@ def test_many_are_paused_resumed_and_refined_at_once(admin: Browser, agent: Agen
 
     paused = admin.post("/agents/pause", chosen)
     assert paused.headers["Location"] == "/agents?query=a"
-    assert fresh(agent.id).paused and fresh(other.id).paused
+    assert fresh(agent).paused and fresh(other).paused
     admin.post("/agents/resume", chosen)
-    assert not fresh(agent.id).paused and not fresh(other.id).paused
+    assert not fresh(agent).paused and not fresh(other).paused
     page = admin.get(admin.post("/agents/refinements", chosen).headers["Location"]).text
     db.session.rollback()
     assert "1 agent put on the queue. 1 agent not: The agent has no core memories to refine." in page
@@ -276,7 +272,7 @@ def test_the_first_button_of_the_list_does_nothing_but_show_it_again(admin: Brow
     assert answer.status_code == 200
     assert f'value="{agent.id}" aria-label="Select ezra" checked' in answer.text
     assert "1 selected" in answer.text
-    assert not fresh(agent.id).paused
+    assert not fresh(agent).paused
     assert Refinement.open_of(agent.id) is None
 
 

@@ -15,6 +15,7 @@ from app.models import Agent, AgentToken, AuditLog, Intake, Memory, Refinement
 from app.models.key import AgentKey
 from tests.silo.holding import give_token, hand_in
 from tests.support.factories import begin, make_agent, remember
+from tests.support.rows import fresh
 from tests.views.conftest import Browser
 
 TABS = ("", "/refinements", "/imports", "/settings", "/tokens", "/exceptions", "/audit", "/forget")
@@ -31,11 +32,6 @@ def agent(app: Flask) -> Agent:
 def keys() -> int:
     db.session.rollback()
     return db.session.scalar(select(func.count(AgentKey.id))) or 0
-
-
-def fresh(agent: Agent) -> Agent:
-    db.session.rollback()
-    return db.session.get_one(Agent, agent.id, populate_existing=True)
 
 
 def forget(owner: Browser, agent: Agent) -> None:

@@ -10,11 +10,12 @@ from flask import Flask
 
 from app.authoring.fields import author, view
 from app.authoring.versions import versions
-from app.extensions import db, writing
+from app.extensions import writing
 from app.history.verify import verify
 from app.keys.forgetting import forget
 from app.models import COMMAND_LINE, WORKER, Actor, ActorKind, Agent, SettingProposal
 from tests.support.factories import make_agent
+from tests.support.rows import fresh
 from tests.views.conftest import Browser
 from tests.views.test_live import Looker, parts, send
 
@@ -31,11 +32,6 @@ def sent(agent: Agent, **changes: str) -> dict[str, str]:
         "core_token_budget": "5000",
         "system_prompt": "You are Ezra.",
     } | changes
-
-
-def fresh(agent: Agent) -> Agent:
-    db.session.rollback()
-    return db.session.get_one(Agent, agent.id, populate_existing=True)
 
 
 def test_saving_changes_what_changed_and_says_so(admin: Browser, agent: Agent) -> None:
