@@ -43,7 +43,8 @@ CONTENT = {"exceptions.ledger", "exceptions.ledger_json", "exceptions.history", 
 
 Form = Callable[["Subject"], dict[str, Any]]
 
-_numbers = count(1)
+_numbers = map("{:05}".format, count(1))
+"""As wide on the first use as on the thousandth: golden files hold tables."""
 
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
