@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select, text, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import NotFound
+from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.attention import AttentionItem, call_attention, notes_of
-from app.models.audit import Action, record
-from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, lock_row
+from app.models.audit import Action, AuditLog, record
+from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, database_now, iso, lock_row
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
@@ -136,6 +138,92 @@ class Refinement(Tally, Logged, Model):
     def changes_left(self) -> int:
         return max(self.cap - self.mutations, 0)
 
+    @classmethod
+    def queue(cls, agent: Agent, *, trigger: Trigger, mode: Mode, cap: int, by: Actor) -> Refinement:
+        """The one open refinement that the agent may have, for a worker to claim. The caller has locked the agent.
+
+        Raises Refused where one is open: the database decides that.
+        """
+        refinement = cls(
+            id=str(uuid.uuid4()),
+            account_id=agent.account_id,
+            agent_id=agent.id,
+            trigger=trigger,
+            started_by=str(by),
+            mode=mode,
+            status=Status.QUEUED,
+            model_id=agent.model_id,
+            threshold=agent.effective_refinement_threshold,
+            cap=cap,
+            requested_at=now(),
+            refused={},
+            **dict.fromkeys(_COUNTERS, 0),
+        )
+        agent.last_attempt_at = refinement.requested_at
+        db.session.add(refinement)
+        try:
+            db.session.flush()
+        except IntegrityError as error:
+            raise Refused("Already running: a refinement of this agent is open. Nothing was started.") from error
+        asked = {"trigger": str(trigger), "mode": str(mode)}
+        weight = {"mass": agent.core_token_usage, "count": agent.core_count, "at": iso(agent.last_attempt_at)}
+        refinement._record(Action.REFINEMENT_START, agent, by, asked | weight)
+        refinement.announce("queued", **asked)
+        return refinement
+
+    @classmethod
+    def claim(cls, refinement_id: str, worker: str) -> Refinement | None:
+        """queued → asking, for exactly one worker: None where another has it, or where it has ended."""
+        refinement = db.session.scalar(
+            update(cls)
+            .where(cls.id == refinement_id, cls.status == Status.QUEUED)
+            .values(status=Status.ASKING, worker=worker, heartbeat_at=database_now(), started_at=now())
+            .returning(cls)
+            .execution_options(populate_existing=True, synchronize_session=False)
+        )
+        if refinement is not None:
+            refinement.announce("begun")
+        return refinement
+
+    def begin(self, agent: Agent) -> None:
+        """asking → running: the snapshot that the guards compare with.
+
+        It fixes mass, threshold, cap and model: later changes to settings do not touch this refinement. The caller
+        holds the locks of this row and of the agent, and has fixed the limit of erosion.
+        """
+        self.status = Status.RUNNING
+        self.mass_before = self.kept_mass = agent.core_token_usage
+        self.threshold = agent.effective_refinement_threshold
+        entry = self._record(
+            Action.REFINEMENT_SNAPSHOT,
+            agent,
+            WORKER,
+            {
+                "mass": agent.core_token_usage,
+                "count": agent.core_count,
+                "threshold": str(self.threshold),
+                "cap": self.cap,
+                "model": self.model_id,
+                "erosion": {"cut": self.erosion_cut, "base": self.erosion_base},
+            },
+        )
+        self.snapshot_entry_id = entry.id
+        self.announce("running", mass=agent.core_token_usage, threshold=str(self.threshold))
+
+    def request_stop(self, agent: Agent, *, by: Actor) -> None:
+        """End it where no worker has begun; else it ends before its next change. Nothing happens to an ended one.
+
+        The caller holds the locks of this row and of the agent.
+        """
+        if not self.is_open or self.stop_requested_at is not None:
+            return
+        self.stop_requested_at, self.stop_requested_by = now(), str(by)
+        self._record(Action.REFINEMENT_STOP_REQUESTED, agent, by)
+        if self.status == Status.QUEUED:
+            self.end(agent, Status.STOPPED, reason="Stopped before a worker began.", by=by)
+        else:
+            self.announce("stop_requested")
+
     def end(self, agent: Agent, status: Status, *, reason: str | None = None, by: Actor = WORKER) -> None:
         """Reach an end state, for good: recorded, announced, and the agent is free for the next run.
 
@@ -151,11 +239,11 @@ class Refinement(Tally, Logged, Model):
         agent.take_end(self)
         data: dict[str, Any] = {"status": str(status), "line": self.machine_line, "stats": self.stats}
         data |= {"turns": self.turns, "calls": self.calls, "schedule": agent.schedule_as_json()}
-        entry = record(
-            Action.REFINEMENT_END, actor=by, of=agent, subject=self.subject, refinement_id=self.id, data=data
-        )
-        call_attention(entry)
+        call_attention(self._record(Action.REFINEMENT_END, agent, by, data))
         self.announce("ended", status=str(status))
+
+    def _record(self, action: Action, agent: Agent, by: Actor, data: Mapping[str, Any] | None = None) -> AuditLog:
+        return record(action, actor=by, of=agent, subject=self.subject, refinement_id=self.id, data=data)
 
     def measure(self, agent: Agent) -> None:
         """Take down what it leaves: the mass, and how many core memories."""
@@ -175,6 +263,20 @@ class Refinement(Tally, Logged, Model):
 
 
 NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)
+
+_COUNTERS = (
+    "mutations",
+    "consolidated",
+    "updated",
+    "deleted",
+    "protected",
+    "deduplicated",
+    "deduplicated_tokens",
+    "turns",
+    "calls",
+    "prompt_tokens",
+    "completion_tokens",
+)
 
 _SAID_FROM_THE_START = (
     *("id", "account_id", "agent_id", "trigger", "started_by", "mode", "threshold", "cap", "requested_at"),

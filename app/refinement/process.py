@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 from flask import current_app
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, select
 
 from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
@@ -25,7 +25,6 @@ from app.extensions import db, now, release, writing
 from app.llm.client import Message, ModelError, Reply, Usage
 from app.models import (
     OPEN_STATES,
-    WORKER,
     Action,
     Agent,
     CallPurpose,
@@ -36,7 +35,6 @@ from app.models import (
     note_to_admins,
     record,
 )
-from app.models.base import database_now
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
@@ -69,16 +67,8 @@ def _begin(refinement_id: str) -> Claim | None:
     """queued → asking, for exactly one worker."""
     worker = uuid.uuid4().hex
     with writing():
-        refinement = db.session.scalar(
-            update(Refinement)
-            .where(Refinement.id == refinement_id, Refinement.status == Status.QUEUED)
-            .values(status=Status.ASKING, worker=worker, heartbeat_at=database_now(), started_at=now())
-            .returning(Refinement)
-            .execution_options(populate_existing=True, synchronize_session=False)
-        )
-        if refinement is None:
+        if Refinement.claim(refinement_id, worker) is None:
             return None
-        refinement.announce("begun")
     return Claim(refinement_id, worker)
 
 
@@ -188,28 +178,8 @@ class _Process:
             refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=agent.as_actor)
 
     def _take_ledger_snapshot(self, refinement: Refinement, agent: Agent) -> PromptFigures:
-        """Fix mass, threshold, cap and model: later changes to settings do not touch this refinement."""
-        refinement.status = Status.RUNNING
-        refinement.mass_before = refinement.kept_mass = agent.core_token_usage
-        refinement.threshold = agent.effective_refinement_threshold
         fix_erosion_limit(refinement, agent)
-        entry = record(
-            Action.REFINEMENT_SNAPSHOT,
-            actor=WORKER,
-            of=agent,
-            subject=refinement.subject,
-            refinement_id=refinement.id,
-            data={
-                "mass": agent.core_token_usage,
-                "count": agent.core_count,
-                "threshold": str(refinement.threshold),
-                "cap": refinement.cap,
-                "model": refinement.model_id,
-                "erosion": {"cut": refinement.erosion_cut, "base": refinement.erosion_base},
-            },
-        )
-        refinement.snapshot_entry_id = entry.id
-        refinement.announce("running", mass=agent.core_token_usage, threshold=str(refinement.threshold))
+        refinement.begin(agent)
         return PromptFigures.of(agent, refinement)
 
     def _loop(self, calls: ModelCalls, refined: RefinedAgent, figures: PromptFigures) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
-
 from flask import current_app
-from sqlalchemy.exc import IntegrityError
 
 from app.config import Settings
 from app.errors import Refused
-from app.extensions import db, now, writing
-from app.models import Action, Actor, Agent, Mode, Refinement, Status, Trigger, record
-from app.models.base import iso
+from app.extensions import now, writing
+from app.models import Actor, Agent, Mode, Refinement, Trigger
 
 
 class AlreadyRunning(Refused):
@@ -51,7 +47,8 @@ def start(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL)
     with writing():
         agent = Agent.lock(agent_id)
         _check(agent, trigger, mode)
-        return _claim(agent, trigger, by, mode)
+        settings: Settings = current_app.extensions["settings"]
+        return Refinement.queue(agent, trigger=trigger, mode=mode, cap=settings.max_mutations, by=by)
 
 
 def request_stop(refinement_id: str, *, by: Actor) -> Refinement:
@@ -59,20 +56,7 @@ def request_stop(refinement_id: str, *, by: Actor) -> Refinement:
     with writing():
         refinement = Refinement.lock(refinement_id)
         agent = Agent.lock(refinement.agent_id)
-        if not refinement.is_open or refinement.stop_requested_at is not None:
-            return refinement
-        refinement.stop_requested_at, refinement.stop_requested_by = now(), str(by)
-        record(
-            Action.REFINEMENT_STOP_REQUESTED,
-            actor=by,
-            of=agent,
-            subject=refinement.subject,
-            refinement_id=refinement.id,
-        )
-        if refinement.status == Status.QUEUED:
-            refinement.end(agent, Status.STOPPED, reason="Stopped before a worker began.", by=by)
-        else:
-            refinement.announce("stop_requested")
+        refinement.request_stop(agent, by=by)
         return refinement
 
 
@@ -91,59 +75,3 @@ def _check(agent: Agent, trigger: Trigger, mode: Mode) -> None:
             f"{agent.name} declined. You can ask again after {agent.declined_until:%Y-%m-%d %H:%M} UTC. "
             "Nothing was started. Removing exact duplicates only needs no question."
         )
-
-
-def _claim(agent: Agent, trigger: Trigger, by: Actor, mode: Mode) -> Refinement:
-    settings: Settings = current_app.extensions["settings"]
-    refinement = Refinement(
-        id=str(uuid.uuid4()),
-        account_id=agent.account_id,
-        agent_id=agent.id,
-        trigger=trigger,
-        started_by=str(by),
-        mode=mode,
-        status=Status.QUEUED,
-        model_id=agent.model_id,
-        threshold=agent.effective_refinement_threshold,
-        cap=settings.max_mutations,
-        requested_at=now(),
-        refused={},
-        **dict.fromkeys(_COUNTERS, 0),
-    )
-    agent.last_attempt_at = refinement.requested_at
-    db.session.add(refinement)
-    try:
-        db.session.flush()
-    except IntegrityError as error:
-        raise Refused("Already running: a refinement of this agent is open. Nothing was started.") from error
-    record(
-        Action.REFINEMENT_START,
-        actor=by,
-        of=agent,
-        subject=refinement.subject,
-        refinement_id=refinement.id,
-        data={
-            "trigger": str(trigger),
-            "mode": str(mode),
-            "mass": agent.core_token_usage,
-            "count": agent.core_count,
-            "at": iso(agent.last_attempt_at),
-        },
-    )
-    refinement.announce("queued", trigger=str(trigger), mode=str(mode))
-    return refinement
-
-
-_COUNTERS = (
-    "mutations",
-    "consolidated",
-    "updated",
-    "deleted",
-    "protected",
-    "deduplicated",
-    "deduplicated_tokens",
-    "turns",
-    "calls",
-    "prompt_tokens",
-    "completion_tokens",
-)
