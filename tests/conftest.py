@@ -23,6 +23,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from app import Part, create_app
 from app.config import Settings
+from tests.support import locks
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER, Template
 
@@ -132,6 +133,13 @@ def rows_without_an_order_come_backwards() -> Iterator[None]:
     event.listen(Engine, "connect", turn_round)
     yield
     event.remove(Engine, "connect", turn_round)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def locks_in_order() -> Iterator[None]:
+    locks.watch()
+    yield
+    locks.unwatch()
 
 
 @pytest.fixture(scope="session", autouse=True)

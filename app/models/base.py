@@ -134,8 +134,26 @@ def iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+LOCK_ORDER = (
+    "accounts",
+    "refinements",
+    "intakes",
+    "agents",
+    "access_grants",
+    "setting_proposals",
+    "agent_tokens",
+    "attention_items",
+    "memories",
+)
+"""In which order one transaction locks rows: with one order for all, no two of them wait for each other. Every test
+watches it (`tests/support/locks.py`). Behind all comes PostgreSQL's advisory lock of an account's events."""
+
+
 def lock_row(query: Select[tuple[T]]) -> Select[tuple[T]]:
-    """Read a row for change: locked against other writers (not against foreign keys), and never from memory."""
+    """Read a row for change: locked against other writers (not against foreign keys), and never from memory.
+
+    What else the transaction locks comes in LOCK_ORDER.
+    """
     return query.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 

@@ -1,0 +1,40 @@
+"""Every transaction of every test locks rows in the one order that `LOCK_ORDER` states."""
+
+from __future__ import annotations
+
+from sqlalchemy import event
+from sqlalchemy.orm import ORMExecuteState, Session
+
+from app.models.base import LOCK_ORDER
+
+HELD = "locked_tables"
+
+
+def watch() -> None:
+    """From now on a lock out of order is an AssertionError, where it is taken."""
+    event.listen(Session, "do_orm_execute", _check)
+    for end in ("after_commit", "after_rollback"):
+        event.listen(Session, end, _forget)
+
+
+def unwatch() -> None:
+    event.remove(Session, "do_orm_execute", _check)
+    for end in ("after_commit", "after_rollback"):
+        event.remove(Session, end, _forget)
+
+
+def _check(state: ORMExecuteState) -> None:
+    is_lock = state.is_select and getattr(state.statement, "_for_update_arg", None) is not None
+    if not is_lock or state.bind_mapper is None:
+        return
+    table = state.bind_mapper.local_table.name  # type: ignore[attr-defined]
+    held: list[str] = state.session.info.setdefault(HELD, [])
+    assert table in LOCK_ORDER, f"{table} is locked, and LOCK_ORDER does not say when"
+    ahead = [name for name in held if LOCK_ORDER.index(name) > LOCK_ORDER.index(table)]
+    assert table in held or not ahead, f"{table} is locked behind {', '.join(ahead)}"
+    if table not in held:
+        held.append(table)
+
+
+def _forget(session: Session) -> None:
+    session.info.pop(HELD, None)
