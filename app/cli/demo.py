@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from app.cli import json_option
 from app.cli.common import account_argument, emit, find_account, hint, opened, say, table
-
-if TYPE_CHECKING:
-    from app.demo import Demo
+from app.demo import Demo, make_demo, make_demo_in
+from app.models import COMMAND_LINE
+from app.processes.datadir import running_address
+from app.processes.startup import address
 
 
 @click.command()
@@ -22,11 +21,6 @@ def demo(own_account: bool, as_json: bool) -> None:
     They speak by `whetstone/offline`, a rule-based de-duplicator: no API key, no network. Run twice, it makes nothing.
     """
     with opened(make=True) as app:
-        from app.demo import make_demo, make_demo_in
-        from app.models import COMMAND_LINE
-        from app.processes.datadir import running_address
-        from app.processes.startup import address
-
         settings = app.extensions["settings"]
         running = running_address(settings)
         found = make_demo(COMMAND_LINE) if own_account else make_demo_in(find_account(None), COMMAND_LINE)

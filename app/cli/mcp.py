@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from app.api.caller import Caller, admit
+from app.api.mcp import make_server
+from app.cli.common import opened
 from app.errors import Misconfigured
 
 TOKEN = "WHETSTONE_TOKEN"  # noqa: S105 - a variable's name
@@ -19,14 +22,10 @@ def mcp() -> None:
     The agent's token is read from the variable WHETSTONE_TOKEN. Works beside a running `up`, or without it; what a
     worker has to do waits for one.
     """
-    from app.cli.common import opened
-
     token = os.environ.pop(TOKEN, "")
     if not token:
         raise Misconfigured(f"Set {TOKEN} to a token of the agent: `./whetstone agents token create NAME` makes one.")
     with opened(with_key=False) as app:
-        from app.api.caller import Caller, admit
-        from app.api.mcp import make_server
 
         def admit_it(_: Any) -> Caller:
             return admit(f"Bearer {token}")

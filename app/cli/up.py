@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+import webbrowser
 from functools import partial
 from pathlib import Path
 
@@ -133,6 +134,4 @@ def _somebody_watches() -> bool:
 
 
 def _open_browser(place: str) -> None:
-    import webbrowser
-
     webbrowser.open(place)

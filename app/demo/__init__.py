@@ -71,7 +71,7 @@ class Demo:
     made: bool = False
 
 
-class NameTaken(Refused):
+class DemoNameTaken(Refused):
     """There is an account named Demo that is not the demo; nothing was made."""
 
     code = "name_taken"
@@ -127,7 +127,7 @@ def _dated(line: dict[str, object]) -> dict[str, object]:
 
 def _existing(account: Account) -> Demo:
     if not account.is_demo:
-        raise NameTaken
+        raise DemoNameTaken
     agents = db.session.scalars(select(Agent).where(Agent.account_id == account.id).order_by(Agent.id))
     return Demo(account, tuple(agents), EMAIL)
 

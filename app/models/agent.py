@@ -63,7 +63,7 @@ class Weighed(Protocol):
     def token_estimate(self) -> int: ...
 
 
-class NameTaken(Refused):
+class AgentNameTaken(Refused):
     """Another agent of the account has this name."""
 
 
@@ -296,7 +296,7 @@ def is_changeable() -> ColumnElement[bool]:
 def _free_name(account_id: int, name: object) -> str:
     cleaned = clean_name(name)
     if db.session.scalar(select(Agent.id).where(Agent.account_id == account_id, Agent.name == cleaned)):
-        raise NameTaken(f"An agent named {cleaned!r} exists already in this account; choose another name.")
+        raise AgentNameTaken(f"An agent named {cleaned!r} exists already in this account; choose another name.")
     return cleaned
 
 

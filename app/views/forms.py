@@ -10,7 +10,7 @@ from flask import current_app
 
 from app.authoring.fields import DEFAULTS
 from app.errors import Invalid, WhetstoneError
-from app.models.agent import NameTaken
+from app.models.agent import AgentNameTaken
 from app.models.agent_settings import clean_setting
 from app.values.text import clean_name
 
@@ -85,7 +85,7 @@ class Form:
         """The same form with what was wrong: beside its fields, or above them all."""
         if isinstance(error, Wrong):
             return replace(self, errors=error.errors)
-        if isinstance(error, NameTaken):
+        if isinstance(error, AgentNameTaken):
             return replace(self, errors={"name": error.sentence})
         return replace(self, general=error.sentence)
 

@@ -1,0 +1,49 @@
+"""How the house is kept: each class has a name of its own, and imports stand at the top of modules."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.config import ROOT
+
+IMPORTED_LATE = {
+    "app/__init__.py": "every small command imports this package",
+    "app/cli/__init__.py": "so that --help answers at once, and a crash is told even where little can be imported",
+    "app/cli/processes.py": "web, worker and beat load everything, behind the settings that they are given",
+    "app/events/broker.py": "the redis client, for those who send or listen",
+    "app/events/publish.py": "the redis client, for those who send or listen",
+    "app/extensions.py": "Flask-Migrate loads Alembic, which hardly any process needs",
+    "app/setup.py": "Flask-Migrate loads Alembic, which hardly any process needs",
+    "app/llm/litellm.py": "LiteLLM takes seconds: only who asks a model loads it",
+    "app/models/agent.py": "agents and their memories know each other",
+    "app/models/attention.py": "attention items and refinements know each other",
+}
+MOST_IMPORTED_LATE = 30
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for folder in ("app", "tasks"):
+        for path in sorted(Path(ROOT, folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def imports_within_functions(tree: ast.Module) -> set[int]:
+    """Their lines."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inner = [node for function in functions for node in ast.walk(function)]
+    return {node.lineno for node in inner if isinstance(node, ast.Import | ast.ImportFrom)}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    named = Counter(node.name for _, tree in modules() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert named
+    assert [name for name, count in named.items() if count > 1] == []
+
+
+def test_what_is_imported_late_has_a_reason() -> None:
+    late = {path: len(imports_within_functions(tree)) for path, tree in modules()}
+    assert {path for path, count in late.items() if count} == set(IMPORTED_LATE)
+    assert sum(late.values()) <= MOST_IMPORTED_LATE
