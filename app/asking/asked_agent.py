@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from app.asking.calls import ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import AskedModel
 from app.asking.memory_context import memory_context
 from app.asking.model_endpoint import ModelEndpoint
 from app.asking.prompt_memories import PromptMemory, read_entries, read_journal
@@ -18,41 +17,24 @@ from app.silo import AgentKeys
 
 
 @dataclass(frozen=True)
-class AskedAgent:
+class AskedAgent(AskedModel):
     """Taken when it is claimed: what becomes of its settings later does not touch the question."""
 
-    id: int
-    account_id: int
     as_actor: Actor
-    endpoint: ModelEndpoint
     system_prompt: str | None = field(repr=False)
     keys: AgentKeys
 
     @classmethod
     def of(cls, agent: Agent, keys: AgentKeys) -> AskedAgent:
-        endpoint = ModelEndpoint.of(agent)
-        return cls(agent.id, agent.account_id, agent.as_actor, endpoint, agent.system_prompt, keys)
-
-    def calls(
-        self, dependencies: Dependencies, *, subject_id: str | None = None, deadline: float | None = None
-    ) -> ModelCalls:
-        """Of its own model; see ModelCalls."""
-        return ModelCalls(
-            self.endpoint,
-            dependencies,
-            account_id=self.account_id,
-            agent_id=self.id,
-            subject_id=subject_id,
-            deadline=deadline,
-        )
+        return cls(agent.account_id, agent.id, ModelEndpoint.of(agent), agent.as_actor, agent.system_prompt, keys)
 
     def read_core(self) -> list[PromptMemory]:
         """Its active core memories, oldest first, revealed. Raises SealBroken."""
-        return read_entries(self.id, self.keys)
+        return read_entries(self.agent_id, self.keys)
 
     def read_recent_journal(self, *, own: bool = False) -> list[PromptMemory]:
         """Its journal of the last days, the same way; with `own` without Whetstone's notes."""
-        return read_journal(self.id, self.keys, since=now() - timedelta(days=JOURNAL_DAYS), own=own)
+        return read_journal(self.agent_id, self.keys, since=now() - timedelta(days=JOURNAL_DAYS), own=own)
 
     def context(self, window: int | None) -> dict[str, Any]:
         """The message that says who it is and what it remembers, for a window in tokens."""

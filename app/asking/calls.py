@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +26,15 @@ Compose = Callable[[int | None], Sequence[Message]]
 """Makes the messages for a context window in tokens, None where nobody knows it."""
 
 
+@dataclass(frozen=True)
+class AskedModel:
+    """Which model is asked, and on behalf of which agent."""
+
+    account_id: int
+    agent_id: int
+    endpoint: ModelEndpoint
+
+
 class ModelCalls:
     """The calls of one model about one subject, on one connection; close it after.
 
@@ -35,16 +45,13 @@ class ModelCalls:
 
     def __init__(
         self,
-        endpoint: ModelEndpoint,
+        asked: AskedModel,
         dependencies: Dependencies,
         *,
-        account_id: int,
-        agent_id: int,
         subject_id: str | None = None,
         deadline: float | None = None,
     ) -> None:
-        self._endpoint, self._dependencies = endpoint, dependencies
-        self._about = {"account_id": account_id, "agent_id": agent_id, "subject_id": subject_id}
+        self._asked, self._dependencies, self._subject_id = asked, dependencies, subject_id
         self._settings: Settings = current_app.extensions["settings"]
         longest = min(self._settings.deadline_seconds, LONGEST_SECONDS)
         self._deadline = dependencies.monotonic() + longest if deadline is None else deadline
@@ -61,7 +68,7 @@ class ModelCalls:
         """Make the connection, which the first call would make. Raises ModelError; that, too, is a call that failed."""
         if self._client is None:
             try:
-                self._client = self._endpoint.client(self._dependencies.clients)
+                self._client = self._asked.endpoint.client(self._dependencies.clients)
             except ModelError as error:
                 self._note(purpose, str(error.kind), Usage(), started_at=now(), seconds=0.0)
                 raise
@@ -114,10 +121,12 @@ class ModelCalls:
 
     def _note(self, purpose: CallPurpose, outcome: str, usage: Usage, **timed: Any) -> None:
         call = ModelCall(
-            **self._about,
             **timed,
+            account_id=self._asked.account_id,
+            agent_id=self._asked.agent_id,
+            subject_id=self._subject_id,
             purpose=purpose,
-            model_id=self._endpoint.model_id[:200],
+            model_id=self._asked.endpoint.model_id[:200],
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             total_tokens=usage.total_tokens,

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.asking.calls import ModelCalls
+from app.asking.calls import AskedModel, ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
 from app.asking.rendering import encode, render
@@ -35,12 +35,10 @@ PURPOSES = {
 
 
 @dataclass(frozen=True)
-class _SafetyQuestion:
-    """All that is needed while no row may be held."""
+class _SafetyQuestion(AskedModel):
+    """All that is needed while no row may be held. The model is the operator's, the cost the agent's that wrote."""
 
     proposal_id: str
-    account_id: int
-    agent_id: int
     setting: str
     text: str = field(repr=False)
 
@@ -50,10 +48,10 @@ def read(proposal_id: str, dependencies: Dependencies) -> None:
     question = _claim(proposal_id)
     if question is None:
         return
-    if not settings().safety_model:
+    if not question.endpoint.model_id:
         _hold(question, "The safety model was switched off before it had read this.")
         return
-    with _calls(question, dependencies) as calls:
+    with ModelCalls(question, dependencies, subject_id=question.proposal_id) as calls:
         try:
             reply = calls.ask(CallPurpose.SAFETY_READING, lambda _: safety_messages(question.setting, question.text))
         except ModelError as error:
@@ -83,22 +81,19 @@ def _claim(proposal_id: str) -> _SafetyQuestion | None:
         if proposal is None:
             return None
         return _SafetyQuestion(
-            proposal.id, proposal.account_id, proposal.agent_id, proposal.field, proposal.value or ""
+            account_id=proposal.account_id,
+            agent_id=proposal.agent_id,
+            endpoint=_safety_endpoint(),
+            proposal_id=proposal.id,
+            setting=proposal.field,
+            text=proposal.value or "",
         )
 
 
-def _calls(question: _SafetyQuestion, dependencies: Dependencies) -> ModelCalls:
-    """Of the safety model, which the operator's settings name; the agent that wrote the prompt has its cost."""
+def _safety_endpoint() -> ModelEndpoint:
     known = settings()
     where = (known.safety_api_base or None, known.safety_api_key_env or None)
-    endpoint = ModelEndpoint(known.safety_model, *where, is_operators=True)
-    return ModelCalls(
-        endpoint,
-        dependencies,
-        account_id=question.account_id,
-        agent_id=question.agent_id,
-        subject_id=question.proposal_id,
-    )
+    return ModelEndpoint(known.safety_model, *where, is_operators=True)
 
 
 def safety_messages(setting: str, text: str) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def ask(grant_id: str, dependencies: Dependencies) -> None:
     question = _claim(grant_id)
     if question is None:
         return
-    with question.agent.calls(dependencies, subject_id=grant_id) as calls:
+    with ModelCalls(question.agent, dependencies, subject_id=grant_id) as calls:
         try:
             reply = calls.ask(CallPurpose.EXCEPTION, question.messages)
         except ModelError as error:
@@ -51,7 +51,7 @@ def ask(grant_id: str, dependencies: Dependencies) -> None:
         answer, agent = read_answer(reply), question.agent
         decision = Decision(answer.granted, answer.words, answer.note_to_admins, question.asked_at)
         try:
-            decide(grant_id, decision, agent_id=agent.id, by=agent.as_actor, keys=agent.keys, calls=calls)
+            decide(grant_id, decision, agent_id=agent.agent_id, by=agent.as_actor, keys=agent.keys, calls=calls)
         except Refused:
             # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
             release()

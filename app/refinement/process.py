@@ -111,8 +111,8 @@ class _Process:
         refined = self._remove_duplicates()
         if refined is None:
             return
-        calls = self._calls = refined.agent.calls(
-            self._dependencies, subject_id=self._claim.refinement_id, deadline=self._deadline
+        calls = self._calls = ModelCalls(
+            refined.agent, self._dependencies, subject_id=self._claim.refinement_id, deadline=self._deadline
         )
         calls.open(CallPurpose.CONSENT if refined.is_asked else CallPurpose.REFINEMENT)
         figures = self._consent(calls, refined)

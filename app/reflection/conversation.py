@@ -74,7 +74,7 @@ def hear(intake_id: str, dependencies: Dependencies) -> None:
     if heard is None:
         return
     usage = Usage()
-    with heard.agent.calls(dependencies, subject_id=intake_id) as calls:
+    with ModelCalls(heard.agent, dependencies, subject_id=intake_id) as calls:
         try:
             reply = calls.ask(CallPurpose.CONVERSATION, heard.messages)
             usage = reply.usage

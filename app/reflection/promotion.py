@@ -63,7 +63,7 @@ def promote(agent_id: int, dependencies: Dependencies) -> None:
     question = _claim(agent_id)
     if question is None:
         return
-    with question.agent.calls(dependencies) as calls:
+    with ModelCalls(question.agent, dependencies) as calls:
         try:
             _ask(question, calls)
         except ModelError as error:
@@ -131,7 +131,7 @@ def _close(question: _PromotionQuestion, calls: ModelCalls) -> None:
     """Promote, and tell in numbers how the question went; an agent that was forgotten meanwhile is left alone."""
     with writing():
         calls.book()
-        agent = Agent.lock(question.agent.id)
+        agent = Agent.lock(question.agent.agent_id)
         if agent.forgotten_at is not None:
             return
         if question.is_answered:

@@ -9,15 +9,15 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
+from app.asking.asked_agent import AskedAgent
 from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
-from app.asking.model_endpoint import ModelEndpoint
 from app.extensions import db, now, writing
 from app.grants.request import revoke
 from app.keys.forgetting import forget
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, ScriptEmpty
-from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement
+from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement, open_keys
 from app.models.model_call import KEPT, drop_old_calls
 from app.models.question import ASKED_AGAIN_AFTER
 from app.refinement.start import request_stop
@@ -173,8 +173,7 @@ def test_an_answer_that_can_not_be_used_is_booked_once(agent: Agent, guarded: No
 
 def test_a_transaction_that_is_rolled_back_books_nothing_and_the_next_one_does(agent: Agent) -> None:
     client = ScriptedClients(ScriptedClient(costly(say("Hm."))))
-    about = {"account_id": agent.account_id, "agent_id": agent.id}
-    with ModelCalls(ModelEndpoint.of(agent), Dependencies(client), **about) as calls:
+    with ModelCalls(AskedAgent.of(agent, open_keys(agent)), Dependencies(client)) as calls:
         calls.ask(CallPurpose.PROMOTION, lambda _: [])
         with pytest.raises(ZeroDivisionError), writing():
             calls.book()
@@ -198,8 +197,7 @@ def test_seconds_run_from_the_first_attempt_to_the_end_of_the_last(agent: Agent)
 
     busy = ModelError(ModelErrorKind.OVERLOADED, "The model is overloaded.")
     dependencies = Dependencies(ScriptedClients(ScriptedClient(busy, slowly)), pause=pause, monotonic=lambda: time[0])
-    about = {"account_id": agent.account_id, "agent_id": agent.id}
-    with ModelCalls(ModelEndpoint.of(agent), dependencies, **about) as calls:
+    with ModelCalls(AskedAgent.of(agent, open_keys(agent)), dependencies) as calls:
         calls.ask(CallPurpose.PROMOTION, lambda _: [])
 
     assert [row.seconds for row in booked()] == [12.5]

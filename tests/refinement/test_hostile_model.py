@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 from flask import Flask
 
-from app.asking.calls import ModelCalls
+from app.asking.calls import AskedModel, ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
 from app.extensions import db
@@ -71,11 +71,8 @@ def test_every_other_question_ends_at_its_own_deadline(
 ) -> None:
     """Exceptions, safety readings, conversations and promotions ask by this."""
     began = time.monotonic()
-    endpoint, about = (
-        ModelEndpoint(model, server.base_url, None),
-        {"account_id": agent.account_id, "agent_id": agent.id},
-    )
-    with pytest.raises(ModelError) as caught, ModelCalls(endpoint, Dependencies(LiteLLMClients()), **about) as calls:
+    asked = AskedModel(agent.account_id, agent.id, ModelEndpoint(model, server.base_url, None))
+    with pytest.raises(ModelError) as caught, ModelCalls(asked, Dependencies(LiteLLMClients())) as calls:
         calls.ask(CallPurpose.EXCEPTION, lambda _: [{"role": "user", "content": "?"}])
     assert caught.value.kind is ModelErrorKind.TIMEOUT
     assert time.monotonic() - began < SECONDS + 2
