@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, func, select
 
 from app.extensions import db
 from app.models import AccessGrant, Agent, Event, Refinement, Rollback, User
-from app.models.rollback import ROLLED_BACK
 from app.models.user import ROLES
 
-_TOPIC = re.compile(
-    r"(overview|agents|audit|exceptions)|(?:agent|audit|exceptions|settings|tokens):([1-9][0-9]{0,17})|"
-    r"refinement:([0-9a-f-]{36})|exception:([0-9a-f-]{36})|rollback:([0-9a-f-]{36})",
-    re.ASCII,
-)
 NONE_SEEN = -1
-_EXCEPTION = "exception."
 _ID = re.compile(r"[0-9]{1,18}", re.ASCII)
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_UUID = re.compile(r"[0-9a-f-]{36}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -68,69 +64,68 @@ class Note:
     kind: str = ""
 
 
-@dataclass(frozen=True)
-class Topic:
-    """`overview`, `agents`, `audit` or `exceptions`; of an agent `agent:ID`, `audit:ID`, `exceptions:ID`,
-    `settings:ID` or `tokens:ID`; `refinement:UUID`, `exception:UUID` or `rollback:UUID`."""
+LiveRow = Agent | Refinement | AccessGrant | Rollback
+
+
+@dataclass(frozen=True, eq=False)
+class TopicKind:
+    """What one kind of live page listens to. `row` is what the id of a topic names; none where it is the account.
+
+    `concerns` says of an event and that id whether the page is about it: the same rule for a note and for the table,
+    so it joins conditions by `&` and `|`. Without one every event is.
+    """
 
     name: str
-    agent_id: int | None = None
-    refinement_id: str | None = None
-    exception_id: str | None = None
-    rollback_id: str | None = None
+    row: type[LiveRow] | None = None
+    concerns: Callable[[Any, Any], Any] | None = None
+
+
+_KINDS: dict[tuple[str, bool], TopicKind] = {}
+
+
+def register(kinds: Iterable[TopicKind]) -> None:
+    """Let these be listened to. The pages are on a floor above, and name theirs."""
+    _KINDS.update({(kind.name, kind.row is not None): kind for kind in kinds})
+
+
+@dataclass(frozen=True)
+class Topic:
+    """`overview` and others of the account; `agent:7`, `refinement:UUID` and others of one row."""
+
+    kind: TopicKind
+    id: int | str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Topic | None:
-        match = _TOPIC.fullmatch(text)
-        if match is None:
-            return None
-        agent_id = int(match[2]) if match[2] else None
-        return cls(text, agent_id, match[3], match[4], match[5])
+        """None for what is no topic."""
+        name, colon, number = text.partition(":")
+        kind = _KINDS.get((name, bool(colon)))
+        if kind is None or kind.row is None:
+            return cls(kind) if kind else None
+        if kind.row is Agent:
+            return cls(kind, int(number)) if _NUMBER.fullmatch(number) else None
+        return cls(kind, number) if _UUID.fullmatch(number) else None
+
+    @property
+    def name(self) -> str:
+        return self.kind.name if self.id is None else f"{self.kind.name}:{self.id}"
 
     def belongs_to(self, account_id: int) -> bool:
         """Whether the account may listen: what is another's and what does not exist are alike."""
-        if self.agent_id is not None:
-            return db.session.scalar(select(Agent.account_id).where(Agent.id == self.agent_id)) == account_id
-        if self.refinement_id is not None:
-            owner = select(Refinement.account_id).where(Refinement.id == self.refinement_id)
-            return db.session.scalar(owner) == account_id
-        if self.exception_id is not None:
-            owner = select(AccessGrant.account_id).where(AccessGrant.id == self.exception_id)
-            return db.session.scalar(owner) == account_id
-        if self.rollback_id is not None:
-            return db.session.scalar(select(Rollback.account_id).where(Rollback.id == self.rollback_id)) == account_id
-        return True
-
-    @property
-    def is_of_exceptions(self) -> bool:
-        """One exception's page hears of them all: they are few, and each event of one says only that there is news."""
-        return self.name.startswith("exception")
+        row = self.kind.row
+        return row is None or db.session.scalar(select(row.account_id).where(row.id == self.id)) == account_id
 
     def concerns(self, note: Note) -> bool:
-        """Any rollback may say of a refinement, or of another rollback, whether it stands; and they are few."""
-        if self.is_of_exceptions and not note.kind.startswith(_EXCEPTION):
-            return False
-        if self.agent_id is not None:
-            return note.agent_id == self.agent_id
-        if self.rollback_id is not None:
-            return note.kind == ROLLED_BACK
-        return self.refinement_id is None or self.refinement_id == note.refinement_id or note.kind == ROLLED_BACK
+        return self.kind.concerns is None or bool(self.kind.concerns(note, self.id))
 
     def newest(self, account_id: int, after: int = 0) -> int | None:
         """The id of the topic's newest event after another, if there is one."""
-        return db.session.scalar(
-            select(func.max(Event.id)).where(Event.account_id == account_id, Event.id > after, *self._conditions())
-        )
+        mine = (Event.account_id == account_id, Event.id > after, *self.conditions())
+        return db.session.scalar(select(func.max(Event.id)).where(*mine))
 
-    def _conditions(self) -> list[ColumnElement[bool]]:
-        found = [Event.kind.startswith(_EXCEPTION)] if self.is_of_exceptions else []
-        if self.agent_id is not None:
-            found.append(Event.agent_id == self.agent_id)
-        if self.rollback_id is not None:
-            found.append(Event.kind == ROLLED_BACK)
-        if self.refinement_id is not None:
-            found.append(or_(Event.refinement_id == self.refinement_id, Event.kind == ROLLED_BACK))
-        return found
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The same rule, for a query of events."""
+        return [self.kind.concerns(Event, self.id)] if self.kind.concerns else []
 
 
 def newest_event(account_id: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -13,6 +13,7 @@ from flask_security import current_user
 from sqlalchemy import select
 
 from app.errors import NotFound, WhetstoneError
+from app.events.topics import LiveRow
 from app.extensions import db
 from app.models import AccessGrant, Agent, AttentionItem, AuditLog, Refinement, Rollback, User
 from app.models.user import ADMIN, AUDITOR
@@ -20,6 +21,7 @@ from app.views.answers import go, is_htmx, wants_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Row = TypeVar("Row", bound=LiveRow)
 
 MOST_DIGITS = 18
 """Of an id: what is longer is no number that a database has."""
@@ -85,18 +87,18 @@ def may_act() -> bool:
 
 
 def my_agent(agent_id: int) -> Agent:
-    """An agent of the viewer's account. Another account's and one that does not exist are alike: NotFound."""
-    return agent_of(viewer().account_id, agent_id)
+    """An agent of the viewer's account, or NotFound."""
+    return own_row(Agent, viewer().account_id, agent_id)
 
 
 def my_refinement(refinement_id: UUID) -> Refinement:
     """A refinement of the viewer's account, or NotFound."""
-    return refinement_of(viewer().account_id, str(refinement_id))
+    return own_row(Refinement, viewer().account_id, refinement_id)
 
 
 def my_rollback(rollback_id: UUID) -> Rollback:
     """A rollback of the viewer's account, or NotFound."""
-    return rollback_of(viewer().account_id, str(rollback_id))
+    return own_row(Rollback, viewer().account_id, rollback_id)
 
 
 def my_entry(entry_id: int) -> AuditLog:
@@ -119,7 +121,7 @@ def my_attention_item(item_id: int) -> AttentionItem:
 
 def my_exception(exception_id: UUID) -> AccessGrant:
     """A mechanic's exception of the viewer's account, or NotFound."""
-    return exception_of(viewer().account_id, str(exception_id))
+    return own_row(AccessGrant, viewer().account_id, exception_id)
 
 
 def row_id(typed: str) -> int:
@@ -129,35 +131,21 @@ def row_id(typed: str) -> int:
     return int(typed)
 
 
-def agent_of(account_id: int, agent_id: int) -> Agent:
-    agent = db.session.scalar(select(Agent).where(Agent.id == agent_id, Agent.account_id == account_id))
-    if agent is None:
-        raise NotFound("There is no such agent in this account.")
-    return agent
+def own_row(model: type[Row], account_id: int, row_id: int | str | UUID) -> Row:
+    """A row of the account. Another account's and one that does not exist are alike: NotFound."""
+    number = str(row_id) if isinstance(row_id, UUID) else row_id
+    row = db.session.scalar(select(model).where(model.id == number, model.account_id == account_id))
+    if row is None:
+        raise NotFound(f"There is no such {_NOUNS[model]} in this account.")
+    return row
 
 
-def refinement_of(account_id: int, refinement_id: str) -> Refinement:
-    mine = (Refinement.id == refinement_id, Refinement.account_id == account_id)
-    refinement = db.session.scalar(select(Refinement).where(*mine))
-    if refinement is None:
-        raise NotFound("There is no such refinement in this account.")
-    return refinement
-
-
-def rollback_of(account_id: int, rollback_id: str) -> Rollback:
-    mine = (Rollback.id == rollback_id, Rollback.account_id == account_id)
-    rollback = db.session.scalar(select(Rollback).where(*mine))
-    if rollback is None:
-        raise NotFound("There is no such rollback in this account.")
-    return rollback
-
-
-def exception_of(account_id: int, exception_id: str) -> AccessGrant:
-    mine = (AccessGrant.id == exception_id, AccessGrant.account_id == account_id)
-    grant = db.session.scalar(select(AccessGrant).where(*mine))
-    if grant is None:
-        raise NotFound("There is no such exception in this account.")
-    return grant
+_NOUNS: Mapping[type, str] = {
+    Agent: "agent",
+    Refinement: "refinement",
+    Rollback: "rollback",
+    AccessGrant: "exception",
+}
 
 
 def _ask_to_sign_in() -> ResponseReturnValue:

@@ -19,7 +19,7 @@ from app.views.access import my_agent, needs, pages, row_id, viewer
 from app.views.answers import done, go, is_htmx, page, wants_json
 from app.views.errors import answer
 from app.views.forms import AGENT_FIELDS, Form
-from app.views.live import agent_parts
+from app.views.live import parts_of
 from app.views.shown.agent import LedgerPage, RefinementsPage
 from app.views.shown.agents import AgentList
 from tasks import keys
@@ -170,7 +170,7 @@ def _change(agent_id: int, change: Callable[..., None]) -> str:
 
 def _stay(agent_id: int, text: str, undo: str) -> ResponseReturnValue:
     to = url_for("agents.show", agent_id=agent_id)
-    return done(text, to=to, undo=undo, parts=lambda: agent_parts(my_agent(agent_id)))
+    return done(text, to=to, undo=undo, parts=lambda: parts_of("agent", my_agent(agent_id)))
 
 
 def _each(act: Callable[[int], object]) -> int:

@@ -1,12 +1,14 @@
-"""The live parts of pages: the same partials serve the page, the event stream and the answer to an act.
+"""The live pages: what each listens to, loads and renders; one entry a page.
 
-The stream calls `stream_partials(topic, viewer)` after each event of the topic and sends what it returns; a part whose
-element is not on the page is ignored there.
+The same partials serve the page, the event stream and the answer to an act. The stream calls `stream_partials(topic,
+viewer)` after each event of the topic and sends what it returns; a part whose element is not on the page is ignored
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -15,19 +17,11 @@ from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
 from app.errors import NotFound
+from app.events.topics import LiveRow, Topic, TopicKind, register
 from app.models import AccessGrant, Agent, Refinement, Rollback
+from app.models.rollback import ROLLED_BACK
 from app.models.user import ADMIN
-from app.views.access import (
-    agent_of,
-    exception_of,
-    may_act,
-    my_agent,
-    my_exception,
-    my_refinement,
-    my_rollback,
-    refinement_of,
-    rollback_of,
-)
+from app.views.access import may_act, own_row
 from app.views.access import viewer as asking_user
 from app.views.filters import FilterForm
 from app.views.shown.agent import LedgerPage
@@ -40,6 +34,9 @@ from app.views.shown.rollback import RollbackPage
 from app.views.shown.settings import SettingsParts
 from app.views.shown.tokens import TokensPage
 
+Parts = Iterator[tuple[str, str, dict[str, Any]]]
+"""Of each: the id of the partial's one root element, its template, and what that reads."""
+
 
 class StreamViewer(Protocol):
     """Who holds a stream open: plain facts, checked again while it lives."""
@@ -50,6 +47,20 @@ class StreamViewer(Protocol):
     def may(self, role: str) -> bool: ...
 
 
+@dataclass(frozen=True, eq=False)
+class LivePage(TopicKind):
+    """`load` gives its parts, of an account and of its row. An act on the page of `endpoint` is answered with them."""
+
+    load: Callable[[int, Any], Parts] = lambda account_id, row: iter(())
+    endpoint: str = ""
+
+    def render(self, account_id: int, row: LiveRow | None = None, act: bool | None = None) -> Markup:
+        """All of its parts as they are now; with buttons where `act`, or whoever asks, may act."""
+        acts = may_act() if act is None else act
+        parts = self.load(account_id, row)
+        return Markup("").join(part(name, render_template(path, **shown, may_act=acts)) for name, path, shown in parts)
+
+
 def init_app(app: Flask) -> None:
     app.extensions["stream_partials"] = stream_partials
 
@@ -57,35 +68,16 @@ def init_app(app: Flask) -> None:
 def stream_partials(topic: str, viewer: StreamViewer) -> str:
     """All live parts of a topic's page as they are now. Raises NotFound for what is not the viewer's."""
     g.streaming = True
-    kind, _, name = topic.partition(":")
-    act = viewer.may(ADMIN)
-    match kind:
-        case "overview":
-            return overview_parts(viewer.account_id, act)
-        case "agents":
-            return rows_parts(viewer.account_id, act)
-        case "agent" if name.isascii() and name.isdigit() and len(name) < 19:
-            return agent_parts(agent_of(viewer.account_id, int(name)), act)
-        case "audit" if not name:
-            return audit_parts(FilterForm.read(viewer.account_id, {}), act)
-        case "audit" if name.isascii() and name.isdigit() and len(name) < 19:
-            agent = agent_of(viewer.account_id, int(name))
-            return audit_parts(FilterForm.read(viewer.account_id, {}, agent), act)
-        case "settings" if name.isascii() and name.isdigit() and len(name) < 19:
-            return settings_parts(agent_of(viewer.account_id, int(name)), act)
-        case "tokens" if name.isascii() and name.isdigit() and len(name) < 19:
-            return tokens_parts(agent_of(viewer.account_id, int(name)), act)
-        case "refinement":
-            return refinement_parts(refinement_of(viewer.account_id, name), act)
-        case "rollback":
-            return rollback_parts(rollback_of(viewer.account_id, name), act)
-        case "exceptions" if not name:
-            return exceptions_parts(viewer.account_id, None, act)
-        case "exceptions" if name.isascii() and name.isdigit() and len(name) < 19:
-            return exceptions_parts(viewer.account_id, agent_of(viewer.account_id, int(name)), act)
-        case "exception":
-            return exception_parts(exception_of(viewer.account_id, name), act)
-    raise NotFound("There is no such topic.")
+    found = Topic.parse(topic)
+    if found is None or not isinstance(found.kind, LivePage):
+        raise NotFound("There is no such topic.")
+    return found.kind.render(viewer.account_id, _row(found.kind, viewer.account_id, found.id), viewer.may(ADMIN))
+
+
+def parts_of(page: str, row: LiveRow) -> str:
+    """The live parts of one row's page."""
+    (found,) = (each for each in LIVE_PAGES if each.name == page and isinstance(row, each.row or ()))
+    return found.render(row.account_id, row)
 
 
 def pressed_on() -> tuple[str, Mapping[str, Any]]:
@@ -100,60 +92,11 @@ def pressed_on() -> tuple[str, Mapping[str, Any]]:
 def parts_of_this_page() -> Callable[[], str] | None:
     """The live parts of the page on which a button was pressed; None for a page that has none."""
     endpoint, named = pressed_on()
-    match endpoint:
-        case "overview.index":
-            return lambda: overview_parts(asking_user().account_id)
-        case "refinements.show":
-            return lambda: refinement_parts(my_refinement(named["refinement_id"]))
-        case "rollbacks.show":
-            return lambda: rollback_parts(my_rollback(named["rollback_id"]))
-        case "agents.show":
-            return lambda: agent_parts(my_agent(named["agent_id"]))
-        case "exceptions.index":
-            return lambda: exceptions_parts(asking_user().account_id, None)
-        case "exceptions.agent":
-            return lambda: exceptions_parts(asking_user().account_id, my_agent(named["agent_id"]))
-        case "exceptions.show":
-            return lambda: exception_parts(my_exception(named["exception_id"]))
-    return None
-
-
-def overview_parts(account_id: int, act: bool | None = None) -> str:
-    page = Overview.load(account_id)
-    return _parts(OVERVIEW, act, page=page)
-
-
-def rows_parts(account_id: int, act: bool | None = None) -> str:
-    rows = recently_moved(account_id)
-    return Markup("").join(part(f"agent-{row.agent.id}", _render("agents/_row.html", act, row=row)) for row in rows)
-
-
-def agent_parts(agent: Agent, act: bool | None = None) -> str:
-    return _parts(AGENT, act, page=LedgerPage.load(agent))
-
-
-def settings_parts(agent: Agent, act: bool | None = None) -> str:
-    return _parts(SETTINGS, act, page=SettingsParts.load(agent))
-
-
-def tokens_parts(agent: Agent, act: bool | None = None) -> str:
-    return _parts(TOKENS, act, page=TokensPage.load(agent))
-
-
-def refinement_parts(refinement: Refinement, act: bool | None = None) -> str:
-    return _parts(REFINEMENT, act, page=RefinementPage.load(refinement))
-
-
-def rollback_parts(rollback: Rollback, act: bool | None = None) -> str:
-    return _parts(ROLLBACK, act, page=RollbackPage.load(rollback))
-
-
-def exceptions_parts(account_id: int, agent: Agent | None, act: bool | None = None) -> str:
-    return _parts(EXCEPTIONS, act, list=ExceptionList.load(account_id, agent))
-
-
-def exception_parts(grant: AccessGrant, act: bool | None = None) -> str:
-    return _parts(EXCEPTION, act, page=ExceptionPage.load(grant))
+    page = next((each for each in LIVE_PAGES if endpoint and each.endpoint == endpoint), None)
+    if page is None:
+        return None
+    account_id = asking_user().account_id
+    return lambda: page.render(account_id, _row(page, account_id, next(iter(named.values()), None)))
 
 
 def mine_part() -> str:
@@ -167,54 +110,174 @@ def my_live_exceptions() -> list[ExceptionState]:
     return live_of(asking_user().id) if may_act() else []
 
 
-def audit_parts(form: FilterForm, act: bool | None = None) -> str:
-    return _parts(AUDIT, act, log=Log.load(form))
-
-
-OVERVIEW = {
-    "attention": "attention/_unseen.html",
-    "overview-figures": "overview/_figures.html",
-    "overview-attention": "overview/_attention.html",
-    "overview-running": "overview/_running.html",
-    "overview-recent": "overview/_recent.html",
-}
-AGENT = {
-    "attention": "attention/_unseen.html",
-    "agent-state": "agents/_state.html",
-    "agent-recent": "agents/_recent.html",
-    "agent-intakes": "agents/_intakes.html",
-    "agent-mass": "agents/_mass.html",
-    "ledger": "agents/_ledger.html",
-}
-SETTINGS = {"settings-waiting": "agents/_waiting.html", "settings-history": "agents/_history.html"}
-TOKENS = {"agent-tokens": "agents/_tokens.html"}
-REFINEMENT = {
-    "refinement-status": "refinements/_status.html",
-    "refinement-figures": "refinements/_figures.html",
-    "refinement-outcome": "refinements/_outcome.html",
-    "refinement-rollback": "refinements/_rollback.html",
-    "refinement-timeline": "refinements/_timeline.html",
-}
-ROLLBACK = {"rollback-state": "rollbacks/_state.html"}
-AUDIT = {"audit-live": "audit/_log.html"}
-EXCEPTIONS = {"exceptions-open": "exceptions/_open.html", "exceptions-ended": "exceptions/_ended.html"}
-EXCEPTION = {
-    "exception-state": "exceptions/_state.html",
-    "exception-facts": "exceptions/_facts.html",
-    "exception-views": "exceptions/_views.html",
-}
-"""By the id of each partial's one root element."""
-
-
 def part(element_id: str, markup: str) -> Markup:
     """One partial for htmx, which morphs the element of that id into it."""
     opening = Markup('<hx-partial hx-target="#{}" hx-swap="outerMorph">').format(element_id)
     return opening + Markup(markup) + Markup("</hx-partial>\n")  # noqa: S704 - rendered by our templates
 
 
-def _parts(templates: Mapping[str, str], act: bool | None, **shown: Any) -> str:
-    return Markup("").join(part(name, _render(template, act, **shown)) for name, template in templates.items())
+def _row(page: TopicKind, account_id: int, row_id: Any) -> LiveRow | None:
+    """Raises NotFound."""
+    return None if page.row is None else own_row(page.row, account_id, row_id)
 
 
-def _render(template: str, act: bool | None, **shown: Any) -> str:
-    return render_template(template, **shown, may_act=may_act() if act is None else act)
+def _parts(load: Callable[[int, Any], Any], /, *, name: str = "page", **templates: str) -> Callable[[int, Any], Parts]:
+    """Templates by the ids of their elements, with `_` for `-`; each reads what is loaded under one name."""
+
+    def loaded(account_id: int, row: Any) -> Parts:
+        shown = {name: load(account_id, row)}
+        return ((element.replace("_", "-"), template, shown) for element, template in templates.items())
+
+    return loaded
+
+
+def _agent_rows(account_id: int, row: None) -> Parts:
+    """A part an agent that may have changed."""
+    return ((f"agent-{each.agent.id}", "agents/_row.html", {"row": each}) for each in recently_moved(account_id))
+
+
+def _of_agent(event: Any, agent_id: int) -> Any:
+    return event.agent_id == agent_id
+
+
+def _of_exceptions(event: Any, grant_id: str | None) -> Any:
+    """One exception's page hears of them all: they are few, and each event of one says only that there is news."""
+    return event.kind.startswith("exception.")
+
+
+def _of_exceptions_of_agent(event: Any, agent_id: int) -> Any:
+    return _of_exceptions(event, None) & _of_agent(event, agent_id)
+
+
+def _of_rollbacks(event: Any, rollback_id: str) -> Any:
+    """Any rollback may say of another one whether it stands; and they are few."""
+    return event.kind == ROLLED_BACK
+
+
+def _of_refinement(event: Any, refinement_id: str) -> Any:
+    """Any rollback may say of it whether it stands."""
+    return (event.refinement_id == refinement_id) | (event.kind == ROLLED_BACK)
+
+
+LIVE_PAGES = (
+    LivePage(
+        "overview",
+        endpoint="overview.index",
+        load=_parts(
+            lambda account_id, _: Overview.load(account_id),
+            attention="attention/_unseen.html",
+            overview_figures="overview/_figures.html",
+            overview_attention="overview/_attention.html",
+            overview_running="overview/_running.html",
+            overview_recent="overview/_recent.html",
+        ),
+    ),
+    LivePage("agents", load=_agent_rows),
+    LivePage(
+        "agent",
+        Agent,
+        _of_agent,
+        endpoint="agents.show",
+        load=_parts(
+            lambda _, agent: LedgerPage.load(agent),
+            attention="attention/_unseen.html",
+            agent_state="agents/_state.html",
+            agent_recent="agents/_recent.html",
+            agent_intakes="agents/_intakes.html",
+            agent_mass="agents/_mass.html",
+            ledger="agents/_ledger.html",
+        ),
+    ),
+    LivePage(
+        "settings",
+        Agent,
+        _of_agent,
+        load=_parts(
+            lambda _, agent: SettingsParts.load(agent),
+            settings_waiting="agents/_waiting.html",
+            settings_history="agents/_history.html",
+        ),
+    ),
+    LivePage(
+        "tokens",
+        Agent,
+        _of_agent,
+        load=_parts(lambda _, agent: TokensPage.load(agent), agent_tokens="agents/_tokens.html"),
+    ),
+    LivePage(
+        "refinement",
+        Refinement,
+        _of_refinement,
+        endpoint="refinements.show",
+        load=_parts(
+            lambda _, refinement: RefinementPage.load(refinement),
+            refinement_status="refinements/_status.html",
+            refinement_figures="refinements/_figures.html",
+            refinement_outcome="refinements/_outcome.html",
+            refinement_rollback="refinements/_rollback.html",
+            refinement_timeline="refinements/_timeline.html",
+        ),
+    ),
+    LivePage(
+        "rollback",
+        Rollback,
+        _of_rollbacks,
+        endpoint="rollbacks.show",
+        load=_parts(lambda _, rollback: RollbackPage.load(rollback), rollback_state="rollbacks/_state.html"),
+    ),
+    LivePage(
+        "audit",
+        load=_parts(
+            lambda account_id, _: Log.load(FilterForm.read(account_id, {})), name="log", audit_live="audit/_log.html"
+        ),
+    ),
+    LivePage(
+        "audit",
+        Agent,
+        _of_agent,
+        load=_parts(
+            lambda account_id, agent: Log.load(FilterForm.read(account_id, {}, agent)),
+            name="log",
+            audit_live="audit/_log.html",
+        ),
+    ),
+    LivePage(
+        "exceptions",
+        None,
+        _of_exceptions,
+        endpoint="exceptions.index",
+        load=_parts(
+            lambda account_id, _: ExceptionList.load(account_id),
+            name="list",
+            exceptions_open="exceptions/_open.html",
+            exceptions_ended="exceptions/_ended.html",
+        ),
+    ),
+    LivePage(
+        "exceptions",
+        Agent,
+        _of_exceptions_of_agent,
+        endpoint="exceptions.agent",
+        load=_parts(
+            lambda account_id, agent: ExceptionList.load(account_id, agent),
+            name="list",
+            exceptions_open="exceptions/_open.html",
+            exceptions_ended="exceptions/_ended.html",
+        ),
+    ),
+    LivePage(
+        "exception",
+        AccessGrant,
+        _of_exceptions,
+        endpoint="exceptions.show",
+        load=_parts(
+            lambda _, grant: ExceptionPage.load(grant),
+            exception_state="exceptions/_state.html",
+            exception_facts="exceptions/_facts.html",
+            exception_views="exceptions/_views.html",
+        ),
+    ),
+)
+"""Every page that updates itself."""
+
+register(LIVE_PAGES)

@@ -11,7 +11,7 @@ from app.models.user import ADMIN
 from app.refinement.start import request_stop
 from app.views.access import my_refinement, needs, pages, viewer
 from app.views.answers import done, page
-from app.views.live import refinement_parts
+from app.views.live import parts_of
 from app.views.shown.refinement import RefinementPage
 
 blueprint = pages("refinements", __name__)
@@ -35,4 +35,4 @@ def stop(refinement_id: UUID) -> ResponseReturnValue:
     else:
         text, tone = "Stopped before a worker began. Nothing was changed.", "success"
     to = url_for("refinements.show", refinement_id=refinement_id)
-    return done(text, to=to, tone=tone, parts=lambda: refinement_parts(my_refinement(refinement_id)))
+    return done(text, to=to, tone=tone, parts=lambda: parts_of("refinement", my_refinement(refinement_id)))

@@ -14,7 +14,7 @@ from app.silo import parse_token
 from app.values.text import clean_name
 from app.views.access import my_agent, needs, pages, viewer
 from app.views.answers import done, page
-from app.views.live import tokens_parts
+from app.views.live import parts_of
 from app.views.shown.tokens import MadeToken, TokenForm, TokensPage
 from tasks import keys
 
@@ -50,7 +50,7 @@ def revoke(agent_id: int, token_id: str) -> ResponseReturnValue:
         was_live = token.revoke(agent, by=actor)
     words = f"The token {token.name} is revoked." if was_live else f"The token {token.name} was revoked already."
     to, tone = url_for("tokens.index", agent_id=agent_id), "success" if was_live else "info"
-    return done(words, to=to, tone=tone, parts=lambda: tokens_parts(my_agent(agent_id)))
+    return done(words, to=to, tone=tone, parts=lambda: parts_of("tokens", my_agent(agent_id)))
 
 
 @blueprint.post("/agents/<int:agent_id>/tokens/<token_id>/rotate")

@@ -49,7 +49,7 @@ def web(app: Flask, settings: Settings, rendered: Rendered) -> Iterator[Flask]:
         found = Topic.parse(topic)
         assert found is not None
         query = select(func.count()).select_from(Event).where(Event.account_id == viewer.account_id)
-        return f"<hx-partial>\n{db.session.scalar(query.where(*found._conditions()))} so far</hx-partial>"
+        return f"<hx-partial>\n{db.session.scalar(query.where(*found.conditions()))} so far</hx-partial>"
 
     made.extensions["stream_partials"] = count
     yield made

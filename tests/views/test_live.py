@@ -7,15 +7,21 @@ from dataclasses import dataclass
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
+from app.config import ROOT
 from app.errors import NotFound
-from app.events.topics import Topic, newest_event
-from app.extensions import db
-from app.models import Agent
+from app.events.topics import Topic, newest_event, notes_after
+from app.extensions import db, writing
+from app.models import AccessGrant, Agent, Event, Refinement, Rollback, announce
+from app.models.rollback import ROLLED_BACK
+from app.views.live import LIVE_PAGES, LivePage
 from tests.history.going_back import refined, update
 from tests.support.factories import HOME, begin, make_agent, remember
 from tests.views.conftest import Browser
 from tests.views.undoing import rollbacks
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,31 @@ def test_what_an_admin_marks_as_seen_leaves_every_open_page(web: Flask, admin: B
         parsed = Topic.parse(topic)
         assert parsed is not None
         assert parsed.newest(HOME, seen_until) is not None, f"{topic} hears nothing of it"
+
+
+def test_every_stream_that_a_page_opens_has_its_entry() -> None:
+    opened = re.compile(r'{{ stream\("(\w+)(:?)"')
+    found = {match for path in (ROOT / "templates").rglob("*.html") for match in opened.findall(path.read_text())}
+
+    assert found == {(page.name, ":" if page.row else "") for page in LIVE_PAGES}
+
+
+@pytest.mark.parametrize("page", LIVE_PAGES, ids=lambda page: f"{page.name}{':' if page.row else ''}")
+def test_a_page_hears_of_the_same_events_as_they_come_and_from_the_table(agent: Agent, page: LivePage) -> None:
+    other = make_agent("other")
+    remember(other, "Cid likes gin and other things that are longer.")
+    mine = [refined(each, update(row, "A shorter text.")) for each, row in ((agent, 2), (other, 3))]
+    with writing():
+        for account_id, about in ((HOME, agent), (HOME, other)):
+            for kind in ("exception.granted", "account.sign_in", ROLLED_BACK):
+                announce(kind, account_id=account_id, agent_id=about.id)
+    ids = {Agent: agent.id, Refinement: mine[0], Rollback: NOBODY, AccessGrant: NOBODY}
+    topic = Topic(page, ids[page.row] if page.row else None)
+
+    heard = [note.id for note in notes_after(HOME, 0) if topic.concerns(note)]
+
+    assert heard == list(db.session.scalars(select(Event.id).where(*topic.conditions()).order_by(Event.id)))
+    assert heard
 
 
 def test_what_is_sent_to_all_carries_nobodys_token(web: Flask, agent: Agent) -> None:
