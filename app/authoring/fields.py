@@ -133,7 +133,7 @@ def _clean(field: str, value: object) -> Any:
         return None
     cleaned = clean_name(value) if field == "name" else clean_setting(field, value)
     if cleaned is None:
-        raise Invalid(f"The {field} is blank. To go back to its default, reset it. Nothing was changed.")
+        raise Invalid(f"The {field} is blank. Reset it to use the default again. Nothing was changed.")
     return cleaned
 
 

@@ -35,6 +35,6 @@ def upgrade(as_json: bool) -> None:
     elif done.version_before:
         say(f"Upgraded the database from version {done.version_before} to {done.version}.")
     else:
-        say(f"Made the database, version {done.version}.")
+        say(f"Created the database, version {done.version}.")
         hint("users create EMAIL --role owner", "Make the first user")
         hint("up", "Or start everything, which makes one")

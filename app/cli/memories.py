@@ -102,7 +102,7 @@ def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_
 @account_option
 @json_option
 def export(name: str, discarded: bool, account: str | None, as_json: bool) -> None:
-    """Print the blind record of the agent NAME's memories as JSON Lines, oldest first: never their content.
+    """Print the metadata of the agent NAME's memories as JSON Lines, oldest first: never their content.
 
     Only the agent itself exports what it remembers, over the API, with its own token.
     """
@@ -133,7 +133,7 @@ def _as_json(done: Imported, parsed: ParsedFile, copies: int) -> dict[str, Any]:
 
 
 def _say_imported(agent: Agent, done: Imported, parsed: ParsedFile) -> None:
-    say(f"Recognised as {parsed.format.words}.")
+    say(f"Detected format: {parsed.format.words}.")
     say(f"Imported {count_nouns(done.imported, 'memory')}: {done.core:,} core, {done.journal:,} journal.")
     for note in parsed.notes:
         say(note)

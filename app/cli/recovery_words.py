@@ -18,7 +18,7 @@ def show_words(words: Sequence[str]) -> None:
 
 def tell_of_new_key(path: str, words: str) -> None:
     """At first start: what was made and how to keep it. The words only where somebody reads them."""
-    click.echo(f"Made the master key {path}. Back it up: without this key, memories can't be decrypted.", err=True)
+    click.echo(f"Created the master key {path}. Back it up: without this key, memories can't be decrypted.", err=True)
     if not words:
         click.echo("To keep a copy: ./whetstone keys backup FILE, or ./whetstone keys backup --words", err=True)
         return

@@ -80,7 +80,7 @@ def _format() -> ImportFormat | None:
 def _told(received: Received) -> str:
     parsed = received.parsed
     number = count_nouns(received.memories, "memory") + (" is" if received.memories == 1 else " are")
-    said = [f"Recognised as {parsed.format.words}: {number} checked and sealed.", *parsed.notes]
+    said = [f"Detected format: {parsed.format.words}. {number} checked and sealed.", *parsed.notes]
     return " ".join([*said, "A worker takes them in now."])
 
 

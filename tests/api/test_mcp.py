@@ -146,7 +146,7 @@ def test_a_refusal_is_a_result_that_a_model_can_act_on(connect: Connect, door: D
         (
             "update_setting",
             {"field": "system_prompt", "value": "  "},
-            "The system_prompt is blank. To go back to its default, reset it. Nothing was changed.",
+            "The system_prompt is blank. Reset it to use the default again. Nothing was changed.",
         ),
     ],
 )

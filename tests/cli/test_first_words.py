@@ -80,7 +80,7 @@ def key_of(folder: Path) -> MasterKey:
 def test_db_upgrade_shows_them_once_at_a_terminal(at_a_terminal: Start, tmp_path: Path) -> None:
     status, out, err = at_a_terminal("db", "upgrade")
 
-    assert (status, "Made the master key" in err) == (0, True), err
+    assert (status, "Created the master key" in err) == (0, True), err
     words = NUMBERED.findall(out)
     assert MasterKey.from_words(" ".join(words)).fingerprint == key_of(tmp_path / "data").fingerprint
     assert "whoever has them can read every memory" in out

@@ -112,7 +112,7 @@ def test_it_says_what_a_file_was_recognised_as_and_what_was_left_out(
     said = whetstone("memories", "import", path, "--agent", "ezra")
 
     assert said.status == 0
-    assert "Recognised as a Letta agent file." in said.out
+    assert "Detected format: a Letta agent file." in said.out
     assert "Imported 1 memory: 1 core, 0 journal." in said.out
     assert "Left out: 3 messages, 1 system prompt, 2 tools, 1 empty text." in said.out
     assert CANARY not in said.out + said.err

@@ -96,7 +96,7 @@ def test_the_toast_says_what_was_recognised_and_what_is_left_out(admin: Browser,
 
     assert answer.headers["HX-Redirect"] == f"/agents/{agent.id}/imports"
     said = admin.get(f"/agents/{agent.id}/imports").text
-    assert "Recognised as a Letta agent file: 1 memory is checked and sealed." in said
+    assert "Detected format: a Letta agent file. 1 memory is checked and sealed." in said
     assert "Left out: 3 messages, 1 system prompt, 2 tools. A worker takes them in now." in said
     waiting = intake()
     assert waiting is not None
