@@ -189,7 +189,8 @@ def _require_database(settings: Settings) -> None:
 def _make_if_new(settings: Settings) -> None:
     if make_if_new(settings):
         aside(
-            f"Created a new installation in {settings.data}. Keep a copy of its master key: ./whetstone keys backup FILE"
+            f"Created a new installation in {settings.data}. "
+            "Keep a copy of its master key: ./whetstone keys backup FILE"
         )
 
 
