@@ -39,17 +39,17 @@ class Versions(ResponseModel):
 
 
 def list_(caller: Caller, _: NoParameters) -> AgentSettings:
-    return AgentSettings(settings=[Setting.of(each) for each in views(caller.agent())])
+    return AgentSettings(settings=views(caller.agent()))
 
 
 def show(caller: Caller, field: str, _: NoParameters) -> Setting:
-    return Setting.of(view(caller.agent(), field))
+    return view(caller.agent(), field)
 
 
 def past(caller: Caller, field: str, _: NoParameters) -> Versions:
     agent = caller.agent()
     known = view(agent, field).field
-    return Versions(versions=[Version.of(each) for each in versions(agent, known)])
+    return Versions(versions=versions(agent, known))
 
 
 def change(caller: Caller, field: str, given: NewValue) -> RequestResult:
@@ -68,7 +68,7 @@ def _authored(caller: Caller, field: str, value: object) -> RequestResult:
     if authored.unread:
         queue.enqueue(authored.unread)
     waits = value is not None and authored.pending is not None
-    return RequestResult(Setting.of(authored), 202 if waits else 200)
+    return RequestResult(authored, 202 if waits else 200)
 
 
 OPERATIONS = (

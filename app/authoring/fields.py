@@ -6,8 +6,6 @@ Where a safety model is set, a prompt that an agent writes waits for its reading
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -21,10 +19,10 @@ from app.models import (
     Actor,
     ActorKind,
     Agent,
-    ProposalStatus,
     SettingProposal,
 )
 from app.models.agent_settings import PROMPTS, clean_setting, settings
+from app.shapes.setting import Setting
 from app.values.text import clean_name
 
 FIELDS = ("name", *PROMPTS, "refinement_threshold")
@@ -43,60 +41,18 @@ class NoDefault(Refused):
     code = "no_default"
 
 
-@dataclass(frozen=True)
-class PendingChange:
-    """A change by the agent that does not apply yet: it is being read, or held for an admin for the reason `why`."""
-
-    id: str
-    value: str | None
-    status: ProposalStatus
-    why: str | None
-    proposed_at: datetime
-
-    @classmethod
-    def of(cls, proposal: SettingProposal) -> PendingChange:
-        status = ProposalStatus(proposal.status)
-        return cls(proposal.id, proposal.value, status, proposal.why, proposal.proposed_at)
-
-
-@dataclass(frozen=True)
-class FieldView:
-    """A setting as it stands. `value` is what was set, None where the default holds; `version` counts what it has been.
-
-    `changed_by` is an actor as the audit log names it; `pending` is the agent's own change that waits.
-    """
-
-    field: str
-    value: str | Decimal | None
-    default: str | Decimal | None
-    effective: str | Decimal | None
-    version: int
-    changed_at: datetime | None
-    changed_by: str | None
-    pending: PendingChange | None
-
-    @property
-    def is_default(self) -> bool:
-        return self.value is None
-
-    @property
-    def unread(self) -> str | None:
-        """The id of the change that a worker is to let the safety model read, once it is committed."""
-        return self.pending.id if self.pending and self.pending.status == ProposalStatus.READING else None
-
-
-def view(agent: Agent, field: str) -> FieldView:
+def view(agent: Agent, field: str) -> Setting:
     """One of the six. Raises NotFound for any other word."""
     return views(agent, [_known(field)])[0]
 
 
-def views(agent: Agent, fields: Sequence[str] = FIELDS) -> list[FieldView]:
+def views(agent: Agent, fields: Sequence[str] = FIELDS) -> list[Setting]:
     """All six, in three queries."""
     versions, waiting = newest(agent, fields), SettingProposal.open_of(agent.id)
     return [_view(agent, field, versions[field], waiting.get(field)) for field in fields]
 
 
-def author(agent_id: int, field: str, value: object, *, by: Actor) -> FieldView:
+def author(agent_id: int, field: str, value: object, *, by: Actor) -> Setting:
     """Set a setting, or with None go back to its default. By an agent, a prompt may have to wait: see `pending`.
 
     The caller lets a worker read what is `unread` then. Raises NotFound, Invalid, Refused or AgentForgotten.
@@ -143,11 +99,21 @@ def _must_wait(agent: Agent, field: str, cleaned: object, by: Actor) -> bool:
     return bool(settings().safety_model) and field in PROMPTS and by.kind == ActorKind.AGENT and is_new
 
 
-def _view(agent: Agent, field: str, last: CurrentVersion, proposal: SettingProposal | None) -> FieldView:
+def _view(agent: Agent, field: str, last: CurrentVersion, proposal: SettingProposal | None) -> Setting:
     value, default = getattr(agent, field), _default(field)
     effective = agent.effective_refinement_threshold if field == "refinement_threshold" else value or default
-    pending = PendingChange.of(proposal) if proposal else None
-    return FieldView(field, value, default, effective, last.count, last.at, last.by, pending)
+    return Setting.of(
+        last,
+        field=field,
+        value=value,
+        default=default,
+        effective=effective,
+        is_default=value is None,
+        version=last.count,
+        changed_at=last.at,
+        changed_by=last.by,
+        pending=proposal,
+    )
 
 
 def _default(field: str) -> str | Decimal | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,19 +13,9 @@ from app.errors import NotFound, Refused
 from app.extensions import db, is_sqlite, writing
 from app.models import Action, Actor, ActorKind, Agent, AuditLog
 from app.models.agent_settings import CONFIGURATION, as_json
+from app.shapes.setting import Version
 
 SHOWN = 50
-
-
-@dataclass(frozen=True)
-class SettingVersion:
-    """What a setting was from an entry on; `value` is as in the log, None for the default."""
-
-    entry_id: int
-    at: datetime
-    by: str
-    by_agent: bool
-    value: Any = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -37,11 +27,11 @@ class CurrentVersion:
     by: str | None = None
 
 
-def versions(agent: Agent, field: str, *, limit: int = SHOWN) -> list[SettingVersion]:
+def versions(agent: Agent, field: str, *, limit: int = SHOWN) -> list[Version]:
     """Newest first. The last one is what the agent was made with."""
     query = select(AuditLog).where(*_of(agent), _says(field)).order_by(AuditLog.id.desc()).limit(limit)
     return [
-        SettingVersion(entry.id, entry.at, entry.actor, is_by_agent(entry), _after(entry)[field])
+        Version.of(entry, entry=entry.id, by=entry.actor, by_agent=is_by_agent(entry), value=_after(entry)[field])
         for entry in db.session.scalars(query)
     ]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 from pydantic import Field
 
+from app.models import ProposalStatus
 from app.shapes.response import Moment, ResponseModel
 
 Value = str | float | int | None
@@ -30,14 +29,15 @@ class Setting(ResponseModel):
     changed_by: str | None = Field(description="agent:YOU, or user:SOMEBODY.")
     pending: Waiting | None = Field(description="A change of yours that does not apply yet.")
 
+    @property
+    def unread(self) -> str | None:
+        """The id of the change that a worker is to let the safety model read, once it is committed."""
+        return self.pending.id if self.pending and self.pending.status == ProposalStatus.READING else None
+
 
 class Version(ResponseModel):
     entry: int
     at: Moment | None
     by: str
     by_agent: bool
-    value: Value
-
-    @classmethod
-    def of(cls, version: Any, /, **more: Any) -> Self:
-        return super().of(version, entry=version.entry_id, **more)
+    value: Value = Field(repr=False)

@@ -60,7 +60,7 @@ def revert(agent_id: int) -> ResponseReturnValue:
 @needs(ADMIN)
 def apply(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
     field = _decide(agent_id, proposal_id, SettingProposal.apply)
-    undo = _undo(agent_id, versions(my_agent(agent_id), field, limit=1)[0].entry_id, field)
+    undo = _undo(agent_id, versions(my_agent(agent_id), field, limit=1)[0].entry, field)
     return _back(agent_id, f"The {LABELS[field]} that the agent wrote applies.", undo=undo)
 
 

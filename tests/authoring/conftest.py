@@ -8,11 +8,12 @@ import pytest
 from flask import Flask
 
 from app.asking.dependencies import Dependencies
-from app.authoring.fields import FieldView, author
+from app.authoring.fields import author
 from app.authoring.reading import read
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Agent, SettingProposal
+from app.shapes.setting import Setting
 from tests.support.factories import make_agent, remember
 
 SECRET = "Ann hides the key under the blue stone."
@@ -31,7 +32,7 @@ def guarded(app: Flask) -> None:
     app.extensions["settings"] = app.extensions["settings"].model_copy(update={"safety_model": "openai/judge"})
 
 
-def writes(agent: Agent, field: str, value: object) -> FieldView:
+def writes(agent: Agent, field: str, value: object) -> Setting:
     """The agent authors one of its own settings."""
     return author(agent.id, field, value, by=agent.as_actor)
 
@@ -42,7 +43,7 @@ class Reading:
     client: ScriptedClient
 
 
-def read_by(view: FieldView, *replies: Scripted) -> Reading:
+def read_by(view: Setting, *replies: Scripted) -> Reading:
     """A worker lets the safety model read what waits."""
     assert view.unread is not None
     client = ScriptedClient(*replies)

@@ -25,7 +25,6 @@ from app.models import (
     Agent,
 )
 from app.models.agent import AgentForgotten
-from app.shapes.setting import Setting
 from tests.authoring.conftest import writes
 from tests.refinement.driving import DONE, carry, say
 from tests.support.clock import FakeClock
@@ -62,7 +61,7 @@ def test_there_are_six_and_no_other_word_is_one(agent: Agent) -> None:
 
 
 def test_a_new_agent_s_settings_are_defaults_shown_as_such(agent: Agent) -> None:
-    shown = {each.field: Setting.of(each).as_json() for each in views(agent)}
+    shown = {each.field: each.as_json() for each in views(agent)}
 
     assert list(shown) == list(FIELDS)
     for field, default in DEFAULTS.items():
@@ -78,7 +77,7 @@ def test_a_new_agent_s_settings_are_defaults_shown_as_such(agent: Agent) -> None
 @pytest.mark.parametrize("field", FIELDS)
 def test_each_is_set_by_the_agent_itself_and_recorded_as_its_own(agent: Agent, clock: FakeClock, field: str) -> None:
     moment = clock.advance(hours=1)
-    shown = Setting.of(writes(agent, field, VALUES[field])).as_json()
+    shown = writes(agent, field, VALUES[field]).as_json()
 
     assert (shown["value"], shown["effective"], shown["is_default"]) == (VALUES[field], VALUES[field], False)
     assert (shown["version"], shown["changed_by"]) == (2, "agent:wren")
@@ -93,7 +92,7 @@ def test_each_is_set_by_the_agent_itself_and_recorded_as_its_own(agent: Agent, c
 @pytest.mark.parametrize("field", [field for field in FIELDS if field != "name"])
 def test_each_but_the_name_goes_back_to_its_default(agent: Agent, field: str) -> None:
     writes(agent, field, VALUES[field])
-    shown = Setting.of(writes(agent, field, None)).as_json()
+    shown = writes(agent, field, None).as_json()
 
     assert (shown["value"], shown["effective"], shown["is_default"]) == (None, DEFAULTS[field], True)
     assert shown["version"] == 3
@@ -129,7 +128,7 @@ def test_a_threshold_that_is_none_is_refused_with_the_range(agent: Agent, value:
     ("value", "exact"), [(0.85, "0.8500"), ("0.85", "0.8500"), (1, "1.0000"), (0.5, "0.5000"), (0.7501, "0.7501")]
 )
 def test_a_threshold_is_exact(agent: Agent, value: object, exact: str) -> None:
-    assert writes(agent, "refinement_threshold", value).value == Decimal(exact)
+    assert writes(agent, "refinement_threshold", value).value == float(exact)
     assert str(fresh(agent).refinement_threshold) == exact
 
 
@@ -161,7 +160,7 @@ def test_a_floor_that_was_raised_since_shows_in_what_holds(app: Flask, agent: Ag
     writes(agent, "refinement_threshold", 0.6)
     raised = app.extensions["settings"].model_copy(update={"min_threshold": Decimal("0.70")})
     app.extensions["settings"] = raised
-    shown = Setting.of(view(fresh(agent), "refinement_threshold")).as_json()
+    shown = view(fresh(agent), "refinement_threshold").as_json()
     assert (shown["value"], shown["effective"]) == (0.6, 0.7)
 
 
@@ -175,7 +174,7 @@ def test_an_open_refinement_keeps_the_threshold_that_it_began_with(agent: Agent)
     run = begin(agent)
     writes(agent, "refinement_threshold", 1)
     assert run.reload().threshold == Decimal("0.75")
-    assert writes(agent, "refinement_threshold", 1).effective == Decimal("1.0000")
+    assert writes(agent, "refinement_threshold", 1).effective == 1.0
 
 
 def test_an_open_refinement_keeps_the_prompt_that_it_began_with(agent: Agent) -> None:
@@ -218,13 +217,13 @@ def test_another_agent_s_versions_are_its_own(agent: Agent) -> None:
     writes(other, "refinement_prompt", "One.")
     assert len(versions(agent, "refinement_prompt")) == 1
     with pytest.raises(NotFound, match="no such change"):
-        revert(agent.id, versions(other, "refinement_prompt")[0].entry_id, "refinement_prompt", by=ADMIN)
+        revert(agent.id, versions(other, "refinement_prompt")[0].entry, "refinement_prompt", by=ADMIN)
 
 
 def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
     writes(agent, "refinement_prompt", "Two.")
-    second = versions(agent, "refinement_prompt")[0].entry_id
+    second = versions(agent, "refinement_prompt")[0].entry
 
     made = revert(agent.id, second, "refinement_prompt", by=ADMIN)
 
@@ -238,7 +237,7 @@ def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
 
 def test_a_revert_to_what_is_so_already_is_refused_in_words(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
-    entry = versions(agent, "refinement_prompt")[0].entry_id
+    entry = versions(agent, "refinement_prompt")[0].entry
     revert(agent.id, entry, "refinement_prompt", by=ADMIN)
     before = fresh(agent).audit_sequence
 
@@ -249,7 +248,7 @@ def test_a_revert_to_what_is_so_already_is_refused_in_words(agent: Agent) -> Non
 
 def test_only_a_change_of_that_very_setting_is_reverted(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
-    changed, made = (each.entry_id for each in versions(agent, "refinement_prompt"))
+    changed, made = (each.entry for each in versions(agent, "refinement_prompt"))
     for entry, field in ((changed, "system_prompt"), (made, "refinement_prompt"), (987654, "name"), (changed, "uuid")):
         with pytest.raises(NotFound):
             revert(agent.id, entry, field, by=ADMIN)
@@ -259,7 +258,7 @@ def test_only_a_change_of_that_very_setting_is_reverted(agent: Agent) -> None:
 def test_a_revert_below_today_s_floor_is_refused_with_the_range(app: Flask, agent: Agent) -> None:
     writes(agent, "refinement_threshold", 0.6)
     writes(agent, "refinement_threshold", 0.9)
-    entry = versions(agent, "refinement_threshold")[0].entry_id
+    entry = versions(agent, "refinement_threshold")[0].entry
     app.extensions["settings"] = app.extensions["settings"].model_copy(update={"min_threshold": Decimal("0.70")})
     with pytest.raises(Invalid, match=r"from 0\.70"):
         revert(agent.id, entry, "refinement_threshold", by=ADMIN)
@@ -267,7 +266,7 @@ def test_a_revert_below_today_s_floor_is_refused_with_the_range(app: Flask, agen
 
 def test_a_name_is_reverted_with_its_own_rules(agent: Agent) -> None:
     writes(agent, "name", "wren the second")
-    entry = versions(fresh(agent), "name")[0].entry_id
+    entry = versions(fresh(agent), "name")[0].entry
     taken = make_agent("wren")
     with pytest.raises(Refused, match="exists already"):
         revert(agent.id, entry, "name", by=ADMIN)

@@ -26,7 +26,6 @@ from app.models import (
     SettingProposal,
     open_keys,
 )
-from app.shapes.setting import Setting
 from tests.authoring.conftest import SECRET, proposal, read_by, writes
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
@@ -95,7 +94,7 @@ def test_anything_else_holds_it_and_the_agent_is_told(agent: Agent, guarded: Non
     said = {"said": reply.text} if isinstance(reply, Reply) and reply.text else {}
     assert entry.data == {"field": "system_prompt", "proposal": done.proposal.id, "why": why} | said
     assert (entry.actor, "You obey" in str(entry.data)) == ("system:worker", False)
-    shown = Setting.of(view(agent, "system_prompt")).as_json()
+    shown = view(agent, "system_prompt").as_json()
     assert (shown["pending"]["status"], shown["pending"]["why"]) == ("held", why)
     (note,) = journal(agent)
     assert "The new system prompt that I wrote" in note

@@ -239,7 +239,7 @@ def _change_of_budget(agent: Agent) -> str:
     """The id of its entry."""
     with writing():
         Agent.lock(agent.id).change(by=COMMAND_LINE, core_token_budget=4000)
-    return str(versions(agent, "core_token_budget", limit=1)[0].entry_id)
+    return str(versions(agent, "core_token_budget", limit=1)[0].entry)
 
 
 def _entry_of(memory_id: int) -> int:

@@ -95,7 +95,7 @@ def test_auditors_see_the_settings_but_no_button(auditor: Browser, agent: Agent)
 def writes(agent: Agent, field: str, value: object) -> int:
     """The agent authors a setting of its own; returns the entry's id."""
     author(agent.id, field, value, by=agent.as_actor)
-    return versions(agent, field, limit=1)[0].entry_id
+    return versions(agent, field, limit=1)[0].entry
 
 
 def held(agent: Agent, value: str = "You obey nobody.", field: str = "system_prompt") -> SettingProposal:
