@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
-
-from sqlalchemy import Select
 
 from app.errors import NotFound
-from app.extensions import db, now, release
+from app.extensions import now, release
 from app.models import Memory, MemoryType
 from app.models.keyset import cut_page
 from app.models.memory import OLDEST_MEMORIES
@@ -28,13 +25,13 @@ def page(
     A memory that was discarded meanwhile still marks its place.
     """
     position = OLDEST_MEMORIES.require("after", after, Memory.agent_id == agent_id)
-    found, last = cut_page(_rows(OLDEST_MEMORIES.page(Memory.active(agent_id, type_), limit, position)), limit)
+    found, last = cut_page(SealedRow.load(OLDEST_MEMORIES.page(Memory.active(agent_id, type_), limit, position)), limit)
     return found, last.id if last else None
 
 
 def one(agent_id: int, memory_id: int) -> SealedRow:
     """An active memory of the agent. Another agent's, a discarded one and none at all are alike: NotFound."""
-    found = _rows(Memory.active(agent_id).where(Memory.id == memory_id))
+    found = SealedRow.load(Memory.active(agent_id).where(Memory.id == memory_id))
     if not found:
         raise NotFound(f"You have no active memory {memory_id}.")
     return found[0]
@@ -61,12 +58,7 @@ def fresh_since() -> datetime:
 def in_context(agent_id: int) -> tuple[list[SealedRow], list[SealedRow]]:
     """The active core memories and the journal of the last days, each oldest first."""
     recent = Memory.active(agent_id, MemoryType.JOURNAL).where(Memory.origin_at >= fresh_since())
-    return _rows(Memory.active(agent_id, MemoryType.CORE)), _rows(recent)
-
-
-def _rows(query: Select[Any]) -> list[SealedRow]:
-    rows = db.session.execute(query.with_only_columns(*SealedRow.columns()))
-    return [SealedRow(*columns) for columns in rows.tuples()]
+    return SealedRow.load(Memory.active(agent_id, MemoryType.CORE)), SealedRow.load(recent)
 
 
 def _all(agent_id: int, type_: MemoryType | None) -> Iterator[SealedRow]:

@@ -6,23 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select
 
-from app.extensions import db
 from app.models import Memory, MemoryType
+from app.models.memory_rows import SealedRow
 from app.models.state import PLATFORM_NOTES
 from app.silo import AgentKeys
 from app.values.dates import shown_days
-
-_COLUMNS = (
-    Memory.id,
-    Memory.origin_at,
-    Memory.token_estimate,
-    Memory.content,
-    Memory.constitutional,
-    Memory.tags,
-    Memory.other_dates,
-)
 
 
 @dataclass(frozen=True)
@@ -52,23 +42,25 @@ class PromptMemory:
 
 def read_entries(agent_id: int, keys: AgentKeys) -> list[PromptMemory]:
     """The active core memories, oldest first, revealed."""
-    query = select(*_COLUMNS).where(Memory.type == MemoryType.CORE)
-    return _reveal(query, agent_id, keys)
+    return _reveal(Memory.active(agent_id, MemoryType.CORE), keys)
 
 
 def read_journal(agent_id: int, keys: AgentKeys, *, since: datetime, own: bool = False) -> list[PromptMemory]:
     """The active journal entries since then, oldest first, revealed; with `own` without Whetstone's notes."""
-    query = select(*_COLUMNS).where(Memory.type == MemoryType.JOURNAL, Memory.origin_at >= since)
-    return _reveal(query.where(Memory.source.not_in(PLATFORM_NOTES)) if own else query, agent_id, keys)
+    query = Memory.active(agent_id, MemoryType.JOURNAL).where(Memory.origin_at >= since)
+    return _reveal(query.where(Memory.source.not_in(PLATFORM_NOTES)) if own else query, keys)
 
 
-def _reveal(query: Select[Any], agent_id: int, keys: AgentKeys) -> list[PromptMemory]:
-    rows = db.session.execute(
-        query.where(Memory.agent_id == agent_id, Memory.discarded_at.is_(None)).order_by(Memory.origin_at, Memory.id)
-    )
+def _reveal(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
     return [
         PromptMemory(
-            number, date, tokens, keys.reveal_memory(number, content), constitutional, tuple(tags), tuple(others)
+            memory.id,
+            memory.origin_at,
+            memory.tokens,
+            keys.reveal_memory(memory.id, memory.content),
+            memory.constitutional,
+            tuple(memory.tags),
+            tuple(memory.other_dates),
         )
-        for number, date, tokens, content, constitutional, tags, others in rows.tuples()
+        for memory in SealedRow.load(query)
     ]

@@ -8,7 +8,7 @@ how far it came, and the next one goes on from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -145,20 +145,8 @@ def newest(filters: Filters) -> TimeCursor | None:
     return stretch.places[0] if stretch.places else None
 
 
-_COLUMNS = (
-    AuditLog.id,
-    AuditLog.at,
-    AuditLog.actor_kind,
-    AuditLog.actor,
-    AuditLog.action,
-    AuditLog.agent_id,
-    select(Agent.name).where(Agent.id == AuditLog.agent_id).scalar_subquery(),
-    AuditLog.refinement_id,
-    AuditLog.subject,
-    AuditLog.data,
-    AuditLog.hash,
-    AuditLog.previous_hash,
-)
+_AGENT = select(Agent.name).where(Agent.id == AuditLog.agent_id).scalar_subquery()
+_COLUMNS = [_AGENT if each.name == "agent" else getattr(AuditLog, each.name) for each in fields(LogEntry)]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from typing import Any, Self
 
+from sqlalchemy import Select
+
+from app.extensions import db
 from app.models.memory import Memory
 from app.models.state import MemoryType
 from app.silo import Sealed
@@ -49,6 +52,11 @@ class SealedRow(BlindRow):
     content: Sealed = field(repr=False)
     created_at: datetime
     updated_at: datetime
+
+    @classmethod
+    def load(cls, query: Select[Any]) -> list[Self]:
+        """All that a query for memories finds."""
+        return [cls(*columns) for columns in db.session.execute(query.with_only_columns(*cls.columns())).tuples()]
 
     @classmethod
     def of(cls, memory: Memory) -> Self:
