@@ -55,6 +55,17 @@ def test_every_test_that_a_page_names_is_there() -> None:
     assert [path for path in named if not (ROOT / path[1]).exists()] == []
 
 
+def test_every_file_of_the_walkthrough_is_there_and_holds_what_is_named_before_it() -> None:
+    text = (ROOT / "docs" / "walkthrough.md").read_text()
+    files = re.findall(r"`((?:app|tasks|migrations)/[a-z0-9_/]+\.py)`", text)
+    assert len(files) > 50
+    assert [path for path in files if not (ROOT / path).exists()] == []
+    named = re.findall(r"`([A-Za-z_.]+)`,? in\s+`([a-z0-9_/]+\.py)`", text)
+    assert len(named) > 8
+    for name, path in named:
+        assert re.search(rf"\b(def|class) {name.rpartition('.')[2]}\b", (ROOT / path).read_text()), f"{name} in {path}"
+
+
 def test_every_claim_about_privacy_names_the_test_that_shows_it() -> None:
     """By section; what is not promised can't be shown."""
     text = (ROOT / "docs" / "privacy.md").read_text()
