@@ -26,7 +26,7 @@ from app.models import AccessGrant, Action, GrantStatus
 from app.models.base import iso
 from app.models.grant import NEWEST_GRANTS
 from app.models.key import Scope
-from app.models.keyset import TimeCursor, cut_page
+from app.models.keyset import TimeCursor
 from app.shapes.exception import ExceptionShape
 from app.shapes.response import ResponseModel
 from app.values.text import clean_text
@@ -88,7 +88,7 @@ def list_(caller: Caller, given: WantedRequests) -> Requests:
     if given.status != "all":
         is_live = given.status == "granted"
         query = query.where(AccessGrant.is_live() if is_live else AccessGrant.status == GrantStatus.PENDING)
-    shown, last = cut_page(db.session.scalars(NEWEST_GRANTS.page(query, given.limit, position)), given.limit)
+    shown, last = NEWEST_GRANTS.load(query, given.limit, position)
     return Requests(requests=[_told(grant) for grant in shown], next=last.id if last else None)
 
 

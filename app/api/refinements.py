@@ -22,7 +22,6 @@ from app.errors import NotFound
 from app.extensions import db
 from app.models import Mode, Refinement, Trigger
 from app.models.key import Scope
-from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.start import start
 from app.shapes.refinement import RefinementShape
@@ -62,8 +61,7 @@ def request(caller: Caller, given: NewRefinement) -> RequestResult:
 def list_(caller: Caller, given: WantedRefinements) -> Refinements:
     mine = Refinement.agent_id == caller.agent_id
     position = NEWEST_REFINEMENTS.require("before", given.before, mine)
-    query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), given.limit, position)
-    shown, last = cut_page(db.session.scalars(query), given.limit)
+    shown, last = NEWEST_REFINEMENTS.load(select(Refinement).where(mine), given.limit, position)
     return Refinements(refinements=[_told(caller, each) for each in shown], next=last.id if last else None)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from app.extensions import db, release
+from app.extensions import release
 from app.models.keyset import Position, cut_page
 from app.models.memory import OLDEST_MEMORIES, Memory
 from app.models.memory_rows import BlindRow
@@ -21,15 +21,14 @@ def blind_rows(agent_id: int, *, discarded: bool = False, kind: MemoryType | Non
 
     It reads batch by batch: no transaction is open, and nothing kept, between two of them.
     """
-    query = select(*BlindRow.columns()).where(Memory.agent_id == agent_id)
+    query = select(Memory).where(Memory.agent_id == agent_id)
     if not discarded:
         query = query.where(Memory.discarded_at.is_(None))
     if kind is not None:
         query = query.where(Memory.type == kind)
     position: Position | None = None
     while True:
-        found = db.session.execute(OLDEST_MEMORIES.page(query, BATCH, position)).tuples()
-        rows, last = cut_page((BlindRow(*columns) for columns in found), BATCH)
+        rows, last = cut_page(BlindRow.load(OLDEST_MEMORIES.page(query, BATCH, position)), BATCH)
         release()
         yield from map(BlindMemory.of, rows)
         if last is None:

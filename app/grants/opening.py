@@ -39,7 +39,6 @@ from app.models import (
 )
 from app.models.base import iso
 from app.models.grant import NO_LONGER_ADMIN
-from app.models.keyset import cut_page
 from app.models.memory import OLDEST_MEMORIES
 from app.silo import AgentKeys, SealBroken, Sealed, ViewKey, seal_view
 from app.values.dates import other_days
@@ -162,8 +161,7 @@ def _shown(grant: AccessGrant, agent: Agent, wanted: dict[str, Any], keys: Agent
 def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
     """One page of the active core memories, oldest first, with their texts."""
     position = OLDEST_MEMORIES.find(after, Memory.agent_id == agent.id)
-    query = OLDEST_MEMORIES.page(Memory.active(agent.id, MemoryType.CORE), PAGE, position)
-    memories, last = cut_page(db.session.scalars(query), PAGE)
+    memories, last = OLDEST_MEMORIES.load(Memory.active(agent.id, MemoryType.CORE), PAGE, position)
     items = [
         {
             "id": memory.id,

@@ -64,6 +64,10 @@ class Keyset:
         conditions = () if position is None else (self.behind(position),)
         return query.where(*conditions).order_by(None).order_by(*self.order).limit(limit + 1)
 
+    def load(self, query: Select[tuple[R]], limit: int, position: Position | None = None) -> tuple[list[R], R | None]:
+        """The next rows, and the last of them if others follow."""
+        return cut_page(db.session.scalars(self.page(query, limit, position)), limit)
+
     def find(self, row_id: str | int | None, *mine: ColumnElement[bool]) -> Position | None:
         """Where the row of that id stands; None without one, and for one that is not among `mine`."""
         if not row_id or not str(row_id).isprintable():

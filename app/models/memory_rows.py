@@ -35,8 +35,13 @@ class BlindRow:
     version: int
 
     @classmethod
+    def load(cls, query: Select[Any]) -> list[Self]:
+        """All that a query for memories finds."""
+        return [cls(*columns) for columns in db.session.execute(query.with_only_columns(*cls.columns())).tuples()]
+
+    @classmethod
     def columns(cls) -> list[Any]:
-        """What to select for it."""
+        """What is selected for it."""
         return [getattr(Memory, _NAMES.get(each.name, each.name)) for each in fields(cls)]
 
     @property
@@ -52,11 +57,6 @@ class SealedRow(BlindRow):
     content: Sealed = field(repr=False)
     created_at: datetime
     updated_at: datetime
-
-    @classmethod
-    def load(cls, query: Select[Any]) -> list[Self]:
-        """All that a query for memories finds."""
-        return [cls(*columns) for columns in db.session.execute(query.with_only_columns(*cls.columns())).tuples()]
 
     @classmethod
     def of(cls, memory: Memory) -> Self:

@@ -15,7 +15,6 @@ from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
 from app.models import Agent, Intake, Refinement
 from app.models.key import has_keys
-from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
 from app.refinement.timetable import Due, Timetable
@@ -134,8 +133,7 @@ class RefinementsPage:
     def load(cls, agent: Agent, *, before: str = "") -> RefinementsPage:
         mine = Refinement.agent_id == agent.id
         position = NEWEST_REFINEMENTS.find(before, mine)
-        query = NEWEST_REFINEMENTS.page(select(Refinement).where(mine), REFINEMENT_ROWS, position)
-        shown, last = cut_page(db.session.scalars(query), REFINEMENT_ROWS)
+        shown, last = NEWEST_REFINEMENTS.load(select(Refinement).where(mine), REFINEMENT_ROWS, position)
         return cls(AgentState.load(agent), shown, last.id if last else "")
 
     def as_json(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, exists, func, select
 
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Event, Refinement
-from app.models.keyset import Keyset, cut_page
+from app.models.keyset import Keyset
 from app.refinement.timetable import Due, Timetable
 from app.shapes.agent import AdminAgent
 
@@ -76,7 +76,7 @@ class AgentList:
         state = state if state in STATES else ""
         seen = last_event(account_id)
         mine = select(Agent).where(Agent.account_id == account_id, *_filters(query, state))
-        agents, last = cut_page(db.session.scalars(_BY_NAME.page(mine, ROWS, [after] if after else None)), ROWS)
+        agents, last = _BY_NAME.load(mine, ROWS, [after] if after else None)
         total = db.session.scalar(select(func.count()).select_from(Agent).where(Agent.account_id == account_id)) or 0
         return cls(load_rows(agents), total, query, state, after, last.name if last else "", seen)
 

@@ -9,10 +9,9 @@ from typing import Any
 from flask import url_for
 from sqlalchemy import ColumnElement
 
-from app.extensions import db
 from app.models import AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
-from app.models.keyset import TimeCursor, cut_page
+from app.models.keyset import TimeCursor
 from app.shapes.attention import AttentionShape
 from app.views.shown.entry import actor_name
 from app.vocabulary import ATTENTION_KINDS
@@ -83,7 +82,7 @@ class AttentionList:
     def load(cls, account_id: int, *, with_seen: bool = False, before: str = "") -> AttentionList:
         conditions = [_of(account_id), *([] if with_seen else [AttentionItem.is_open()])]
         found, last = _load(*conditions, limit=ROWS, position=TimeCursor.parse(before))
-        return cls(found, with_seen, str(TimeCursor(last.item.at, last.item.id)) if last else "")
+        return cls(found, with_seen, str(TimeCursor(last.at, last.id)) if last else "")
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -99,6 +98,7 @@ def _of(account_id: int, agent_id: int | None = None) -> ColumnElement[bool]:
 
 def _load(
     *conditions: ColumnElement[bool], limit: int, position: TimeCursor | None = None
-) -> tuple[list[ShownItem], ShownItem | None]:
-    query = NEWEST_ITEMS.page(AttentionItem.newest(*conditions), limit, position)
-    return cut_page(map(ShownItem, db.session.scalars(query.execution_options(populate_existing=True))), limit)
+) -> tuple[list[ShownItem], AttentionItem | None]:
+    query = AttentionItem.newest(*conditions).execution_options(populate_existing=True)
+    items, last = NEWEST_ITEMS.load(query, limit, position)
+    return [ShownItem(item) for item in items], last

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, select
 
-from app.extensions import db
 from app.models import Agent, Memory, MemoryType
 from app.models.keyset import TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
@@ -34,10 +33,9 @@ class Ledger:
     @classmethod
     def load(cls, agent: Agent, *, show: str = "", after: str = "") -> Ledger:
         show = show if show in SHOWN else CORE
-        query = select(*BlindRow.columns()).where(Memory.agent_id == agent.id, *_is_shown(show))
+        query = select(Memory).where(Memory.agent_id == agent.id, *_is_shown(show))
         cursor = TimeCursor.parse(after)
-        found = db.session.execute(OLDEST_MEMORIES.page(query, ROWS, cursor)).tuples()
-        rows, last = cut_page((BlindRow(*columns) for columns in found), ROWS)
+        rows, last = cut_page(BlindRow.load(OLDEST_MEMORIES.page(query, ROWS, cursor)), ROWS)
         return cls(show, rows, after if cursor else "", str(TimeCursor(last.origin_at, last.id)) if last else "")
 
     @property
@@ -48,9 +46,7 @@ class Ledger:
     @classmethod
     def load_row(cls, agent: Agent, memory_id: int) -> BlindRow | None:
         mine = (Memory.id == memory_id, Memory.agent_id == agent.id, Memory.discarded_at.is_(None))
-        query = select(*BlindRow.columns()).where(*mine)
-        found = db.session.execute(query).tuples().first()
-        return BlindRow(*found) if found else None
+        return next(iter(BlindRow.load(select(Memory).where(*mine))), None)
 
 
 def _is_shown(show: str) -> tuple[ColumnElement[bool], ...]:
