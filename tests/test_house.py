@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,3 +48,11 @@ def test_what_is_imported_late_has_a_reason() -> None:
     late = {path: len(imports_within_functions(tree)) for path, tree in modules()}
     assert {path for path, count in late.items() if count} == set(IMPORTED_LATE)
     assert sum(late.values()) <= MOST_IMPORTED_LATE
+
+
+def test_every_planted_fault_still_has_its_place() -> None:
+    """Else `python -m benchmarks.planted_faults` would pass over it."""
+    faults = tomllib.loads((ROOT / "benchmarks" / "planted_faults.toml").read_text())["fault"]
+    assert len(faults) > 200
+    texts = {fault["file"]: (ROOT / fault["file"]).read_text() for fault in faults}
+    assert [fault["id"] for fault in faults if texts[fault["file"]].count(fault["old"]) != 1] == []
