@@ -171,7 +171,7 @@ def _watched(grant_id: str) -> AccessGrant:
 def _tell(grant: AccessGrant, agent: Agent, in_account: str) -> None:
     short = grant.id[:SHORT]
     until = day_and_time(grant.expires_at, "–")
-    say(GRANT_STATUSES[grant.status].answer.format(agent=agent.name, id=grant.id, until=until))
+    say(GRANT_STATUSES[grant.status].answer.format(agent=agent.name, id=grant.id, status=grant.status, until=until))
     match grant.status:
         case "granted":
             say(f"What it covers is shown on the dashboard only: /exceptions/{grant.id}")

@@ -7,7 +7,8 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -34,8 +35,7 @@ from app.views.shown.rollback import RollbackPage
 from app.views.shown.settings import SettingsParts
 from app.views.shown.tokens import TokensPage
 
-Parts = Iterator[tuple[str, str, dict[str, Any]]]
-"""Of each: the id of the partial's one root element, its template, and what that reads."""
+_ROOT = re.compile(r'\s*<\w+ id="([\w-]+)"')
 
 
 class StreamViewer(Protocol):
@@ -49,16 +49,21 @@ class StreamViewer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LivePage(TopicKind):
-    """`load` gives its parts, of an account and of its row. An act on the page of `endpoint` is answered with them."""
+    """`load` gives, of an account and of its row, what the templates of its parts read; several times for a list.
 
-    load: Callable[[int, Any], Parts] = lambda account_id, row: iter(())
+    An act on the page of `endpoint` is answered with its parts.
+    """
+
+    load: Callable[[int, Any], Iterable[dict[str, Any]]] = lambda account_id, row: ()
+    templates: Sequence[str] = ()
     endpoint: str = ""
 
     def render(self, account_id: int, row: LiveRow | None = None, act: bool | None = None) -> Markup:
         """All of its parts as they are now; with buttons where `act`, or whoever asks, may act."""
         acts = may_act() if act is None else act
-        parts = self.load(account_id, row)
-        return Markup("").join(part(name, render_template(path, **shown, may_act=acts)) for name, path, shown in parts)
+        loaded = self.load(account_id, row)
+        parts = (_render(path, may_act=acts, **shown) for shown in loaded for path in self.templates)
+        return Markup("").join(parts)
 
 
 def init_app(app: Flask) -> None:
@@ -121,19 +126,13 @@ def _row(page: TopicKind, account_id: int, row_id: Any) -> LiveRow | None:
     return None if page.row is None else own_row(page.row, account_id, row_id)
 
 
-def _parts(load: Callable[[int, Any], Any], /, *, name: str = "page", **templates: str) -> Callable[[int, Any], Parts]:
-    """Templates by the ids of their elements, with `_` for `-`; each reads what is loaded under one name."""
-
-    def loaded(account_id: int, row: Any) -> Parts:
-        shown = {name: load(account_id, row)}
-        return ((element.replace("_", "-"), template, shown) for element, template in templates.items())
-
-    return loaded
-
-
-def _agent_rows(account_id: int, row: None) -> Parts:
-    """A part an agent that may have changed."""
-    return ((f"agent-{each.agent.id}", "agents/_row.html", {"row": each}) for each in recently_moved(account_id))
+def _render(template: str, **shown: Any) -> Markup:
+    """As a part of the id of the template's one root element."""
+    markup = render_template(template, **shown)
+    root = _ROOT.match(markup)
+    if root is None:
+        raise RuntimeError(f"{template} begins with no element that has an id")
+    return part(root[1], markup)
 
 
 def _of_agent(event: Any, agent_id: int) -> Any:
@@ -159,123 +158,89 @@ def _of_refinement(event: Any, refinement_id: str) -> Any:
     return (event.refinement_id == refinement_id) | (event.kind == ROLLED_BACK)
 
 
+def _in(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/_{name}.html" for name in names)
+
+
 LIVE_PAGES = (
     LivePage(
         "overview",
+        load=lambda account_id, _: [{"page": Overview.load(account_id)}],
+        templates=("attention/_unseen.html", *_in("overview", "figures", "attention", "running", "recent")),
         endpoint="overview.index",
-        load=_parts(
-            lambda account_id, _: Overview.load(account_id),
-            attention="attention/_unseen.html",
-            overview_figures="overview/_figures.html",
-            overview_attention="overview/_attention.html",
-            overview_running="overview/_running.html",
-            overview_recent="overview/_recent.html",
-        ),
     ),
-    LivePage("agents", load=_agent_rows),
+    LivePage(
+        "agents",
+        load=lambda account_id, _: ({"row": row} for row in recently_moved(account_id)),
+        templates=_in("agents", "row"),
+    ),
     LivePage(
         "agent",
         Agent,
         _of_agent,
-        endpoint="agents.show",
-        load=_parts(
-            lambda _, agent: LedgerPage.load(agent),
-            attention="attention/_unseen.html",
-            agent_state="agents/_state.html",
-            agent_recent="agents/_recent.html",
-            agent_intakes="agents/_intakes.html",
-            agent_mass="agents/_mass.html",
-            ledger="agents/_ledger.html",
-        ),
+        lambda _, agent: [{"page": LedgerPage.load(agent)}],
+        ("attention/_unseen.html", *_in("agents", "state", "recent", "intakes", "mass", "ledger")),
+        "agents.show",
     ),
     LivePage(
         "settings",
         Agent,
         _of_agent,
-        load=_parts(
-            lambda _, agent: SettingsParts.load(agent),
-            settings_waiting="agents/_waiting.html",
-            settings_history="agents/_history.html",
-        ),
+        lambda _, agent: [{"page": SettingsParts.load(agent)}],
+        _in("agents", "waiting", "history"),
     ),
-    LivePage(
-        "tokens",
-        Agent,
-        _of_agent,
-        load=_parts(lambda _, agent: TokensPage.load(agent), agent_tokens="agents/_tokens.html"),
-    ),
+    LivePage("tokens", Agent, _of_agent, lambda _, agent: [{"page": TokensPage.load(agent)}], _in("agents", "tokens")),
     LivePage(
         "refinement",
         Refinement,
         _of_refinement,
-        endpoint="refinements.show",
-        load=_parts(
-            lambda _, refinement: RefinementPage.load(refinement),
-            refinement_status="refinements/_status.html",
-            refinement_figures="refinements/_figures.html",
-            refinement_outcome="refinements/_outcome.html",
-            refinement_rollback="refinements/_rollback.html",
-            refinement_timeline="refinements/_timeline.html",
-        ),
+        lambda _, refinement: [{"page": RefinementPage.load(refinement)}],
+        _in("refinements", "status", "figures", "outcome", "rollback", "timeline"),
+        "refinements.show",
     ),
     LivePage(
         "rollback",
         Rollback,
         _of_rollbacks,
-        endpoint="rollbacks.show",
-        load=_parts(lambda _, rollback: RollbackPage.load(rollback), rollback_state="rollbacks/_state.html"),
+        lambda _, rollback: [{"page": RollbackPage.load(rollback)}],
+        _in("rollbacks", "state"),
+        "rollbacks.show",
     ),
     LivePage(
         "audit",
-        load=_parts(
-            lambda account_id, _: Log.load(FilterForm.read(account_id, {})), name="log", audit_live="audit/_log.html"
-        ),
+        load=lambda account_id, _: [{"log": Log.load(FilterForm.read(account_id, {}))}],
+        templates=_in("audit", "log"),
     ),
     LivePage(
         "audit",
         Agent,
         _of_agent,
-        load=_parts(
-            lambda account_id, agent: Log.load(FilterForm.read(account_id, {}, agent)),
-            name="log",
-            audit_live="audit/_log.html",
-        ),
+        lambda account_id, agent: [{"log": Log.load(FilterForm.read(account_id, {}, agent))}],
+        _in("audit", "log"),
     ),
     LivePage(
         "exceptions",
         None,
         _of_exceptions,
-        endpoint="exceptions.index",
-        load=_parts(
-            lambda account_id, _: ExceptionList.load(account_id),
-            name="list",
-            exceptions_open="exceptions/_open.html",
-            exceptions_ended="exceptions/_ended.html",
-        ),
+        lambda account_id, _: [{"list": ExceptionList.load(account_id)}],
+        _in("exceptions", "open", "ended"),
+        "exceptions.index",
     ),
     LivePage(
         "exceptions",
         Agent,
         _of_exceptions_of_agent,
-        endpoint="exceptions.agent",
-        load=_parts(
-            lambda account_id, agent: ExceptionList.load(account_id, agent),
-            name="list",
-            exceptions_open="exceptions/_open.html",
-            exceptions_ended="exceptions/_ended.html",
-        ),
+        lambda account_id, agent: [{"list": ExceptionList.load(account_id, agent)}],
+        _in("exceptions", "open", "ended"),
+        "exceptions.agent",
     ),
     LivePage(
         "exception",
         AccessGrant,
         _of_exceptions,
-        endpoint="exceptions.show",
-        load=_parts(
-            lambda _, grant: ExceptionPage.load(grant),
-            exception_state="exceptions/_state.html",
-            exception_facts="exceptions/_facts.html",
-            exception_views="exceptions/_views.html",
-        ),
+        lambda _, grant: [{"page": ExceptionPage.load(grant)}],
+        _in("exceptions", "state", "facts", "views"),
+        "exceptions.show",
     ),
 )
 """Every page that updates itself."""

@@ -16,71 +16,47 @@ class GrantTerm(Term):
     """`line` is of its page: `{agent}`, `{email}`, `{ended_by}`, `{looks}` (how often) and `{rest}` (until when not).
 
     `unopened` takes its place where no YES came before the end. `answer` is what the command line says, with `{agent}`,
-    `{id}` and `{until}`.
+    `{id}`, `{status}` and `{until}`.
     """
 
     line: str = ""
     unopened: str = ""
-    answer: str = ""
+    answer: str = "It ended: {status}."
 
 
 GRANT_STATUSES: Mapping[str, GrantTerm] = {
     GrantStatus.PENDING: GrantTerm(
-        "chat",
-        "asking",
-        "ask",
-        "The agent is being asked",
+        *("chat", "asking", "ask", "The agent is being asked"),
         line="{agent} is being asked whether {email} may read this. It may say no.",
         answer="Asked {agent}: exception {id}.",
     ),
     GrantStatus.GRANTED: GrantTerm(
-        "eye",
-        "live",
-        "broken",
-        "The agent said YES; content is shown to one admin until it ends",
+        *("eye", "live", "broken", "The agent said YES; content is shown to one admin until it ends"),
         line="{agent} said YES. {email} may read this; {agent} is told of every look.",
         answer="{agent} said YES: until {until} UTC.",
     ),
     GrantStatus.DENIED: GrantTerm(
-        "ban",
-        "denied",
-        "ask",
-        "The agent said NO: a normal outcome",
+        *("ban", "denied", "ask", "The agent said NO: a normal outcome"),
         line=f"{{agent}} said NO: a normal outcome. {_NOBODY} {{rest}}",
         answer="{agent} said NO. It is not asked again for 24 hours.",
     ),
     GrantStatus.UNANSWERED: GrantTerm(
-        "clock",
-        "unanswered",
-        "neutral",
-        "No answer within 72 hours",
+        *("clock", "unanswered", "neutral", "No answer within 72 hours"),
         line=f"{{agent}} did not answer within 72 hours. {_NOBODY} {{rest}}",
-        answer="It ended: unanswered.",
     ),
     GrantStatus.FAILED: GrantTerm(
-        "alert",
-        "failed",
-        "bad",
-        "The agent's model could not be asked",
+        *("alert", "failed", "bad", "The agent's model could not be asked"),
         line=f"{{agent}} could not be asked, which is no NO. {_NOBODY} {{rest}}",
         answer="{agent} could not be asked, which is no NO. It is not asked again for 24 hours.",
     ),
     GrantStatus.EXPIRED: GrantTerm(
-        "clock",
-        "expired",
-        "neutral",
-        "It ended by itself",
+        *("clock", "expired", "neutral", "It ended by itself"),
         line="Its time is over. {looks} {agent} may be asked again.",
-        answer="It ended: expired.",
     ),
     GrantStatus.REVOKED: GrantTerm(
-        "stop",
-        "revoked",
-        "neutral",
-        "It was taken back",
+        *("stop", "revoked", "neutral", "It was taken back"),
         line="It was taken back by {ended_by}. {looks} {agent} may be asked again.",
         unopened=f"The question was taken back by {{ended_by}}. {_NOBODY}",
-        answer="It ended: revoked.",
     ),
 }
 

@@ -27,79 +27,45 @@ class StatusTerm(Term):
     alert: str = ""
 
 
+def _end(icon: str, words: str, tone: str, meaning: str, *, ending: str = "", **more: str) -> StatusTerm:
+    ending = ending or words.capitalize()
+    return StatusTerm(icon, words, tone, meaning, **{"ending": ending, "headline": f"{ending}.", **more})
+
+
 STATUSES: Mapping[str, StatusTerm] = {
-    Status.QUEUED: StatusTerm(
-        "clock", "queued", "neutral", "Waiting for a worker", nothing_yet="Waiting for a worker."
-    ),
+    Status.QUEUED: StatusTerm("clock", "queued", "neutral", "Waiting for a worker", "Waiting for a worker."),
     Status.ASKING: StatusTerm(
-        "chat",
-        "asking",
-        "ask",
-        "The agent is being asked for its consent",
-        nothing_yet="Asking the agent for its consent.",
+        "chat", "asking", "ask", "The agent is being asked for its consent", "Asking the agent for its consent."
     ),
     Status.RUNNING: StatusTerm(
-        "spinner",
-        "running",
-        "info",
-        "The agent is working on its ledger",
+        *("spinner", "running", "info", "The agent is working on its ledger"),
         nothing_yet="The agent is reading its ledger; nothing has changed yet.",
     ),
-    Status.COMPLETED: StatusTerm(
-        "check", "completed", "ok", "The agent finished", ending="Completed", headline="Completed."
-    ),
-    Status.DECLINED: StatusTerm(
-        "ban",
-        "declined",
-        "ask",
-        "The agent said no: a normal outcome",
-        ending="Declined",
+    Status.COMPLETED: _end("check", "completed", "ok", "The agent finished"),
+    Status.DECLINED: _end(
+        *("ban", "declined", "ask", "The agent said no: a normal outcome"),
         headline="The agent said NO.",
         alert="The agent said NO, and is not asked again for 24 hours.",
     ),
-    Status.ROLLED_BACK: StatusTerm(
-        "undo",
-        "rolled back",
-        "warn",
-        "A guard tripped and every change was reversed",
+    Status.ROLLED_BACK: _end(
+        *("undo", "rolled back", "warn", "A guard tripped and every change was reversed"),
         ending="Rolled back: every change was reversed",
         headline="Rolled back.",
         alert="A guard tripped, and every change was reversed.",
     ),
-    Status.STOPPED: StatusTerm(
-        "stop",
-        "stopped",
-        "neutral",
-        f"An admin stopped it; {EARLIER_CHANGES_KEPT}",
-        ending="Stopped",
-        headline="Stopped.",
-    ),
-    Status.UNFINISHED: StatusTerm(
-        "dashed",
-        "unfinished",
-        "warn",
-        f"A limit was reached; {EARLIER_CHANGES_KEPT}",
+    Status.STOPPED: _end("stop", "stopped", "neutral", f"An admin stopped it; {EARLIER_CHANGES_KEPT}"),
+    Status.UNFINISHED: _end(
+        *("dashed", "unfinished", "warn", f"A limit was reached; {EARLIER_CHANGES_KEPT}"),
         ending="Ended unfinished",
-        headline="Ended unfinished.",
         advice="Refine again if more is to be done.",
     ),
-    Status.INTERRUPTED: StatusTerm(
-        "bolt",
-        "interrupted",
-        "broken",
-        f"Its worker stopped unexpectedly; {EARLIER_CHANGES_KEPT}",
-        ending="Interrupted",
-        headline="Interrupted.",
+    Status.INTERRUPTED: _end(
+        *("bolt", "interrupted", "broken", f"Its worker stopped unexpectedly; {EARLIER_CHANGES_KEPT}"),
         advice="Look at the worker's log, or run the doctor, then refine again.",
         alert="The worker stopped unexpectedly. Changes made before were kept.",
     ),
-    Status.FAILED: StatusTerm(
-        "alert",
-        "failed",
-        "bad",
-        "Its reason stands on its page",
-        ending="Failed",
-        headline="Failed.",
+    Status.FAILED: _end(
+        *("alert", "failed", "bad", "Its reason stands on its page"),
         advice="Once that is mended, refine again.",
         alert="Changes made before it failed were kept.",
     ),
