@@ -70,7 +70,6 @@ STATUSES: Mapping[str, StatusTerm] = {
         alert="Changes made before it failed were kept.",
     ),
 }
-"""The worst ends stand last."""
 
 TRIGGERS: Mapping[str, Term] = {
     Trigger.WEEKLY: Term(words="by schedule", meaning="by schedule"),

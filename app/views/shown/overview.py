@@ -167,6 +167,7 @@ def _running(account_id: int) -> list[Pair]:
 
 
 _ALERTS = [status for status in reversed(Status) if STATUSES[status].alert]
+"""The worst come first."""
 
 
 def _outcomes(account_id: int) -> list[Attention]:
