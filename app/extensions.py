@@ -106,6 +106,21 @@ def _pending(moment: str) -> list[Callable[[], None]]:
     return found
 
 
+@contextmanager
+def reading() -> Iterator[Session]:
+    """One read transaction, ended at its end: what is read is of one moment, and nothing holds that moment behind it.
+
+    What it loads as rows is read anew when it is looked at later: take values along. Not within `writing()`.
+    """
+    session = db.session()
+    if session.info.get("writing"):
+        raise RuntimeError("a read transaction within a write transaction")
+    try:
+        yield session
+    finally:
+        session.rollback()
+
+
 def release() -> None:
     """End the read transaction, if one is open: nothing holds a snapshot while a model thinks or a client waits."""
     db.session.rollback()

@@ -8,7 +8,7 @@ import structlog
 
 from app.api.throttle import throttle
 from app.errors import NotFound, WhetstoneError
-from app.extensions import db, release
+from app.extensions import db, reading
 from app.keys.bearer import Bearer, authenticate
 from app.models import Actor, Agent
 from app.silo import AgentKeys, SealBroken, parse_token
@@ -74,8 +74,8 @@ class Caller:
 
     def check_still_live(self) -> None:
         """For what takes long. Raises Unauthorized where the token was revoked since it came."""
-        live = self.bearer.is_live()
-        release()
+        with reading():
+            live = self.bearer.is_live()
         if not live:
             raise Unauthorized
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, select
 
 from app.errors import NotFound
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, writing
 from app.history.journal_notes import tell_agent
 from app.models import OPEN_PROPOSALS, Agent, SettingProposal
 from app.vocabulary import PROPOSAL_STATUSES
@@ -22,9 +22,8 @@ def find_untold() -> list[str]:
     stands = SettingProposal.decided_at <= now() - THOUGHT_OVER
     ended = SettingProposal.status.not_in(OPEN_PROPOSALS)
     query = select(SettingProposal.id).where(SettingProposal.told_at.is_(None), ended, stands, by_another)
-    found = list(db.session.scalars(query.order_by(SettingProposal.decided_at).limit(100)))
-    release()
-    return found
+    with reading() as session:
+        return list(session.scalars(query.order_by(SettingProposal.decided_at).limit(100)))
 
 
 def tell(proposal_id: str) -> None:

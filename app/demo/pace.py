@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app.demo import CHARACTERS, MODEL
-from app.extensions import db, release
+from app.extensions import reading
 from app.llm.client import Message, ModelClient, ModelClients, Reply
 from app.models import Agent, Refinement
 from app.models.agent_settings import settings
@@ -25,10 +25,9 @@ def paced(
 def paced_clients(refinement_id: str, clients: ModelClients) -> ModelClients:
     """Of one refinement, as this installation's settings want it. Leaves no transaction open."""
     query = select(Agent).join(Refinement, Refinement.agent_id == Agent.id).where(Refinement.id == refinement_id)
-    agent = db.session.scalar(query)
-    chosen = paced(clients, agent, settings().demo_pace_seconds) if agent else clients
-    release()
-    return chosen
+    with reading() as session:
+        agent = session.scalar(query)
+        return paced(clients, agent, settings().demo_pace_seconds) if agent else clients
 
 
 def _is_of_the_demo(agent: Agent) -> bool:

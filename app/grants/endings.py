@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, func, select
 
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, release, writing
 from app.grants.request import SILENCE, lock_both
 from app.history.journal_notes import tell_agent
 from app.models import (
@@ -65,18 +65,16 @@ def find_untold() -> list[str]:
     """Ids of ended exceptions of which the agent's journal says nothing yet."""
     query = select(AccessGrant.id).where(AccessGrant.told_at.is_(None), AccessGrant.status.not_in(OPEN_GRANTS))
     query = query.join(Agent, Agent.id == AccessGrant.agent_id).where(Agent.forgotten_at.is_(None))
-    found = list(db.session.scalars(query.order_by(AccessGrant.ended_at).limit(100)))
-    release()
-    return found
+    with reading() as session:
+        return list(session.scalars(query.order_by(AccessGrant.ended_at).limit(100)))
 
 
 def find_unasked() -> list[str]:
     """Ids of pending exceptions whose question got lost on the way to a worker, or died with one."""
     late = AccessGrant.requested_at < now() - ASKED_AGAIN_AFTER
     query = select(AccessGrant.id).where(AccessGrant.status == GrantStatus.PENDING, late, AccessGrant.is_free())
-    found = list(db.session.scalars(query.order_by(AccessGrant.requested_at).limit(100)))
-    release()
-    return found
+    with reading() as session:
+        return list(session.scalars(query.order_by(AccessGrant.requested_at).limit(100)))
 
 
 def tell(grant_id: str) -> None:
@@ -90,14 +88,14 @@ def tell(grant_id: str) -> None:
 
 
 def _end_all(condition: ColumnElement[bool], status: GrantStatus) -> list[str]:
-    ids = db.session.scalars(select(AccessGrant.id).where(condition).limit(1000)).all()
-    release()
+    with reading() as session:
+        ids = session.scalars(select(AccessGrant.id).where(condition).limit(1000)).all()
     return [grant_id for grant_id in ids if _end(grant_id, condition, status)]
 
 
 def _end_lost() -> list[str]:
-    ids = db.session.scalars(select(AccessGrant.id).where(AccessGrant.is_lost()).limit(1000)).all()
-    release()
+    with reading() as session:
+        ids = session.scalars(select(AccessGrant.id).where(AccessGrant.is_lost()).limit(1000)).all()
     return [grant_id for grant_id in ids if end_if_lost(grant_id)]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, and_, cast, literal, select
 
 from app.errors import Invalid, WhetstoneError
-from app.extensions import db, release
+from app.extensions import db, reading
 from app.history.difference import Difference, number
 from app.models import Account, Agent, AuditLog
 from app.models.base import iso
@@ -49,9 +49,8 @@ class Head:
 
 def export_heads(account_id: int | None = None) -> list[Head]:
     """The heads of an account and its agents, or of all. Raises HeadsDiffer for a log that ends otherwise."""
-    heads = [*_heads_of(Account, account_id), *_heads_of(Agent, account_id)]
-    release()
-    return heads
+    with reading():
+        return [*_heads_of(Account, account_id), *_heads_of(Agent, account_id)]
 
 
 def parse_heads(lines: Iterable[str]) -> list[Head]:

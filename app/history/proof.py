@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import select
 
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, release, writing
 from app.history.verify import Verdict, verify_account, verify_rest
 from app.models import Account, InstallationMark, announce
 
@@ -93,14 +93,14 @@ def prove_due(at: datetime) -> list[int | None]:
 
 
 def _accounts() -> list[int | None]:
-    found: Sequence[int] = db.session.scalars(select(Account.id).order_by(Account.id)).all()
-    release()
-    return [*found, None]
+    with reading() as session:
+        return [*session.scalars(select(Account.id).order_by(Account.id)), None]
 
 
 def _due(at: datetime) -> list[int | None]:
-    proofs = {account_id: Proof.of(account_id) for account_id in _accounts()}
-    release()
+    accounts = _accounts()
+    with reading():
+        proofs = {account_id: Proof.of(account_id) for account_id in accounts}
     return [account_id for account_id, proof in proofs.items() if proof is None or proof.is_due_again(at)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased
 
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, writing
 from app.history.journal_notes import tell_agent
 from app.history.words import memories
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct
@@ -35,9 +35,8 @@ def find_untold() -> list[tuple[int, str]]:
     untold = (HumanAct.told_at.is_(None), HumanAct.at <= now() - THOUGHT_OVER, Agent.forgotten_at.is_(None), ~told)
     query = select(HumanAct.agent_id, HumanAct.actor).join(Agent, Agent.id == HumanAct.agent_id).where(*untold)
     grouped = query.group_by(HumanAct.agent_id, HumanAct.actor).order_by(func.min(HumanAct.at)).limit(100)
-    found = [(agent_id, actor) for agent_id, actor in db.session.execute(grouped).tuples()]
-    release()
-    return found
+    with reading() as session:
+        return [(agent_id, actor) for agent_id, actor in session.execute(grouped).tuples()]
 
 
 def tell(agent_id: int, actor: str) -> None:

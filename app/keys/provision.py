@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from sqlalchemy import exists, select
 
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, writing
 from app.models.agent import Agent
 from app.models.event import announce
 from app.models.key import AgentKey, AgentToken, has_keys, make_keys, open_keys, share_with_tokens
@@ -45,9 +45,8 @@ def ensure_keys(agent: Agent) -> AgentKeys:
 
 def find_unprovisioned() -> list[int]:
     """Agents that have no keys, or a token without keys, since more than a minute."""
-    found = {*_agents_without_keys(), *_agents_of_tokens_without_keys()}
-    release()
-    return sorted(found)
+    with reading():
+        return sorted({*_agents_without_keys(), *_agents_of_tokens_without_keys()})
 
 
 def _agents_without_keys() -> list[int]:

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, distinct, func, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from app.errors import Refused
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, writing
 from app.models.account import Account
 from app.models.agent import Agent
 from app.models.audit import Action, record
@@ -113,8 +113,8 @@ def record_in_all_accounts(action: Action, by: Actor, told: Callable[[int], dict
 
 def _begin(by: Actor, told: Told) -> MasterRotation:
     """Register the new public half: from its commit on, new writes are sealed to it. An open rotation is taken up."""
-    rows = _in_use()
-    release()
+    with reading():
+        rows = _in_use()
     if len(rows) > 1:
         return MasterRotation(rows[0].fingerprint, resumed=True)
     old, new = rows[0], _new_key()

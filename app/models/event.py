@@ -14,7 +14,7 @@ from flask import current_app
 from sqlalchemy import ForeignKey, Index, String, delete, func, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import after_commit, before_commit, db, is_sqlite, now, release, writing
+from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading, writing
 from app.models.account import Account
 from app.models.base import Identity, Json, Model, UtcDateTime, insert_row
 
@@ -81,8 +81,8 @@ def drop_old_events(before: datetime | None = None) -> int:
     The newest event of each account stays, however old: ids must go on growing, and pages name it as what they show.
     """
     limit = before or now() - KEPT
-    accounts = db.session.scalars(select(Account.id).order_by(Account.id)).all()
-    release()
+    with reading() as session:
+        accounts = session.scalars(select(Account.id).order_by(Account.id)).all()
     return sum(_drop_batches(account_id, limit) for account_id in accounts)
 
 
@@ -99,9 +99,9 @@ def _drop_batch(account_id: int, before: datetime) -> int:
     """Ids grow with time, so the oldest ones are looked at by their index, and nothing behind the first young one."""
     newest = select(func.max(Event.id)).where(Event.account_id == account_id).scalar_subquery()
     oldest = select(Event.id, Event.at).where(Event.account_id == account_id, Event.id < newest)
-    rows = db.session.execute(oldest.order_by(Event.id).limit(BATCH)).tuples()
-    old = [event_id for event_id, at in rows if at < before]
-    release()
+    with reading() as session:
+        rows = session.execute(oldest.order_by(Event.id).limit(BATCH)).tuples()
+        old = [event_id for event_id, at in rows if at < before]
     if old:
         with writing() as session:
             session.execute(delete(Event).where(Event.id.in_(old)).execution_options(synchronize_session=False))

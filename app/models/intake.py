@@ -11,7 +11,7 @@ from sqlalchemy import ForeignKey, LargeBinary, String, Text, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound
-from app.extensions import db, now, release
+from app.extensions import db, now, reading
 from app.models.agent import Agent
 from app.models.base import Json, Model, UtcDateTime, lock_row
 from app.models.event import announce
@@ -117,9 +117,8 @@ class Intake(Question, Model):
     def _find_lost(cls, kind: str) -> list[str]:
         late = cls.created_at < now() - LOST_AFTER
         query = select(cls.id).where(cls.status == IntakeStatus.WAITING, cls.kind == kind, late, cls.is_free())
-        found = list(db.session.scalars(query.order_by(cls.created_at).limit(100)))
-        release()
-        return found
+        with reading() as session:
+            return list(session.scalars(query.order_by(cls.created_at).limit(100)))
 
     @classmethod
     def claim_conversation(cls, intake_id: str) -> Intake | None:

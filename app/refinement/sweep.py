@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.config import Settings
 from app.errors import DiskFull, NotFound, Refused, WhetstoneError
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, release, writing
 from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
 from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
@@ -59,8 +59,8 @@ def sweep_over_budget(at: datetime, *, started: Started = lambda _: None) -> lis
 def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> list[str]:
     """Sweep when the schedule's latest occurrence passed unhandled. A new installation waits for its first one."""
     tick = _latest_tick(at)
-    known = InstallationMark.read(LAST_TICK)
-    release()
+    with reading():
+        known = InstallationMark.read(LAST_TICK)
     if known is None:
         _handled(tick)
         return []
@@ -69,8 +69,8 @@ def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> l
 
 def close_stalled() -> list[str]:
     """End, as interrupted, the refinements whose heart has stopped by the database's clock. Returns their ids."""
-    stalled = db.session.scalars(select(Refinement.id).where(_is_stalled())).all()
-    release()
+    with reading() as session:
+        stalled = session.scalars(select(Refinement.id).where(_is_stalled())).all()
     return [refinement_id for refinement_id in stalled if _close_stalled(refinement_id)]
 
 
@@ -119,9 +119,8 @@ def find_lost_starts() -> list[str]:
     query = select(Refinement.id).where(
         Refinement.status == Status.QUEUED, Refinement.requested_at < now() - LOST_AFTER
     )
-    found = list(db.session.scalars(query.order_by(Refinement.requested_at).limit(1000)))
-    release()
-    return found
+    with reading() as session:
+        return list(session.scalars(query.order_by(Refinement.requested_at).limit(1000)))
 
 
 def _latest_tick(at: datetime) -> datetime:

@@ -17,7 +17,7 @@ from app.asking.asked_agent import AskedAgent
 from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.replies import MalformedReply
-from app.extensions import db, now, release, writing
+from app.extensions import db, now, reading, release, writing
 from app.llm import offline
 from app.llm.client import Message, ModelError, Usage
 from app.models import (
@@ -53,9 +53,8 @@ BATCH = 5_000
 def find_due(at: datetime) -> list[int]:
     """Ids of the agents whose journal has news, those that waited longest first."""
     waited = (Agent.reflection_asked_at.is_not(None), Agent.reflection_asked_at, Agent.id)
-    found = list(db.session.scalars(select(Agent.id).where(_is_due(at)).order_by(*waited).limit(BATCH)))
-    release()
-    return found
+    with reading() as session:
+        return list(session.scalars(select(Agent.id).where(_is_due(at)).order_by(*waited).limit(BATCH)))
 
 
 def promote(agent_id: int, dependencies: Dependencies) -> None:
