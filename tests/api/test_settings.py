@@ -119,7 +119,7 @@ def test_null_and_blank_are_no_resets(door: Door) -> None:
     put(door, "refinement_prompt", "Be kind.")
     for field in DEFAULTS:
         answer = unchanged(lambda field=field: raw(door, field, "null"))
-        assert_refused(answer, 422, "invalid", "reset it", "Nothing was changed")
+        assert_refused(answer, 422, "invalid", "Reset it", "Nothing was changed")
     for field in (*PROMPTS, "refinement_threshold"):
         for blank in ("", "  \n"):
             answer = unchanged(lambda field=field, blank=blank: put(door, field, blank))
