@@ -75,7 +75,7 @@ class ModelCalls:
         return self._client
 
     def ask(self, purpose: CallPurpose, compose: Compose, tools: Sequence[Mapping[str, Any]] = ()) -> Reply:
-        """One call with its retries. Raises ModelError, and what `compose` raises; nothing was asked then."""
+        """One call with its retries. Raises ModelError; and what `compose` raises, when nothing was sent yet."""
         client = self.open(purpose)
         messages = compose(client.context_window())
         release()
@@ -96,12 +96,12 @@ class ModelCalls:
         return float(self._deadline - self._dependencies.monotonic())
 
     def book(self) -> None:
-        """Write down, in the open transaction, every call that none has booked yet."""
+        """Write down, in the open transaction, every call that is not written yet: tokens, cost, time."""
         insert_rows(self._unbooked)
         after_commit(self._unbooked.clear)
 
     def close(self) -> None:
-        """Give the connection back, and book what is left."""
+        """Close the model's client, and write down the calls that none has booked."""
         if self._client is not None:
             self._client.close()
         if self._unbooked:

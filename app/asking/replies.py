@@ -1,7 +1,7 @@
 """Reading what a model answered: by its first word, or as one JSON object; or nothing of it counts.
 
 Of a consent, to a refinement and to an exception alike, the first word decides, and whatever is not a clear YES is a
-NO: also a YES that says NO as well.
+NO: also a YES whose first sentence, or first two lines, say NO as well.
 """
 
 from __future__ import annotations

@@ -39,11 +39,13 @@ class LazyCommand:
 
 COMMANDS = {
     "up": LazyCommand("app.cli.up:up", "Start everything on this machine, and print the address."),
-    "demo": LazyCommand("app.cli.demo:demo", "Make an account with two agents that need no API key."),
+    "demo": LazyCommand("app.cli.demo:demo", "Make two agents that need no API key, to try everything on."),
     "agents": LazyCommand(
         "app.cli.agents:agents", "Create, list, show, set, pause, resume and forget agents; their tokens."
     ),
-    "memories": LazyCommand("app.cli.memories:memories", "Import and list an agent's memories, without their content."),
+    "memories": LazyCommand(
+        "app.cli.memories:memories", "Import, list and export an agent's memories, without their content."
+    ),
     "refine": LazyCommand("app.cli.refine:refine", "Start a refinement of an agent."),
     "refinements": LazyCommand("app.cli.refine:refinements", "List, show and stop refinements."),
     "attention": LazyCommand("app.cli.attention:attention", "List what needs attention, and mark it as seen."),

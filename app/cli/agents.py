@@ -211,7 +211,10 @@ def forget(name: str, again: str | None, account: str | None, as_json: bool) -> 
         say("Backups of the database from before still hold the keys until they age out.")
         if not shredded:
             say("Others use the database's files just now: a worker's upkeep cleans them of the keys within a minute.")
-        hint(f"verify --agent {quoted(agent.name)}{account_argument(account)}", "Its record stays, and proves itself")
+        hint(
+            f"verify --agent {quoted(agent.name)}{account_argument(account)}",
+            "Its record stays; check that it is intact",
+        )
 
 
 def _switch(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool, *, paused: bool) -> None:

@@ -80,7 +80,7 @@ def heads(account: str | None, as_json: bool) -> None:
             return
         rows = [(head.chain, head.agent, head.account, head.sequence, head.hash[:16]) for head in exported]
         table(("CHAIN", "AGENT", "ACCOUNT", "ENTRIES", "HASH, ITS BEGINNING"), rows)
-        say("Keep them where who can change this database can not change them, a line a head, and go on appending:")
+        say("Store them where nobody who can change this database can write, and append each time:")
         say("  ./whetstone audit heads --json >> /elsewhere/heads.jsonl")
         say("Then `./whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
 
@@ -130,7 +130,7 @@ def _say_forgotten(count: int) -> None:
 def _refuse_options(ctx: click.Context) -> None:
     """Raises UsageError: options of the log mean nothing to a command behind it."""
     if any(ctx.params.values()):
-        raise click.UsageError(f"Options of `audit {ctx.invoked_subcommand}` stand behind it.")
+        raise click.UsageError(f"Put the options after `audit {ctx.invoked_subcommand}`.")
 
 
 def _kept(path: Path | None) -> list[Head]:

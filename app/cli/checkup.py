@@ -98,7 +98,7 @@ def _after(needed: Finding, name: str, examination: Callable[[], str]) -> Findin
 
 
 def _skipped(name: str) -> Finding:
-    return Finding(name, "skipped", "not examined: mend what stands above first")
+    return Finding(name, "skipped", "skipped: fix the problem above first")
 
 
 def _data(settings: Settings) -> str:
@@ -265,7 +265,7 @@ def _waiting() -> str:
     waiting = len(find_lost_starts())
     if waiting:
         raise _Trouble(
-            f"{waiting:,} refinements wait for a worker since more than a minute.",
+            f"{waiting:,} refinements have waited for a worker for more than a minute.",
             "Start a worker, or more of them; `./whetstone refinements list --open` names them.",
             state="warn",
         )

@@ -146,7 +146,7 @@ def _user(agent: Agent, email: str) -> User:
 
 def _left_to_a_worker(grant: AccessGrant) -> AccessGrant:
     if not enqueue(grant.id):
-        aside("No broker took it: it waits in the database until a worker runs (`./whetstone up`).")
+        aside("The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`).")
     return grant
 
 

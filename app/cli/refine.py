@@ -152,7 +152,8 @@ def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refin
     if not taken:
         named = quoted(agent.name) + account_argument(account)
         aside(
-            "No broker took it: it waits in the database until a worker runs (`./whetstone up`). To do it here: "
+            "The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`). "
+            "To do it here: "
             f"./whetstone refinements stop {refinement.id[:SHORT]} && ./whetstone refine {named} --wait"
         )
     return refinement

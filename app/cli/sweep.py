@@ -12,7 +12,7 @@ from tasks.refinement import enqueue
 
 
 @click.command()
-@click.option("--weekly", is_flag=True, help="Only what the timetable's tick starts.")
+@click.option("--weekly", is_flag=True, help="Only agents due by schedule.")
 @click.option("--over-budget", is_flag=True, help="Only what is over its budget.")
 @json_option
 def sweep(weekly: bool, over_budget: bool, as_json: bool) -> None:
@@ -42,4 +42,7 @@ def sweep(weekly: bool, over_budget: bool, as_json: bool) -> None:
             say(f"  {refinement_id}")
         hint("refinements list", "Follow them")
     if not all(taken.values()):
-        aside("No broker took them: they wait in the database until `./whetstone up` or a worker with a beat runs.")
+        aside(
+            "The task queue did not accept them: "
+            "they wait in the database until `./whetstone up` or a worker with a beat runs."
+        )

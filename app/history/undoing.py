@@ -46,7 +46,7 @@ def undone(entries: Entries, *, lock: bool) -> PlanFindings:
 
 
 def _looked_at_twice(ways: list[_Way], entries: Entries) -> list[tuple[_Way, _Verdict]]:
-    """Where toggles from before may explain it, all that was ever written is read before a verdict counts."""
+    """If an earlier toggle could explain a verdict, read the memory's whole history and judge again."""
     judged = [(way, way.verdict()) for way in ways]
     if not any(way.is_doubtful(verdict) for way, verdict in judged):
         return judged

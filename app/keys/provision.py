@@ -44,7 +44,7 @@ def ensure_keys(agent: Agent) -> AgentKeys:
 
 
 def find_unprovisioned() -> list[int]:
-    """Agents that have no keys, or a token without keys, since more than a minute."""
+    """Agents that have no keys, or a token without keys, for more than a minute."""
     with reading():
         return sorted({*_agents_without_keys(), *_agents_of_tokens_without_keys()})
 

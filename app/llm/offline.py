@@ -93,7 +93,7 @@ def _consent(messages: Sequence[Message]) -> str:
     if question == "Question: refinement":
         return f"YES. {_WHO}: it will remove only memories that stand word for word inside another one."
     if question.replace("’", "'") == "Question: mechanic's exception":
-        return f"NO. {_WHO}, and only a mind can consent."
+        return f"NO. {_WHO}, so I can't consent."
     return f"NO. {_WHO}, and can't answer this."
 
 

@@ -1,4 +1,4 @@
-"""Asking a model again when that may help: three attempts in all, each within what is left of the refinement's time."""
+"""Asking a model again when that may help: at most three attempts, all before the caller's deadline."""
 
 from __future__ import annotations
 

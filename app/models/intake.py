@@ -105,12 +105,12 @@ class Intake(Question, Model):
 
     @classmethod
     def find_waiting(cls) -> list[str]:
-        """Ids of the imports that wait for a worker since more than a minute, the oldest first."""
+        """Ids of the imports that have waited for a worker for more than a minute, the oldest first."""
         return cls._find_lost(IMPORT)
 
     @classmethod
     def find_unasked(cls) -> list[str]:
-        """Ids of the conversations that nobody asks about since more than a minute, or whose worker died over it."""
+        """Ids of the conversations that nobody has asked about for more than a minute, or whose worker died over it."""
         return cls._find_lost(CONVERSATION)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Logged rows: of these the audit log says, besides what was done, what every column became, so that `verify` compares.
+"""Logged rows: their audit entries hold the new value of every column, so that `verify` can compare it with the table.
 
 Whoever changes such a row only calls `record` in the same transaction: the entry takes with it all that changed since
 and belongs to its chain. Sealed, binary and long values are said as digests.

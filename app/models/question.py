@@ -25,7 +25,7 @@ class Question:
 
     @classmethod
     def is_free(cls) -> ColumnElement[bool]:
-        """Nobody asks about it, or nobody any more."""
+        """No worker has it, or its worker's ten minutes are over."""
         return or_(cls.asked_at.is_(None), cls.asked_at < now() - ASKED_AGAIN_AFTER)
 
     @classmethod

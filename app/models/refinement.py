@@ -188,8 +188,8 @@ class Refinement(Tally, Logged, Model):
     def begin(self, agent: Agent) -> None:
         """asking → running: the snapshot that the guards compare with.
 
-        It fixes mass, threshold, cap and model: later changes to settings do not touch this refinement. The caller
-        holds the locks of this row and of the agent, and has fixed the limit of erosion.
+        It fixes mass and threshold, as `queue` fixed the cap: later changes to settings do not touch this refinement.
+        The caller holds the locks of this row and of the agent, and has fixed the limit of erosion.
         """
         self.status = Status.RUNNING
         self.mass_before = self.kept_mass = agent.core_token_usage

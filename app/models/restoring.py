@@ -17,8 +17,8 @@ from app.models.state import NOTHING, STATE_FIELDS, MemoryState, Restoration
 def restore(entry_id: int, ways: Sequence[Restoration], *, immutable: Mapping[int, bool]) -> None:
     """Write the states that this entry gave back, and let the memories take them. The caller keeps the totals true.
 
-    Flags go first: whatever is constitutional, or was, is no obstacle to the rest of a state. `immutable` names the
-    memories for which that changes with the tags.
+    The constitutional flags are cleared first, so that their protection does not block the rest of a state.
+    `immutable` names the memories for which that changes with the tags.
     """
     copied = [
         [w.memory_id, w.source_entry_id, w.restores_entry_id, w.constitutional] for w in ways if w.source_entry_id

@@ -28,7 +28,7 @@ LOOK_PAUSE = timedelta(days=7)
 """An agent over its budget that was looked at, and that grew little since, is left alone for so long."""
 
 RETRY_AFTER = tuple(timedelta(days=days) for days in (1, 2, 4, 7))
-"""After so many failed attempts by beat, one after another; the last one is for all further ones."""
+"""Waiting time after the first, second, third and every later failed automatic attempt in a row."""
 
 SCHEDULE_FIELDS = (
     *("core_token_budget", "core_token_usage", "core_count", "active", "paused", "forgotten_at", "last_attempt_at"),

@@ -34,7 +34,7 @@ def _duplicates(agent: Agent) -> list[Memory]:
 
 
 def _keep_few(refinement: Refinement, agent: Agent, group: list[Memory]) -> int:
-    """Keep the first; of what it has no room for (`MOST_DATES`) the first again, and so on."""
+    """Keep the first copy. What its dates have no room for (`MOST_DATES`) is grouped again in the same way."""
     removed = 0
     while len(group) > 1:
         keeper, *others = group

@@ -115,7 +115,7 @@ def interrupt(refinement_id: str, worker: str) -> bool:
 
 
 def find_lost_starts() -> list[str]:
-    """Ids of refinements that wait for a worker since more than a minute, the oldest first."""
+    """Ids of refinements that have waited for a worker for more than a minute, the oldest first."""
     query = select(Refinement.id).where(
         Refinement.status == Status.QUEUED, Refinement.requested_at < now() - LOST_AFTER
     )

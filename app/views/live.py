@@ -49,9 +49,9 @@ class StreamViewer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LivePage(TopicKind):
-    """`load` gives, of an account and of its row, what the templates of its parts read; several times for a list.
+    """`load(account_id, row)` gives what the templates of its parts read, once for each part of a list.
 
-    An act on the page of `endpoint` is answered with its parts.
+    A button pressed on the page of `endpoint` is answered with all its parts.
     """
 
     load: Callable[[int, Any], Iterable[dict[str, Any]]] = lambda account_id, row: ()

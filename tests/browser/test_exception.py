@@ -128,7 +128,7 @@ def test_a_page_that_lost_the_server_clears_itself_and_only_a_reload_brings_cont
     opened(page)
     page.context.set_offline(True)
     expect(page.locator("#content")).to_have_count(0, timeout=CLEARED)
-    expect(page.locator("#content-gone")).to_contain_text("lost touch with the server")
+    expect(page.locator("#content-gone")).to_contain_text("Connection lost.")
     page.context.set_offline(False)
     expect(page.locator("#stream-state")).to_have_attribute("data-state", "live", timeout=60_000)
     assert SEEN not in page.content()

@@ -44,7 +44,7 @@ def test_people_are_told_to_keep_them_elsewhere(agent: Agent, whetstone: Whetsto
     said = whetstone("audit", "heads").out
 
     assert "ezra" in said
-    assert "Keep them where" in said
+    assert "Store them where" in said
     assert "verify --heads" in said
 
 
@@ -62,7 +62,7 @@ def test_the_log_s_own_options_stand_by_the_log(agent: Agent, whetstone: Whetsto
     for option in (["--agent", "ezra"], ["--last", "1"], ["--json"]):
         said = whetstone("audit", *option, "heads")
         assert said.status == 2
-        assert "stand behind it" in said.err
+        assert "Put the options after" in said.err
     assert whetstone("audit", "tails").status == 2
     assert whetstone("audit", "--last", "1").status == 0
 

@@ -230,7 +230,7 @@ def test_without_wait_and_broker_it_waits_in_the_database_and_says_so(agent: Age
     said = whetstone("refine", "ezra", "--json")
 
     assert (said.status, said.json["status"]) == (0, "queued")
-    assert "No broker took it" in said.err
+    assert "The task queue did not accept it" in said.err
     assert "whetstone refinements stop" in said.err
 
 
@@ -329,7 +329,7 @@ def test_sweep_starts_what_is_due_once(agent: Agent, whetstone: Whetstone) -> No
 
     assert first.status == 0
     assert len(first.json["started"]) == 1
-    assert "No broker took them" in first.err
+    assert "The task queue did not accept them" in first.err
     assert whetstone("sweep", "--weekly", "--json").json == {"started": []}
     assert "Nothing is due" in whetstone("sweep").out
 

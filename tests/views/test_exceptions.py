@@ -105,7 +105,7 @@ def test_the_form_says_in_plain_words_what_will_happen(admin: Browser, agent: Ag
 
     for promise in ("It may say no, and nobody can overrule that", "Every look is recorded", "wren is told who looked"):
         assert promise in words
-    assert "only a mind can consent" in words
+    assert "so it can't consent" in words
 
 
 def test_a_refinement_s_page_leads_to_the_form_with_its_scope(admin: Browser, auditor: Browser, agent: Agent) -> None:

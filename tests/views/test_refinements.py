@@ -304,7 +304,7 @@ def test_the_gauge_never_shows_the_threshold_for_just_under_it(auditor: Browser,
         row = Refinement.lock(run.refinement.id)
         row.mass_before, row.kept_mass = 10_000, 7_499
 
-    assert "Retention: 74.9% latch tripped; limit 75%" in page(auditor, run)
+    assert "Retention: 74.9% kept, too little; limit 75%" in page(auditor, run)
 
 
 @pytest.mark.parametrize("address", ["/refinements/1", "/refinements/not-a-uuid", "/refinements/x.json", "/agents/0x1"])

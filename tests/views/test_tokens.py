@@ -101,7 +101,7 @@ def test_a_revoked_token_is_out_at_once_and_stays_in_the_list(admin: Browser, ag
     assert authenticate(other) is not None
     assert "The token laptop is revoked." in toast_of(answer)
     assert "Undo" not in toast_of(answer)
-    assert "No live token is left" not in answer.text
+    assert "No active token:" not in answer.text
     assert [(row["name"], row["revoked_at"] is None) for row in rows(admin, agent)] == [
         ("production", True),
         ("laptop", False),
@@ -114,10 +114,10 @@ def test_a_revoked_token_is_out_at_once_and_stays_in_the_list(admin: Browser, ag
 def test_the_page_says_when_the_last_one_is_gone(admin: Browser, agent: Agent) -> None:
     assert "No tokens" in admin.get(address(agent)).text
     token = make(admin, agent)
-    assert "No live token is left" not in admin.get(address(agent)).text
+    assert "No active token:" not in admin.get(address(agent)).text
     answer = admin.press(address(agent, id_of(token), "revoke"))
-    assert "No live token is left" in answer.text
-    assert "No live token is left" in admin.get(address(agent)).text
+    assert "No active token:" in answer.text
+    assert "No active token:" in admin.get(address(agent)).text
 
 
 def test_a_rotated_token_is_shown_once_and_the_old_one_is_out(admin: Browser, agent: Agent) -> None:
