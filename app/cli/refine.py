@@ -31,7 +31,6 @@ from app.cli.refinement_facts import (
     show_page,
     steps,
     tell_outcome,
-    words,
 )
 from app.demo.pace import paced_clients
 from app.extensions import db
@@ -42,6 +41,7 @@ from app.refinement.failures import standing
 from app.refinement.start import request_stop, start
 from app.refinement.sweep import close_stalled
 from app.shapes.refinement import NamedRefinement
+from app.vocabulary import STATUSES
 from tasks.refinement import enqueue, worker_answers
 
 EXIT_STATUS = {"completed": 0, "queued": 0, "asking": 0, "running": 0, "declined": REFUSED, "rolled_back": REFUSED}
@@ -134,7 +134,7 @@ def stop(number: str, as_json: bool) -> None:
         if as_json:
             emit(NamedRefinement.of(refinement, agent=db.session.get_one(Agent, refinement.agent_id).name).as_json())
         elif had_ended:
-            say(f"It had ended already ({words(refinement.status)}); there was nothing to stop.")
+            say(f"It had ended already ({STATUSES[refinement.status].words}); there was nothing to stop.")
         elif refinement.is_open:
             say("It stops before its next change; what was changed until then stays.")
             hint(f"refinements show {refinement.id[:SHORT]}", "See how it ended")

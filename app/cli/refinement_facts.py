@@ -11,6 +11,7 @@ from app.history.timeline import timeline_of
 from app.models import Agent, Refinement
 from app.models.base import iso
 from app.values.mass_story import exact_percent, percent
+from app.vocabulary import STATUSES
 
 HEADINGS = ("ID", "AGENT", "STATUS", "MODE", "BY", "ASKED FOR (UTC)", "CHANGES", "TOKENS", "KEPT")
 
@@ -31,9 +32,9 @@ def row(refinement: Refinement, agent: str) -> list[Cell]:
     return [
         refinement.id[:SHORT],
         agent,
-        words(refinement.status),
+        STATUSES[refinement.status].words,
         refinement.mode,
-        words(refinement.trigger),
+        refinement.trigger.replace("_", " "),
         day_and_time(refinement.requested_at),
         refinement.mutations,
         "" if before is None or after is None else f"{before:,} → {after:,}",
@@ -46,7 +47,7 @@ def failed_row(refinement: Refinement, agent: str) -> list[Cell]:
     return [
         refinement.id[:SHORT],
         agent,
-        words(refinement.status),
+        STATUSES[refinement.status].words,
         day_and_time(refinement.ended_at),
         refinement.reason or "",
     ]
@@ -54,7 +55,7 @@ def failed_row(refinement: Refinement, agent: str) -> list[Cell]:
 
 def show_page(refinement: Refinement, agent: Agent) -> None:
     """All that may be seen of one: figures, the machine's line, the agent's notes to admins, and every step."""
-    say(f"Refinement {refinement.id} of {agent.name}: {words(refinement.status)}")
+    say(f"Refinement {refinement.id} of {agent.name}: {STATUSES[refinement.status].words}")
     model_tokens = refinement.prompt_tokens + refinement.completion_tokens
     facts(
         [
@@ -83,7 +84,7 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
 
 def tell_outcome(refinement: Refinement) -> None:
     """How it ended, after its steps were told."""
-    say(f"{words(refinement.status).capitalize()}: {refinement.machine_line}.")
+    say(f"{STATUSES[refinement.status].capitalized}: {refinement.machine_line}.")
     if refinement.reason:
         say(refinement.reason)
     if told := _story(refinement):
@@ -97,11 +98,6 @@ def tell_outcome(refinement: Refinement) -> None:
 
 def _refusals(refinement: Refinement) -> str | None:
     return f"{refinement.refusal_line} ({refinement.refusal_kinds})" if refinement.refused_calls else None
-
-
-def words(name: str) -> str:
-    """A status or a trigger for people."""
-    return str(name).replace("_", " ")
 
 
 def _kept(refinement: Refinement) -> str:
