@@ -46,7 +46,7 @@ from tasks.refinement import worker_answers
 EXIT_STATUS = {"granted": 0, "pending": 0, "denied": REFUSED, "unanswered": REFUSED, "revoked": REFUSED}
 """Every other end is a failure."""
 
-HEADINGS = ("id", "agent", "for", "status", "scope", "until", "looks")
+HEADINGS = ("id", "agent", "for", "status", "scope", "until", "views")
 
 
 @click.group()

@@ -32,13 +32,13 @@ GRANT_STATUSES: Mapping[str, GrantTerm] = {
     ),
     GrantStatus.GRANTED: GrantTerm(
         *("eye", "live", "broken", "The agent said YES; content is shown to one admin until it ends"),
-        line="{agent} said YES. {email} may read this; {agent} is told of every look.",
+        line="{agent} said YES. {email} may read this; {agent} is told of every view.",
         answer="{agent} said YES: until {until} UTC.",
     ),
     GrantStatus.DENIED: GrantTerm(
         *("ban", "denied", "ask", "The agent said NO: a normal outcome"),
-        line=f"{{agent}} said NO: a normal outcome. {_NOBODY} {{rest}}",
-        answer="{agent} said NO. It is not asked again for 24 hours.",
+        line=f"{{agent}} declined. {_NOBODY} {{rest}}",
+        answer="{agent} declined. You can ask again after 24 hours.",
     ),
     GrantStatus.UNANSWERED: GrantTerm(
         *("clock", "unanswered", "neutral", "No answer within 72 hours"),

@@ -230,7 +230,7 @@ def test_those_that_have_ended_go_on_by_pages(admin: Browser, agent: Agent, cloc
     [
         (
             say("NO, not today.\nTo admins: ask me tomorrow"),
-            "wren said NO: a normal outcome. Nobody was shown anything",
+            "wren declined. Nobody was shown anything",
         ),
         (say("YES"), "wren said YES. admin-1@example.org may read this"),
         (
