@@ -26,7 +26,7 @@ MAX_ENVIRONMENT_NOTE = 280
 IMMUTABLE_TAGS = ("audio", "somatic", "voice")
 
 
-def _env(name: str) -> AliasChoices:
+def _env_aliases(name: str) -> AliasChoices:
     return AliasChoices(name, name.lower())
 
 
@@ -37,10 +37,12 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(ROOT / "var", description="Where the database, keys, logs and the broker's files live.")
     database_url: str = Field(
-        "", validation_alias=_env("DATABASE_URL"), description="PostgreSQL; empty means SQLite in the data dir."
+        "", validation_alias=_env_aliases("DATABASE_URL"), description="PostgreSQL; empty means SQLite in the data dir."
     )
     redis_url: str = Field(
-        "", validation_alias=_env("REDIS_URL"), description="Redis or Valkey; empty means the embedded broker of `up`."
+        "",
+        validation_alias=_env_aliases("REDIS_URL"),
+        description="Redis or Valkey; empty means the embedded broker of `up`.",
     )
     host: str = Field("127.0.0.1", description="The address that the web process listens on.")
     port: int = Field(8000, ge=1, le=65535, description="The port that the web process listens on.")
@@ -231,14 +233,14 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        lines = [f"{_variable(problem['loc'])}: {_reason(problem['msg'])}" for problem in error.errors()]
+        lines = [f"{_variable_name(problem['loc'])}: {_problem_reason(problem['msg'])}" for problem in error.errors()]
         raise Misconfigured("Nothing was started: " + "; ".join(lines) + ".") from None
 
 
-def _variable(location: tuple[int | str, ...]) -> str:
+def _variable_name(location: tuple[int | str, ...]) -> str:
     name = str(location[0]).upper() if location else "settings"
     return name if name in {"DATABASE_URL", "REDIS_URL", "SETTINGS"} else f"WHETSTONE_{name.removeprefix('WHETSTONE_')}"
 
 
-def _reason(message: str) -> str:
+def _problem_reason(message: str) -> str:
     return message.removeprefix("Value error, ")

@@ -90,15 +90,15 @@ def writing() -> Iterator[Session]:
 
 def before_commit(step: Callable[[], None]) -> None:
     """Run `step` as one of the last things in the open `writing()` transaction."""
-    _pending("before_commit").append(step)
+    _pending_calls("before_commit").append(step)
 
 
 def after_commit(callback: Callable[[], None]) -> None:
     """Run `callback` once the open `writing()` transaction is committed; never when it is rolled back."""
-    _pending("after_commit").append(callback)
+    _pending_calls("after_commit").append(callback)
 
 
-def _pending(moment: str) -> list[Callable[[], None]]:
+def _pending_calls(moment: str) -> list[Callable[[], None]]:
     session = db.session()
     if not session.info.get("writing"):
         raise RuntimeError("there is no write transaction to wait for")

@@ -16,14 +16,14 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import WhetstoneError
-from app.events.broker import client
+from app.events.broker import broker_client
 from app.extensions import db, has_no_disk_left
 from app.models import Agent, Refinement, Status
 from app.processes.broker import trouble_of
 from app.processes.parts import PartsFile, StoppedPart
 from tasks.celery import INTERACTIVE, REFINE, UPKEEP
 from tasks.echo import worker_answers
-from tasks.queue import length
+from tasks.queue import queue_length
 
 ECHO_SECONDS = 2.0
 READY_KEPT_SECONDS = 1.0
@@ -84,9 +84,13 @@ def metrics() -> Response:
 
 def look_around() -> dict[str, object]:
     """Each part in words, and whether all of them answer. A worker is asked only over a broker that answers."""
-    parts = {"database": _database(), "broker": _broker(), "worker": "not asked: the broker does not answer"}
+    parts = {
+        "database": _check_database(),
+        "broker": _check_broker(),
+        "worker": "not asked: the broker does not answer",
+    }
     if parts["broker"] == "ok":
-        parts["worker"] = _worker()
+        parts["worker"] = _check_worker()
     stopped = [part.sentence(datetime.now(UTC)) for part in stopped_parts()]
     found: dict[str, object] = {"ready": all(word == "ok" for word in parts.values()), **parts}
     return found | {"stopped": stopped} if stopped else found
@@ -99,7 +103,7 @@ def stopped_parts() -> list[StoppedPart]:
 
 def count() -> Counted:
     """The numbers of /metrics: by name, and by label where they have one. What does not answer has none."""
-    waiting = {queue: length(queue) for queue in (REFINE, UPKEEP, INTERACTIVE)}
+    waiting = {queue: queue_length(queue) for queue in (REFINE, UPKEEP, INTERACTIVE)}
     counted: Counted = {"queue_length": {name: n for name, n in waiting.items() if n is not None}}
     try:
         return counted | _count_rows() | {"database_up": {"": 1}}
@@ -120,7 +124,7 @@ def _count_rows() -> Counted:
     }
 
 
-def _database() -> str:
+def _check_database() -> str:
     try:
         db.session.execute(text("SELECT 1"))
     except (SQLAlchemyError, WhetstoneError) as error:
@@ -129,8 +133,8 @@ def _database() -> str:
     return "its disk is full: nothing can be written" if has_no_disk_left(db.engine) else "ok"
 
 
-def _broker() -> str:
-    broker = client()
+def _check_broker() -> str:
+    broker = broker_client()
     if broker is None:
         return "none is running, and REDIS_URL is not set"
     try:
@@ -140,7 +144,7 @@ def _broker() -> str:
     return "ok"
 
 
-def _worker() -> str:
+def _check_worker() -> str:
     return "ok" if worker_answers(ECHO_SECONDS) else f"none answered within {ECHO_SECONDS:.0f} seconds"
 
 

@@ -71,7 +71,7 @@ class _Hushed(logging.Handler):
         self._log.error("library failed", library=f"{record.name}:{record.lineno}", error=kind)
 
 
-def hush(library: str, log: structlog.stdlib.BoundLogger) -> None:
+def silence_library(library: str, log: structlog.stdlib.BoundLogger) -> None:
     """From now on, a library's log tells only where it failed and by what kind of error. Safe to repeat."""
     logger = logging.getLogger(library)
     logger.setLevel(logging.ERROR)

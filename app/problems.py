@@ -8,16 +8,16 @@ from typing import Any
 from flask import Response, jsonify
 
 
-def problem(status: int, code: str, sentence: str, **more: Any) -> Response:
+def problem_response(status: int, code: str, sentence: str, **more: Any) -> Response:
     """A sentence for people, and a stable `code` for programs; further members only where they have a value."""
-    said = {"type": "about:blank", "title": phrase(status), "status": status, "code": code, "detail": sentence}
+    said = {"type": "about:blank", "title": status_phrase(status), "status": status, "code": code, "detail": sentence}
     response = jsonify(said | {name: value for name, value in more.items() if value})
     response.status_code = status
     response.content_type = "application/problem+json"
     return response
 
 
-def phrase(status: int) -> str:
+def status_phrase(status: int) -> str:
     """The status in words."""
     try:
         return HTTPStatus(status).phrase

@@ -49,32 +49,32 @@ class Upgraded:
     recovery_words: str = field(default="", repr=False)
 
 
-def prepare(settings: Settings, *, with_words: bool = False) -> PreparedInstallation:
+def prepare_installation(settings: Settings, *, with_words: bool = False) -> PreparedInstallation:
     """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat.
 
     `with_words`: somebody is there to write down the recovery words of a master key that is made now.
     """
-    with _briefly(create_app(settings)):
+    with _brief_context(create_app(settings)):
         made = _prepare_database(settings)
         email, password = ensure_first_admin()
-        words = _words(settings) if made and with_words else ""
+        words = _recovery_words(settings) if made and with_words else ""
     return PreparedInstallation(email, password, settings.master_key_path if made else None, words)
 
 
 def bring_up_to_date(settings: Settings, *, with_words: bool = False) -> Upgraded:
     """The same without the first admin, for those who run the parts apart and make their users themselves."""
-    with _briefly(create_app(settings)):
+    with _brief_context(create_app(settings)):
         check_data_dir(settings)
         before = _database_version()
         made = _prepare_database(settings)
         ensure_first_account()
-        words = _words(settings) if made and with_words else ""
-    return Upgraded(before, _head(), settings.master_key_path if made else None, words)
+        words = _recovery_words(settings) if made and with_words else ""
+    return Upgraded(before, _head_revision(), settings.master_key_path if made else None, words)
 
 
 def make_if_new(settings: Settings) -> bool:
     """Bring an installation to life where the database is empty or not there yet; returns whether it was."""
-    with _briefly(create_app(settings)):
+    with _brief_context(create_app(settings)):
         check_data_dir(settings)
         is_new = _database_version() is None
     if is_new:
@@ -96,7 +96,7 @@ def ready_app(part: Part, settings: Settings | None = None, *, with_key: bool = 
     Raises Misconfigured, with what to do; writes nothing. Without the key only what brings it back can be done.
     """
     app = create_app(settings or load_settings(), part=part)
-    with _briefly(app):
+    with _brief_context(app):
         check_version()
         if with_key and part in (Part.WORKER, Part.COMMAND_LINE):
             app.extensions["master_key"] = load_master_key(app.extensions["settings"])
@@ -104,7 +104,7 @@ def ready_app(part: Part, settings: Settings | None = None, *, with_key: bool = 
 
 
 @contextmanager
-def _briefly(app: Flask) -> Iterator[None]:
+def _brief_context(app: Flask) -> Iterator[None]:
     """Its context, for a look or a preparation; no connection stays open behind it, whatever happens."""
     with app.app_context():
         try:
@@ -130,12 +130,12 @@ def check_data_dir(settings: Settings) -> None:
 
 def upgrade_database() -> None:
     """Bring the database to this version. Raises Misconfigured for one of a newer version, or none that answers."""
-    if _database_version() == _head():
+    if _database_version() == _head_revision():
         return
     _refuse_other(_database_version())
     from flask_migrate import upgrade
 
-    init_migrations(_app())
+    init_migrations(_app_object())
     logging.getLogger("alembic").setLevel(logging.WARNING)
     upgrade()
 
@@ -143,7 +143,7 @@ def upgrade_database() -> None:
 def check_version() -> None:
     """Raises Misconfigured unless the database is of exactly this version."""
     version = _database_version()
-    if version == _head():
+    if version == _head_revision():
         return
     _refuse_other(version)
     raise Misconfigured(
@@ -177,9 +177,9 @@ def ensure_master_key(settings: Settings) -> bool:
     return made
 
 
-def _words(settings: Settings) -> str:
+def _recovery_words(settings: Settings) -> str:
     """The recovery words of the key that was made just now, recorded as shown."""
-    _app().extensions["master_key"] = load_master_key(settings)
+    _app_object().extensions["master_key"] = load_master_key(settings)
     return " ".join(reveal_words(by=SETUP))
 
 
@@ -198,7 +198,7 @@ def ensure_first_admin() -> tuple[str, str]:
     """Make the first account and its owner. Returns address and password, or blanks when somebody is there."""
     if db.session.scalar(select(User.id).limit(1)) is not None:
         return "", ""
-    security.init_app(_app(), views=False)
+    security.init_app(_app_object(), views=False)
     password = secrets.token_urlsafe(12)
     with writing():
         security.create_user(_first_account(), FIRST_EMAIL, password, roles=(OWNER, SITE_ADMIN), by=SETUP)
@@ -234,7 +234,7 @@ def _first_account() -> Account:
     return Account.create(FIRST_ACCOUNT)
 
 
-def _app() -> Flask:
+def _app_object() -> Flask:
     return current_app._get_current_object()  # type: ignore[attr-defined, no-any-return]
 
 
@@ -252,24 +252,24 @@ def _database_version() -> str | None:
 
 
 def _refuse_other(version: str | None) -> None:
-    if version is None or version in _revisions():
+    if version is None or version in _revision_ids():
         return
-    if version < _revisions()[0]:
+    if version < _revision_ids()[0]:
         raise Misconfigured(
             f"The database was made by a state of Whetstone before its first release ({version}), whose data is not "
             "carried over. Nothing was changed: start with another WHETSTONE_DATA_DIR or DATABASE_URL."
         )
     raise Misconfigured(
-        f"The database is of a newer version ({version}) than this Whetstone ({_head()}). "
+        f"The database is of a newer version ({version}) than this Whetstone ({_head_revision()}). "
         "Nothing was changed: upgrade Whetstone, or use the backup from before."
     )
 
 
 @cache
-def _revisions() -> tuple[str, ...]:
+def _revision_ids() -> tuple[str, ...]:
     """Revision ids, oldest first: the file names carry them, so that a start need not load Alembic."""
     return tuple(sorted(path.name.split("_")[0] for path in (ROOT / "migrations" / "versions").glob("[0-9]*_*.py")))
 
 
-def _head() -> str:
-    return _revisions()[-1]
+def _head_revision() -> str:
+    return _revision_ids()[-1]

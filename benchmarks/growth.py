@@ -22,8 +22,8 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Status, Trigger, open_keys
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from tests.support.databases import Template
 from tests.support.factories import make_agent
 
@@ -129,8 +129,8 @@ def _refine(agent: Agent, chance: random.Random) -> None:
         call("delete_memory", id=ids[5]),
         call("complete_refinement", summary=_text(chance)),
     )
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-    refine(refinement.id, Dependencies(ScriptedClients(client), pause=lambda _: None))
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    run_refinement(refinement.id, Dependencies(ScriptedClients(client), pause=lambda _: None))
     db.session.refresh(refinement)
     if refinement.status != Status.COMPLETED or refinement.mutations != 5:
         raise RuntimeError(f"{refinement.status}: {refinement.reason}")

@@ -21,7 +21,7 @@ from typing import Any
 from app import Part, create_app
 from app.extensions import db
 from app.models import COMMAND_LINE, Refinement, Status, Trigger
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tests.support.databases import Template
 from tests.support.factories import make_agent, remember
 
@@ -106,7 +106,7 @@ def _queue(count: int, base: str) -> list[str]:
     for number in range(count):
         agent = make_agent(f"agent-{number}", model_id="openai/slow", api_base=base)
         remember(agent, *(f"We spoke about ship {n} and its captain at length." for n in range(20)))
-        ids.append(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id)
+        ids.append(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id)
     return ids
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from app import Part
 from app.asking.dependencies import Dependencies
 from app.config import load_settings
-from app.llm.litellm import LiteLLMClients, warm
-from app.refinement.process import refine
+from app.llm.litellm import LiteLLMClients, preload_litellm
+from app.refinement.process import run_refinement
 from app.setup import ready_app
 
 
@@ -21,12 +21,12 @@ def main() -> None:
     data, database_url, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     app = ready_app(Part.WORKER, load_settings(data_dir=data, database_url=database_url, concurrency=count))
     ids = sys.stdin.read().split()
-    warm()
+    preload_litellm()
     clients = LiteLLMClients()
 
     def work(refinement_id: str) -> None:
         with app.app_context():
-            refine(refinement_id, Dependencies(clients))
+            run_refinement(refinement_id, Dependencies(clients))
 
     before = time.process_time()
     started = time.perf_counter()

@@ -24,7 +24,7 @@ from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Status, Trigger
 from app.models.state import STATE_FIELDS
 from app.refinement.dedup import remove_exact_duplicates
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tests.support.databases import Template
 from tests.support.factories import make_agent, remember
 
@@ -74,7 +74,7 @@ def _with_duplicates(name: str) -> tuple[str, int]:
     texts = [f"Memory number {n}: we spoke about the harbour and the price of tin." for n in range(CHANGES)]
     remember(agent, *texts)
     remember(agent, *texts)
-    refinement_id = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id
+    refinement_id = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id
     with writing():
         refinement = Refinement.lock(refinement_id)
         locked = Agent.lock(agent.id)

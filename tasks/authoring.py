@@ -6,24 +6,24 @@ from app.asking.dependencies import Dependencies
 from app.authoring import reading, telling
 from app.llm.litellm import LiteLLMClients
 from tasks.celery import REFINE, task
-from tasks.queue import length, send
+from tasks.queue import queue_length, send_task
 
 
 def enqueue(proposal_id: str) -> bool:
-    """Ask a worker to have a prompt read, once its row is committed. Never raises; see `send`."""
-    return send(read, proposal_id)
+    """Ask a worker to have a prompt read, once its row is committed. Never raises; see `send_task`."""
+    return send_task(read, proposal_id)
 
 
 @task
 def read(proposal_id: str) -> None:
-    reading.read(proposal_id, Dependencies(LiteLLMClients()))
+    reading.read_proposal(proposal_id, Dependencies(LiteLLMClients()))
 
 
 @task
 def find_unread() -> None:
     """Every minute: ask again for what got lost, unless so many messages wait that it may be among them."""
     lost = reading.find_unread()
-    waiting = length(REFINE)
+    waiting = queue_length(REFINE)
     if waiting is not None and len(lost) > waiting:
         for proposal_id in lost:
             enqueue(proposal_id)
@@ -33,4 +33,4 @@ def find_unread() -> None:
 def tell_what_was_decided() -> None:
     """Every minute: the dashboard that decided it has no key of the agent's journal."""
     for proposal_id in telling.find_untold():
-        telling.tell(proposal_id)
+        telling.tell_outcome(proposal_id)

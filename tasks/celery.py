@@ -24,11 +24,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import Part, logs
 from app.errors import WhetstoneError
-from app.events.broker import broker_url, namespace
-from app.llm.litellm import warm
+from app.events.broker import broker_namespace, broker_url
+from app.llm.litellm import preload_litellm
 from app.logs import place
 from app.refinement.heartbeat import heartbeat
-from app.refinement.sweep import interrupt, keep_closing
+from app.refinement.sweep import interrupt_refinement, keep_closing
 from app.setup import ready_app
 
 CLOSING_SECONDS = 12.0
@@ -74,7 +74,7 @@ def _prepare_worker(conf: Any, **_: Any) -> None:
     try:
         made = flask_app()
         logs.init(made.extensions["settings"].log_level)
-        _bind(conf, made)
+        _bind_broker(conf, made)
     except WhetstoneError as error:
         raise SystemExit(f"Error: {error.sentence}") from None
     keep_closing(made)
@@ -85,7 +85,7 @@ def _prepare_beat(sender: Any, **_: Any) -> None:
         made = ready_app(Part.BEAT)
         logs.init(made.extensions["settings"].log_level)
         logging.getLogger("celery.beat").addFilter(_is_news)
-        _bind(sender.app.conf, made)
+        _bind_broker(sender.app.conf, made)
     except WhetstoneError as error:
         raise SystemExit(f"Error: {error.sentence}") from None
 
@@ -96,19 +96,19 @@ def _is_news(record: logging.LogRecord) -> bool:
     return "Sending due task" not in said or any(task in said for task in ("sweep.weekly", "sweep.over_budget"))
 
 
-def _bind(conf: Any, made: Flask) -> None:
+def _bind_broker(conf: Any, made: Flask) -> None:
     """This installation's broker and namespace."""
     with made.app_context():
         conf.broker_url = broker_url()
-        conf.broker_transport_options = {**conf.broker_transport_options, "global_keyprefix": namespace()}
+        conf.broker_transport_options = {**conf.broker_transport_options, "global_keyprefix": broker_namespace()}
 
 
-def _warm(**_: Any) -> None:
+def _preload_in_thread(**_: Any) -> None:
     """Load the models' library beside the work, so that the first refinement need not wait for it."""
-    threading.Thread(target=warm, name="warm", daemon=True).start()
+    threading.Thread(target=preload_litellm, name="warm", daemon=True).start()
 
 
-def _close(**_: Any) -> None:
+def _close_in_thread(**_: Any) -> None:
     threading.Thread(target=close_in_time, name="closing", daemon=True).start()
 
 
@@ -117,7 +117,9 @@ def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOS
     threading.Event().wait(seconds)
     try:
         with flask_app().app_context():
-            ended = [interrupt(refinement_id, worker) for refinement_id, worker in heartbeat().held().items()]
+            ended = [
+                interrupt_refinement(refinement_id, worker) for refinement_id, worker in heartbeat().held().items()
+            ]
             log.info("closing time", interrupted=sum(ended))
     except (SQLAlchemyError, WhetstoneError) as error:
         log.error("refinements left to the sweeper", error=type(error).__name__)  # noqa: TRY400
@@ -127,5 +129,5 @@ def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOS
 
 signals.celeryd_init.connect(_prepare_worker)
 signals.beat_init.connect(_prepare_beat)
-signals.worker_ready.connect(_warm)
-signals.worker_shutting_down.connect(_close)
+signals.worker_ready.connect(_preload_in_thread)
+signals.worker_shutting_down.connect(_close_in_thread)

@@ -38,16 +38,16 @@ class Lane(bootsteps.ConsumerStep):  # type: ignore[misc]
     def get_consumers(self, channel: Any) -> list[Consumer]:
         queues = app.amqp.queues
         return [
-            Consumer(channel, [queues[name]], no_ack=True, accept=["json"], on_message=_submitter(_pools[name]))
+            Consumer(channel, [queues[name]], no_ack=True, accept=["json"], on_message=_make_submitter(_pools[name]))
             for name in _taken
         ]
 
 
-def _submitter(pool: ThreadPoolExecutor) -> Any:
-    return lambda message: pool.submit(_run, message)
+def _make_submitter(pool: ThreadPoolExecutor) -> Any:
+    return lambda message: pool.submit(_run_task, message)
 
 
-def _run(message: Message) -> None:
+def _run_task(message: Message) -> None:
     name = str(message.headers.get("task"))
     try:
         work = app.tasks.get(name)

@@ -11,7 +11,7 @@ from kombu.pools import producers
 from redis import RedisError
 
 from app.errors import Unavailable
-from app.events.broker import TIMEOUT, broker_url, client, namespace
+from app.events.broker import TIMEOUT, broker_client, broker_namespace, broker_url
 from app.processes.broker import trouble_of
 
 RETRIES = {"max_retries": 2, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.2}
@@ -20,10 +20,10 @@ RETRIES = {"max_retries": 2, "interval_start": 0, "interval_step": 0.1, "interva
 log = structlog.get_logger(__name__)
 
 
-def send(task: Task, *ids: int | str) -> bool:
+def send_task(task: Task, *ids: int | str) -> bool:
     """Ask a worker to run `task`; returns whether the broker took it. What was not taken, the minute sweeper finds."""
     try:
-        connection = _connection()
+        connection = _broker_connection()
         if connection is None:
             log.warning("no broker: left to the sweeper", task=task.name, ids=ids)
             return False
@@ -35,22 +35,22 @@ def send(task: Task, *ids: int | str) -> bool:
     return True
 
 
-def length(queue: str) -> int | None:
+def queue_length(queue: str) -> int | None:
     """How many messages wait in a queue, or None when the broker does not answer."""
     try:
-        broker = client()
-        return None if broker is None else int(broker.llen(namespace() + queue))
+        broker = broker_client()
+        return None if broker is None else int(broker.llen(broker_namespace() + queue))
     except (RedisError, OSError, Unavailable):
         return None
 
 
-def _connection() -> Connection | None:
+def _broker_connection() -> Connection | None:
     """The pools of kombu know equal connections, so that one is kept for each address."""
     url = broker_url()
     if not url:
         return None
     options = {
-        "global_keyprefix": namespace(),
+        "global_keyprefix": broker_namespace(),
         "socket_connect_timeout": TIMEOUT,
         "socket_timeout": TIMEOUT * 2,
         "socket_keepalive": True,

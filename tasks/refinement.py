@@ -8,16 +8,16 @@ from app.llm.litellm import LiteLLMClients
 from app.refinement import process
 from tasks.celery import task
 from tasks.echo import worker_answers
-from tasks.queue import send
+from tasks.queue import send_task
 
 __all__ = ["enqueue", "refine", "worker_answers"]
 
 
 def enqueue(refinement_id: str) -> bool:
-    """Ask a worker to carry a queued refinement, once its row is committed. Never raises; see `send`."""
-    return send(refine, refinement_id)
+    """Ask a worker to carry a queued refinement, once its row is committed. Never raises; see `send_task`."""
+    return send_task(refine, refinement_id)
 
 
 @task
 def refine(refinement_id: str) -> None:
-    process.refine(refinement_id, Dependencies(paced_clients(refinement_id, LiteLLMClients())))
+    process.run_refinement(refinement_id, Dependencies(paced_clients(refinement_id, LiteLLMClients())))

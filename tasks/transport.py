@@ -86,7 +86,7 @@ class TaskTransport(redis.Transport):  # type: ignore[misc]
 
     def _deliver(self, message: Any, queue: str) -> None:
         try:
-            sound = rebuilt(message, queue)
+            sound = rebuild_message(message, queue)
         except MalformedMessage as malformed:
             log.error("message dropped", queue=queue, wrong=str(malformed))  # noqa: TRY400 - its words say it all
             return
@@ -94,26 +94,29 @@ class TaskTransport(redis.Transport):  # type: ignore[misc]
         super()._deliver(sound, queue)
 
 
-def rebuilt(message: Any, queue: str) -> dict[str, Any]:
+def rebuild_message(message: Any, queue: str) -> dict[str, Any]:
     """The message, of fields that were checked. Raises MalformedMessage."""
-    envelope, headers = _mapping(message, "the envelope"), _mapping(_field(message, "headers"), "the headers")
-    properties = _mapping(envelope.get("properties"), "the properties")
-    _expect(envelope.get("content-type") == "application/json", "the content type")
-    _expect(envelope.get("content-encoding") == "utf-8", "the content encoding")
-    _expect(properties.get("body_encoding") == "base64", "the body's encoding")
-    name, number = _text(headers.get("task"), "the task's name"), _text(headers.get("id"), "the task's id")
-    _expect(name.startswith(OUR_TASKS), "the task's name")
-    _expect(headers.get("eta") is None, "the time to begin")
-    _expect(_is_number(headers.get("retries", 0)), "the retries")
-    _expect(headers.get("timelimit") in (None, [None, None]), "the time limit")
-    _expect("compression" not in headers, "the compression")
-    expires = _moment(headers.get("expires"))
-    tag = _text(properties.get("delivery_tag"), "the delivery tag")
+    envelope, headers = (
+        _check_mapping(message, "the envelope"),
+        _check_mapping(_read_field(message, "headers"), "the headers"),
+    )
+    properties = _check_mapping(envelope.get("properties"), "the properties")
+    _refuse_unless(envelope.get("content-type") == "application/json", "the content type")
+    _refuse_unless(envelope.get("content-encoding") == "utf-8", "the content encoding")
+    _refuse_unless(properties.get("body_encoding") == "base64", "the body's encoding")
+    name, number = _check_text(headers.get("task"), "the task's name"), _check_text(headers.get("id"), "the task's id")
+    _refuse_unless(name.startswith(OUR_TASKS), "the task's name")
+    _refuse_unless(headers.get("eta") is None, "the time to begin")
+    _refuse_unless(_is_number(headers.get("retries", 0)), "the retries")
+    _refuse_unless(headers.get("timelimit") in (None, [None, None]), "the time limit")
+    _refuse_unless("compression" not in headers, "the compression")
+    expires = _check_expiry(headers.get("expires"))
+    tag = _check_text(properties.get("delivery_tag"), "the delivery tag")
     return {
-        "body": _body(envelope.get("body")),
+        "body": _check_body(envelope.get("body")),
         "content-type": "application/json",
         "content-encoding": "utf-8",
-        "headers": _headers(name, number, expires),
+        "headers": _build_headers(name, number, expires),
         "properties": {
             "correlation_id": number,
             "delivery_mode": 2,
@@ -125,7 +128,7 @@ def rebuilt(message: Any, queue: str) -> dict[str, Any]:
     }
 
 
-def _headers(name: str, number: str, expires: str | None) -> dict[str, Any]:
+def _build_headers(name: str, number: str, expires: str | None) -> dict[str, Any]:
     return {
         "lang": "py",
         "task": name,
@@ -141,17 +144,17 @@ def _headers(name: str, number: str, expires: str | None) -> dict[str, Any]:
     }
 
 
-def _body(body: Any) -> str:
+def _check_body(body: Any) -> str:
     """Ids, and nothing that Celery would do besides."""
-    _expect(isinstance(body, str) and len(body) <= MAX_BODY_CHARACTERS, "the body's size or type")
+    _refuse_unless(isinstance(body, str) and len(body) <= MAX_BODY_CHARACTERS, "the body's size or type")
     try:
         decoded = json.loads(base64.b64decode(body, validate=True))
     except (binascii.Error, ValueError, RecursionError):
         raise MalformedMessage("the body is not JSON") from None
-    _expect(isinstance(decoded, list) and len(decoded) == 3, "the body's form")
+    _refuse_unless(isinstance(decoded, list) and len(decoded) == 3, "the body's form")
     ids, named, more = decoded
-    _expect(isinstance(ids, list) and len(ids) <= MAX_IDS and all(map(_is_id, ids)), "the ids")
-    _expect(named == {} and more == NOTHING_ELSE, "what the body holds besides ids")
+    _refuse_unless(isinstance(ids, list) and len(ids) <= MAX_IDS and all(map(_is_id, ids)), "the ids")
+    _refuse_unless(named == {} and more == NOTHING_ELSE, "what the body holds besides ids")
     return str(body)
 
 
@@ -163,31 +166,33 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _moment(value: Any) -> str | None:
+def _check_expiry(value: Any) -> str | None:
     """A time with its zone, as our beat writes it."""
     if value is None:
         return None
     try:
-        _expect(datetime.fromisoformat(_text(value, "the time of expiry")).tzinfo is not None, "the time of expiry")
+        _refuse_unless(
+            datetime.fromisoformat(_check_text(value, "the time of expiry")).tzinfo is not None, "the time of expiry"
+        )
     except ValueError:
         raise MalformedMessage("the time of expiry") from None
     return str(value)
 
 
-def _field(message: Any, name: str) -> Any:
+def _read_field(message: Any, name: str) -> Any:
     return message.get(name) if isinstance(message, dict) else None
 
 
-def _mapping(value: Any, what: str) -> dict[str, Any]:
-    _expect(isinstance(value, dict), what)
+def _check_mapping(value: Any, what: str) -> dict[str, Any]:
+    _refuse_unless(isinstance(value, dict), what)
     return dict(value)
 
 
-def _text(value: Any, what: str) -> str:
-    _expect(isinstance(value, str) and 0 < len(value) <= MAX_TEXT_CHARACTERS and value.isprintable(), what)
+def _check_text(value: Any, what: str) -> str:
+    _refuse_unless(isinstance(value, str) and 0 < len(value) <= MAX_TEXT_CHARACTERS and value.isprintable(), what)
     return str(value)
 
 
-def _expect(holds: bool, what: str) -> None:
+def _refuse_unless(holds: bool, what: str) -> None:
     if not holds:
         raise MalformedMessage(what)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from app.history import telling
 from app.keys.provision import find_unprovisioned
-from app.keys.shredding import shred
+from app.keys.shredding import shred_files
 from app.models import event, model_call
 from app.models.idempotency import drop_old_keys
 from app.models.intake import Intake
 from app.refinement import sweep
 from tasks import intake, keys, refinement, reflection
 from tasks.celery import REFINE, task
-from tasks.queue import length
+from tasks.queue import queue_length
 
 
 @task
@@ -23,7 +23,7 @@ def close_stalled() -> None:
 def find_lost_starts() -> None:
     """Queue again what nobody picked up, unless so many messages wait that it may be among them."""
     lost = sweep.find_lost_starts()
-    waiting = length(REFINE)
+    waiting = queue_length(REFINE)
     if waiting is not None and len(lost) > waiting:
         for refinement_id in lost:
             refinement.enqueue(refinement_id)
@@ -54,7 +54,7 @@ def tell_human_acts() -> None:
 @task
 def shred_removed_keys() -> None:
     """What could not be cleaned at once, because others were using the tables."""
-    shred()
+    shred_files()
 
 
 @task

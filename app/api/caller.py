@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from app.api.throttle import throttle
+from app.api.throttle import current_throttle
 from app.errors import NotFound, WhetstoneError
 from app.extensions import db, reading
 from app.keys.bearer import Bearer, authenticate
@@ -94,5 +94,5 @@ def admit(authorization: str | None) -> Caller:
         parsed = parse_token(secret.strip())
         log.info("token refused", token=parsed[0] if parsed else "malformed or missing")
         raise Unauthorized
-    throttle().count(bearer.public_id)
+    current_throttle().count(bearer.public_id)
     return Caller(bearer)

@@ -16,7 +16,7 @@ from app.api.operation import (
     RequestResult,
 )
 from app.models.key import Scope
-from app.reflection.conversation import find, hand_in
+from app.reflection.conversation import find_conversation, hand_in
 from app.shapes.intake import Conversation
 from tasks import reflection as queue
 
@@ -51,7 +51,7 @@ def hand_over(caller: Caller, given: NewConversation) -> RequestResult:
 
 
 def show(caller: Caller, conversation_id: str, _: NoParameters) -> Conversation:
-    return Conversation.of(find(caller.agent_id, conversation_id))
+    return Conversation.of(find_conversation(caller.agent_id, conversation_id))
 
 
 OPERATIONS = (

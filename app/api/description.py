@@ -31,7 +31,7 @@ REPLAYED = {"Idempotent-Replayed": {"description": "true: it was done before.", 
 ONLY_WITH_A_BODY = ("411", "413")
 
 
-def complete(found: dict[str, Any], prefix: str) -> dict[str, Any]:
+def complete_document(found: dict[str, Any], prefix: str) -> dict[str, Any]:
     """A document for the operations under `prefix`, from the one that was made of their shapes."""
     document = deepcopy(found)
     for operation in OPERATIONS:
@@ -44,7 +44,9 @@ def complete(found: dict[str, Any], prefix: str) -> dict[str, Any]:
             if operation.at and parameter["name"] == operation.at.name:
                 parameter["schema"] |= operation.at.form
     schemas = document["components"]["schemas"]
-    document["components"]["schemas"] = {name: schemas[name] for name in sorted(_used(document["paths"], schemas))}
+    document["components"]["schemas"] = {
+        name: schemas[name] for name in sorted(_used_schema_names(document["paths"], schemas))
+    }
     return document
 
 
@@ -62,12 +64,12 @@ def _tell_answers(operation: Operation, answers: dict[str, Any]) -> None:
             answer["headers"] = headers
 
 
-def _used(part: object, schemas: dict[str, Any]) -> set[str]:
+def _used_schema_names(part: object, schemas: dict[str, Any]) -> set[str]:
     """Names of the shapes that something in `part` refers to, and of those that these refer to."""
     if isinstance(part, list):
-        return set().union(*(_used(each, schemas) for each in part))
+        return set().union(*(_used_schema_names(each, schemas) for each in part))
     if not isinstance(part, dict):
         return set()
     name = str(part.get("$ref", "")).removeprefix("#/components/schemas/")
-    more = {name} | _used(schemas[name], schemas) if name else set()
-    return more.union(*(_used(each, schemas) for each in part.values()))
+    more = {name} | _used_schema_names(schemas[name], schemas) if name else set()
+    return more.union(*(_used_schema_names(each, schemas) for each in part.values()))

@@ -20,8 +20,8 @@ from app.api.operation import (
 from app.asking.replies import clean_note
 from app.errors import Invalid, NotFound
 from app.extensions import db
-from app.grants.request import Decision, decide, revoke
-from app.history.log import Filters, LogEntry, read, walk
+from app.grants.request import Decision, decide_grant, revoke_grant
+from app.history.log import Filters, LogEntry, read_log_entries, walk_log
 from app.models import AccessGrant, Action, GrantStatus
 from app.models.base import iso
 from app.models.grant import NEWEST_GRANTS
@@ -89,42 +89,44 @@ def list_(caller: Caller, given: WantedRequests) -> Requests:
         is_live = given.status == "granted"
         query = query.where(AccessGrant.is_live() if is_live else AccessGrant.status == GrantStatus.PENDING)
     shown, last = NEWEST_GRANTS.load(query, given.limit, position)
-    return Requests(requests=[_told(grant) for grant in shown], next=last.id if last else None)
+    return Requests(requests=[_describe_request(grant) for grant in shown], next=last.id if last else None)
 
 
 def show(caller: Caller, request_id: str, _: NoParameters) -> Request:
-    return _told(_mine(caller, request_id))
+    return _describe_request(_find_own_request(caller, request_id))
 
 
-def answer(caller: Caller, request_id: str, given: NewDecision) -> Request:
-    grant = _mine(caller, request_id)
+def answer_request(caller: Caller, request_id: str, given: NewDecision) -> Request:
+    grant = _find_own_request(caller, request_id)
     decision = Decision(
         granted=given.decision == "grant",
         words=clean_text(given.reason, what="reason").strip(),
         note_to_admins=clean_note(clean_text(given.note_to_admins or "", what="note_to_admins")),
         asked_at=grant.requested_at,
     )
-    return _told(decide(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys()))
+    return _describe_request(
+        decide_grant(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys())
+    )
 
 
 def take_back(caller: Caller, request_id: str, _: NoParameters) -> Request:
     """The look is over within seconds; the pages that showed something are cleared."""
-    grant = revoke(_mine(caller, request_id).id, by=caller.actor())
+    grant = revoke_grant(_find_own_request(caller, request_id).id, by=caller.actor())
     queue.enqueue_telling(grant.id)
-    return _told(grant)
+    return _describe_request(grant)
 
 
-def looks(caller: Caller, given: WantedLooks) -> Looks:
+def list_looks(caller: Caller, given: WantedLooks) -> Looks:
     filters = Filters(caller.account_id, agent_id=caller.agent_id, action=Action.ACCESS_VIEWED)
     start = TimeCursor.parse(given.before) if given.before is not None else None
     if given.before is not None and start is None:
         raise Invalid("The cursor `before` is not one of ours; leave it out to begin at the newest.")
-    stretch = walk(filters, start, want=given.limit)
-    shown = [_look(entry) for entry in read(stretch.places)]
+    stretch = walk_log(filters, start, want=given.limit)
+    shown = [_describe_look(entry) for entry in read_log_entries(stretch.places)]
     return Looks(views=shown, next=str(stretch.next) if stretch.next else None)
 
 
-def _mine(caller: Caller, request_id: str) -> AccessGrant:
+def _find_own_request(caller: Caller, request_id: str) -> AccessGrant:
     mine = (AccessGrant.id == request_id, AccessGrant.agent_id == caller.agent_id)
     grant = db.session.scalar(select(AccessGrant).where(*mine))
     if grant is None:
@@ -132,11 +134,11 @@ def _mine(caller: Caller, request_id: str) -> AccessGrant:
     return grant
 
 
-def _told(grant: AccessGrant) -> Request:
+def _describe_request(grant: AccessGrant) -> Request:
     return Request.of(grant)
 
 
-def _look(entry: LogEntry) -> Look:
+def _describe_look(entry: LogEntry) -> Look:
     data: dict[str, Any] = entry.data
     return Look(
         at=iso(entry.at),
@@ -161,7 +163,7 @@ OPERATIONS = (
     Operation(
         "decide_access_request", "POST", "/access-requests/{request_id}/decision", Scope.DECIDE,
         "Answer a request to read memories of yours. After a deny you are not asked again for 24 hours.",
-        answer, Request, NewDecision, at=ID,
+        answer_request, Request, NewDecision, at=ID,
     ),
     Operation(
         "revoke_access", "POST", "/access-requests/{request_id}/revocation", Scope.DECIDE,
@@ -171,6 +173,6 @@ OPERATIONS = (
     Operation(
         "get_access_log", "GET", "/access-log", Scope.READ,
         "Who has looked at which of your memories, and when. Every look stands here.",
-        looks, Looks, WantedLooks,
+        list_looks, Looks, WantedLooks,
     ),
 )  # fmt: skip

@@ -34,15 +34,15 @@ def read_json(model: type[M], body: bytes) -> M:
         raise MalformedRequest("The body is no well-formed JSON, is nested too deeply, or names a key twice.") from None
     if not isinstance(found, dict):
         raise MalformedRequest("The body must be a JSON object.")
-    return fit(model, found)
+    return validate_input(model, found)
 
 
 def read_query(model: type[M], found: MultiDict[str, str]) -> M:
     """What stands in an address. Raises Invalid, also for an argument that stands there twice."""
     twice = sorted(name for name in found if len(found.getlist(name)) > 1)
     if twice:
-        raise Invalid(f"{_where((twice[0],))}: it stands twice.")
-    return fit(model, found.to_dict())
+        raise Invalid(f"{_field_path((twice[0],))}: it stands twice.")
+    return validate_input(model, found.to_dict())
 
 
 def read_arguments(model: type[M], found: Mapping[str, Any]) -> M:
@@ -50,15 +50,15 @@ def read_arguments(model: type[M], found: Mapping[str, Any]) -> M:
     both; nothing else stands for anything. Raises Invalid."""
     fields = model.model_fields
     said = {name: value for name, value in found.items() if value is not None or _is_needed(fields.get(name))}
-    return fit(model, {name: _opened(value, fields.get(name)) for name, value in said.items()})
+    return validate_input(model, {name: _parse_json_list(value, fields.get(name)) for name, value in said.items()})
 
 
-def fit(model: type[M], found: Mapping[str, Any]) -> M:
+def validate_input(model: type[M], found: Mapping[str, Any]) -> M:
     """Raises Invalid."""
     try:
         return model.model_validate(found)
     except ValidationError as error:
-        said = [_reason(each, model) for each in error.errors(include_url=False, include_input=False)]
+        said = [_describe_problem(each, model) for each in error.errors(include_url=False, include_input=False)]
         raise Invalid(f"{'; '.join(said[:5])}.") from None
 
 
@@ -66,7 +66,7 @@ def _is_needed(field: FieldInfo | None) -> bool:
     return field is None or field.is_required()
 
 
-def _opened(value: object, field: FieldInfo | None) -> object:
+def _parse_json_list(value: object, field: FieldInfo | None) -> object:
     if not isinstance(value, str) or field is None or get_origin(field.annotation) is not list:
         return value
     try:
@@ -75,9 +75,9 @@ def _opened(value: object, field: FieldInfo | None) -> object:
         return value
 
 
-def _reason(problem: ErrorDetails, model: type[BaseModel]) -> str:
+def _describe_problem(problem: ErrorDetails, model: type[BaseModel]) -> str:
     """What is wrong and what is allowed, in words of ours where pydantic's are none for that."""
-    where, kind = _where(problem["loc"]), problem["type"]
+    where, kind = _field_path(problem["loc"]), problem["type"]
     if kind == "missing":
         return f"{where}: it is missing"
     if kind == "extra_forbidden":
@@ -89,5 +89,5 @@ def _reason(problem: ErrorDetails, model: type[BaseModel]) -> str:
     return f"{where}: {message[:1].lower()}{message[1:]}"
 
 
-def _where(place: tuple[int | str, ...]) -> str:
+def _field_path(place: tuple[int | str, ...]) -> str:
     return ".".join(str(part)[:40] for part in place if isinstance(part, int) or part.isidentifier()) or "the request"

@@ -26,8 +26,8 @@ from app.api.tool import Run, arguments_of, make_tool
 from app.errors import Unavailable, WhetstoneError
 from app.events.stream import CLOSED
 from app.extensions import db
-from app.logs import hush, place
-from app.problems import phrase
+from app.logs import place, silence_library
+from app.problems import status_phrase
 
 PATH = "/mcp"
 MOST_BYTES = 64_000_000
@@ -46,8 +46,8 @@ Admit = Callable[[Any], Caller]
 
 def make_server(flask: Flask, admit_request: Admit) -> MCPServer[Any]:
     """A server with all tools. `admit_request` is given a call's transport request and says who calls."""
-    hush("mcp", log)
-    tools = [make_tool(operation, _run(flask, operation, admit_request)) for operation in OPERATIONS]
+    silence_library("mcp", log)
+    tools = [make_tool(operation, _make_runner(flask, operation, admit_request)) for operation in OPERATIONS]
     return MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS, tools=[*tools])
 
 
@@ -56,7 +56,7 @@ class McpEndpoint:
 
     def __init__(self, flask: Flask) -> None:
         self._flask = flask
-        self._server = make_server(flask, _admitted)
+        self._server = make_server(flask, _admitted_caller)
         self._app: ASGIApp = self._server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
@@ -72,15 +72,15 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A page elsewhere can't use it through somebody's browser: it has no token, and no cookie counts here."""
-        send = _closed(send)
+        send = _add_closed_headers(send)
         try:
-            caller = await run_sync(self._admit, ", ".join(Headers(scope=scope).getlist("authorization")))
+            caller = await run_sync(self._admit_caller, ", ".join(Headers(scope=scope).getlist("authorization")))
         except WhetstoneError as error:
-            await _refusal(error)(scope, receive, send)
+            await _http_refusal(error)(scope, receive, send)
             return
         await self._app({**scope, "whetstone.caller": caller}, receive, send)
 
-    def _admit(self, authorization: str) -> Caller:
+    def _admit_caller(self, authorization: str) -> Caller:
         """Raises Unauthorized, TooManyRequests or Unavailable."""
         with self._flask.app_context():
             try:
@@ -90,7 +90,7 @@ class McpEndpoint:
                 raise Unavailable("The database does not answer. Nothing was done; try again in a moment.") from None
 
 
-def _closed(send: Send) -> Send:
+def _add_closed_headers(send: Send) -> Send:
     """Every answer, whoever makes it, says that it is for nobody's cache and no other page."""
     ours = {name for name, _ in CLOSED}
 
@@ -103,12 +103,12 @@ def _closed(send: Send) -> Send:
     return closed
 
 
-def _admitted(request: Any) -> Caller:
+def _admitted_caller(request: Any) -> Caller:
     caller: Caller = request.scope["whetstone.caller"]
     return caller
 
 
-def _run(flask: Flask, operation: Operation, admit_request: Admit) -> Run:
+def _make_runner(flask: Flask, operation: Operation, admit_request: Admit) -> Run:
     """Does the operation for who calls, in the thread that it is called in."""
     arguments = arguments_of(operation)
 
@@ -121,21 +121,21 @@ def _run(flask: Flask, operation: Operation, admit_request: Admit) -> Run:
                 return operation.do(caller, given, place_).told
             except WhetstoneError as error:
                 db.session.rollback()
-                return _refused(f"{error.code}: {sentence_of(error, reads_only=operation.reads_only)}")
+                return _tool_refusal(f"{error.code}: {sentence_of(error, reads_only=operation.reads_only)}")
             except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
                 db.session.rollback()
                 log.error("tool failed", tool=operation.name, error=type(error).__name__, place=place(error))  # noqa: TRY400
-                return _refused("unexpected: Something broke on our side; its changes were rolled back.")
+                return _tool_refusal("unexpected: Something broke on our side; its changes were rolled back.")
 
     return run
 
 
-def _refused(sentence: str) -> CallToolResult:
+def _tool_refusal(sentence: str) -> CallToolResult:
     """A result that a model can read and act on."""
     return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
 
 
-def _refusal(error: WhetstoneError) -> Response:
+def _http_refusal(error: WhetstoneError) -> Response:
     status = error.http_status
-    said = {"type": "about:blank", "title": phrase(status), "status": status, "code": error.code}
+    said = {"type": "about:blank", "title": status_phrase(status), "status": status, "code": error.code}
     return JSONResponse(said | {"detail": error.sentence}, status, headers_of(error), "application/problem+json")

@@ -23,7 +23,7 @@ class KeptResponse:
     is_repeated: bool = False
 
 
-def once(caller: Caller, key: str, request: bytes, do: Callable[[], KeptResponse]) -> KeptResponse:
+def answer_once(caller: Caller, key: str, request: bytes, do: Callable[[], KeptResponse]) -> KeptResponse:
     """Do it, unless the same request was answered before. What is refused may be sent again.
 
     Raises Invalid, KeyReused, StillBeingDone, and whatever `do` refuses with. Where `do` breaks, nobody knows what was

@@ -29,7 +29,7 @@ class QueryModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _digits(value: object) -> object:
+def _require_digits(value: object) -> object:
     """What an address says in other signs than plain digits is no number."""
     if isinstance(value, bool) or (isinstance(value, str) and not (value.isascii() and value.isdigit())):
         raise ValueError("it must be a whole number")
@@ -38,7 +38,7 @@ def _digits(value: object) -> object:
 
 UUID_FORM = {"format": "uuid"}
 
-DIGITS = BeforeValidator(_digits)
+DIGITS = BeforeValidator(_require_digits)
 """Behind the bounds of a whole number in an address, so that these are told in JSON Schema."""
 
 

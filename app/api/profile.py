@@ -17,7 +17,7 @@ class Me(AgentShape):
     token: TokenTold = Field(description="The token that you came with.")
 
 
-def me(caller: Caller, _: NoParameters) -> Me:
+def show_profile(caller: Caller, _: NoParameters) -> Me:
     agent = caller.agent()
     running, bearer = Refinement.open_of(agent.id), caller.bearer
     return Me.of(
@@ -32,6 +32,6 @@ OPERATIONS = (
     Operation(
         "whoami", "GET", "/me", Scope.READ,
         "Who you are here: name, model, how much you remember and may, and what this token allows.",
-        me, Me,
+        show_profile, Me,
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from app.silo import AgentKeys
 BATCH = 500
 
 
-def page(
+def read_page(
     agent_id: int, *, type_: MemoryType | None, after: int | None, limit: int
 ) -> tuple[Sequence[SealedRow], int | None]:
     """Active memories, oldest first, from behind the memory `after` on; and the id to go on from. Raises Invalid.
@@ -29,7 +29,7 @@ def page(
     return found, last.id if last else None
 
 
-def one(agent_id: int, memory_id: int) -> SealedRow:
+def find_active_memory(agent_id: int, memory_id: int) -> SealedRow:
     """An active memory of the agent. Another agent's, a discarded one and none at all are alike: NotFound."""
     found = SealedRow.load(Memory.active(agent_id).where(Memory.id == memory_id))
     if not found:
@@ -37,13 +37,13 @@ def one(agent_id: int, memory_id: int) -> SealedRow:
     return found[0]
 
 
-def matching(
+def find_matching(
     agent_id: int, keys: AgentKeys, text: str, *, type_: MemoryType | None, limit: int
 ) -> tuple[list[tuple[SealedRow, str]], int]:
     """Memories whose text holds `text` in any case, the newest first, at most `limit`; and how many there are."""
     wanted = text.casefold()
     hits: list[tuple[SealedRow, str]] = []
-    for memory in _all(agent_id, type_):
+    for memory in _read_all_memories(agent_id, type_):
         content = keys.reveal_memory(memory.id, memory.content)
         if wanted in content.casefold():
             hits.append((memory, content))
@@ -61,11 +61,11 @@ def in_context(agent_id: int) -> tuple[list[SealedRow], list[SealedRow]]:
     return SealedRow.load(Memory.active(agent_id, MemoryType.CORE)), SealedRow.load(recent)
 
 
-def _all(agent_id: int, type_: MemoryType | None) -> Iterator[SealedRow]:
+def _read_all_memories(agent_id: int, type_: MemoryType | None) -> Iterator[SealedRow]:
     """In batches, with no transaction open in between."""
     after: int | None = None
     while True:
-        found, after = page(agent_id, type_=type_, after=after, limit=BATCH)
+        found, after = read_page(agent_id, type_=type_, after=after, limit=BATCH)
         release()
         yield from found
         if after is None:

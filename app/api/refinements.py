@@ -23,7 +23,7 @@ from app.extensions import db
 from app.models import Mode, Refinement, Trigger
 from app.models.key import Scope
 from app.models.refinement import NEWEST_REFINEMENTS
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from app.shapes.refinement import RefinementShape
 from app.shapes.response import ResponseModel
 from tasks import refinement as queue
@@ -52,17 +52,19 @@ class Refinements(ResponseModel):
     next: str | None = Field(description="Send it as `before` for the next page; null at the end.")
 
 
-def request(caller: Caller, given: NewRefinement) -> RequestResult:
-    refinement = start(caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode))
+def request_refinement(caller: Caller, given: NewRefinement) -> RequestResult:
+    refinement = start_refinement(caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode))
     queue.enqueue(refinement.id)
-    return RequestResult(_told(caller, refinement), 202)
+    return RequestResult(_describe_refinement(caller, refinement), 202)
 
 
 def list_(caller: Caller, given: WantedRefinements) -> Refinements:
     mine = Refinement.agent_id == caller.agent_id
     position = NEWEST_REFINEMENTS.require("before", given.before, mine)
     shown, last = NEWEST_REFINEMENTS.load(select(Refinement).where(mine), given.limit, position)
-    return Refinements(refinements=[_told(caller, each) for each in shown], next=last.id if last else None)
+    return Refinements(
+        refinements=[_describe_refinement(caller, each) for each in shown], next=last.id if last else None
+    )
 
 
 def show(caller: Caller, refinement_id: str, _: NoParameters) -> OneRefinement:
@@ -70,10 +72,10 @@ def show(caller: Caller, refinement_id: str, _: NoParameters) -> OneRefinement:
     refinement = db.session.scalar(select(Refinement).where(*mine))
     if refinement is None:
         raise NotFound("You have no such refinement.")
-    return _told(caller, refinement)
+    return _describe_refinement(caller, refinement)
 
 
-def _told(caller: Caller, refinement: Refinement) -> OneRefinement:
+def _describe_refinement(caller: Caller, refinement: Refinement) -> OneRefinement:
     summary = refinement.summary
     words = caller.keys().reveal(summary, purpose="summary", subject=refinement.id) if summary else None
     return OneRefinement.of(refinement, summary=words)
@@ -84,7 +86,7 @@ OPERATIONS = (
         "request_refinement", "POST", "/refinements", Scope.DECIDE,
         "Ask for a refinement of your core memories. Asking is your consent; it runs in the background under the same "
         "guards as any other, and can be undone. get_refinement says how it stands.",
-        request, OneRefinement, NewRefinement, statuses=(202,),
+        request_refinement, OneRefinement, NewRefinement, statuses=(202,),
     ),
     Operation(
         "list_refinements", "GET", "/refinements", Scope.READ,

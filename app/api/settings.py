@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.api.caller import Caller
 from app.api.operation import NoParameters, Operation, PathParameter, RequestBody, RequestResult
-from app.authoring.fields import FIELDS, author, view, views
+from app.authoring.fields import FIELDS, author_setting, read_setting, read_settings
 from app.authoring.versions import versions
 from app.errors import Invalid
 from app.models.key import Scope
@@ -39,32 +39,32 @@ class Versions(ResponseModel):
 
 
 def list_(caller: Caller, _: NoParameters) -> AgentSettings:
-    return AgentSettings(settings=views(caller.agent()))
+    return AgentSettings(settings=read_settings(caller.agent()))
 
 
 def show(caller: Caller, field: str, _: NoParameters) -> Setting:
-    return view(caller.agent(), field)
+    return read_setting(caller.agent(), field)
 
 
-def past(caller: Caller, field: str, _: NoParameters) -> Versions:
+def list_versions(caller: Caller, field: str, _: NoParameters) -> Versions:
     agent = caller.agent()
-    known = view(agent, field).field
+    known = read_setting(agent, field).field
     return Versions(versions=versions(agent, known))
 
 
 def change(caller: Caller, field: str, given: NewValue) -> RequestResult:
     if given.value is None:
         raise Invalid(f"null is no {field}. Reset it to use the default again. Nothing was changed.")
-    return _authored(caller, field, given.value)
+    return _author_setting(caller, field, given.value)
 
 
 def reset(caller: Caller, field: str, _: NoParameters) -> RequestResult:
-    return _authored(caller, field, None)
+    return _author_setting(caller, field, None)
 
 
-def _authored(caller: Caller, field: str, value: object) -> RequestResult:
+def _author_setting(caller: Caller, field: str, value: object) -> RequestResult:
     """202 where a safety model reads it first."""
-    authored = author(caller.agent_id, field, value, by=caller.actor())
+    authored = author_setting(caller.agent_id, field, value, by=caller.actor())
     if authored.unread:
         queue.enqueue(authored.unread)
     waits = value is not None and authored.pending is not None
@@ -85,7 +85,7 @@ OPERATIONS = (
     Operation(
         "get_setting_versions", "GET", "/settings/{field}/versions", Scope.READ,
         "What one of your settings has been, when, and by whom.",
-        past, Versions, at=FIELD,
+        list_versions, Versions, at=FIELD,
     ),
     Operation(
         "update_setting", "PUT", "/settings/{field}", Scope.AUTHOR,

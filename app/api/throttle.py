@@ -44,19 +44,19 @@ class Throttle:
     def count(self, token_id: str) -> None:
         """One more request. Raises TooManyRequests, which says in how many seconds there is room again."""
         try:
-            self._count(self._shared, token_id)
+            self._count_call(self._shared, token_id)
         except (RedisError, OSError) as error:
             log.warning("broker away: requests are counted here", error=type(error).__name__)
-            self._count(self._own, token_id)
+            self._count_call(self._own, token_id)
 
-    def _count(self, limiter: FixedWindowRateLimiter, token_id: str) -> None:
+    def _count_call(self, limiter: FixedWindowRateLimiter, token_id: str) -> None:
         if not limiter.hit(self._rate, "token", token_id):
             left = limiter.get_window_stats(self._rate, "token", token_id).reset_time - time.time()
             sentence = f"At most {self._rate} with one token. Nothing was done; wait, then go on."
             raise TooManyRequests(sentence, max(1, math.ceil(left)))
 
 
-def throttle() -> Throttle:
+def current_throttle() -> Throttle:
     """The process's own."""
     held: Throttle | None = current_app.extensions.get("api_throttle")
     if held is None:

@@ -32,7 +32,7 @@ def make_tool(operation: Operation, run: Run) -> OperationTool:
         name=operation.name,
         title=None,
         description=operation.about,
-        parameters=_schema(arguments_of(operation)),
+        parameters=_argument_schema(arguments_of(operation)),
         fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_model=operation.gives),
         is_async=False,
         context_kwarg=None,
@@ -55,14 +55,14 @@ def arguments_of(operation: Operation) -> type[BaseModel]:
     return create_model(operation.name, __base__=operation.takes, **{at.name: field})
 
 
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
+def _argument_schema(model: type[BaseModel]) -> dict[str, Any]:
     """In JSON Schema, what is required first, and without the titles, which say nothing that the names don't."""
     found = model.model_json_schema()
     required = found.get("required", [])
     names = sorted(found["properties"], key=lambda name: name not in required)
-    properties = {name: _untitled(found["properties"][name]) for name in names}
+    properties = {name: _drop_title(found["properties"][name]) for name in names}
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _untitled(said: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_title(said: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if key != "title"}

@@ -17,12 +17,12 @@ from app.api.operation import (
     RequestBody,
     RequestResult,
 )
-from app.authoring.fields import author, check
+from app.authoring.fields import author_setting, check_setting
 from app.errors import NotFound
 from app.exchange.bundle import BATCH, export_bundle
-from app.exchange.formats import read
+from app.exchange.formats import read_file
 from app.exchange.parsed import ImportFormat
-from app.exchange.taking_in import receive
+from app.exchange.taking_in import receive_file
 from app.extensions import db
 from app.models import Intake
 from app.models.intake import IMPORT
@@ -53,39 +53,39 @@ class Bundle(ResponseModel):
     bundle: str = Field(description="JSON: your settings and all your active memories. import_memories takes it back.")
 
 
-def bring(caller: Caller, given: NewImport) -> RequestResult:
+def receive_import(caller: Caller, given: NewImport) -> RequestResult:
     """The memories first: what can't be used is refused whole, before any setting is written."""
     if given.with_settings:
         caller.check(Scope.AUTHOR)
     by, format_ = caller.actor(), None if given.format == "auto" else ImportFormat(given.format)
     data = given.data.encode("utf-8", "surrogatepass")
     settings = dict(checked_settings(data, format_)) if given.with_settings else {}
-    received = receive(caller.agent_id, data, by=by, format=format_)
+    received = receive_file(caller.agent_id, data, by=by, format=format_)
     intake_queue.enqueue(received.intake_id)
-    written = [_write(caller, field, value) for field, value in settings.items()]
+    written = [_write_setting(caller, field, value) for field, value in settings.items()]
     left_out = {what: count for what, count in received.parsed.left_out.items() if not (written and what == "settings")}
-    intake = _mine(caller, received.intake_id)
+    intake = _find_own_import(caller, received.intake_id)
     told = OneImport.of(intake, memories=received.memories, left_out=left_out, settings=written)
     return RequestResult(told, 202)
 
 
 def checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str | None]:
-    """The settings of a bundle; none of other files. Raises as `receive` and `author` do."""
-    settings = dict(read(data, format=format_).settings)
+    """The settings of a bundle; none of other files. Raises as `receive_file` and `author_setting` do."""
+    settings = dict(read_file(data, format=format_).settings)
     for field, value in settings.items():
-        check(field, value)
+        check_setting(field, value)
     return settings
 
 
 def show(caller: Caller, import_id: str, _: NoParameters) -> OneImport:
-    return OneImport.of(_mine(caller, import_id))
+    return OneImport.of(_find_own_import(caller, import_id))
 
 
 def export(caller: Caller, _: NoParameters) -> Bundle:
-    return Bundle(bundle="".join(pieces(caller)))
+    return Bundle(bundle="".join(bundle_pieces(caller)))
 
 
-def pieces(caller: Caller) -> Iterator[str]:
+def bundle_pieces(caller: Caller) -> Iterator[str]:
     """Raises KeysNotReady before there is a first one, so that a refusal is still an answer."""
     return _while_live(caller, export_bundle(caller.agent(), caller.keys()))
 
@@ -98,14 +98,14 @@ def _while_live(caller: Caller, found: Iterator[str]) -> Iterator[str]:
         yield piece
 
 
-def _write(caller: Caller, field: str, value: str | None) -> str:
-    authored = author(caller.agent_id, field, value, by=caller.actor())
+def _write_setting(caller: Caller, field: str, value: str | None) -> str:
+    authored = author_setting(caller.agent_id, field, value, by=caller.actor())
     if authored.unread:
         authoring_queue.enqueue(authored.unread)
     return field
 
 
-def _mine(caller: Caller, import_id: str) -> Intake:
+def _find_own_import(caller: Caller, import_id: str) -> Intake:
     mine = (Intake.id == import_id, Intake.agent_id == caller.agent_id, Intake.kind == IMPORT)
     intake = db.session.scalar(select(Intake).where(*mine).execution_options(populate_existing=True))
     if intake is None or intake.actor_kind != "agent":
@@ -117,14 +117,14 @@ OPERATIONS = (
     Operation(
         "export_bundle", "GET", "/export", Scope.READ,
         "All of you to take along: your settings and your active memories with their text, as one JSON document.",
-        export, Bundle, streams=pieces,
+        export, Bundle, streams=bundle_pieces,
     ),
     Operation(
         "import_memories", "POST", "/imports", Scope.WRITE,
         "Bring memories in from a bundle of yours or from elsewhere: all of them or none, in the background. What "
         "you have already is not written twice, and none becomes constitutional by it. get_import says what came of "
         "it.",
-        bring, OneImport, NewImport, statuses=(202,), most_bytes=64_000_000,
+        receive_import, OneImport, NewImport, statuses=(202,), most_bytes=64_000_000,
     ),
     Operation(
         "get_import", "GET", "/imports/{import_id}", Scope.READ,

@@ -13,15 +13,15 @@ from spectree import SecurityScheme, SpecTree
 from spectree.models import SecureType, SecuritySchemeData
 
 from app.api.caller import Caller, admit
-from app.api.description import complete
+from app.api.description import complete_document
 from app.api.given import MalformedRequest, read_json, read_query
-from app.api.once import KeptResponse, once
+from app.api.once import KeptResponse, answer_once
 from app.api.operation import NoParameters, Operation
 from app.api.operations import OPERATIONS
 from app.api.refusal import headers_of, sentence_of
 from app.errors import WhetstoneError
 from app.extensions import db
-from app.problems import problem
+from app.problems import problem_response
 from app.shapes.response import ResponseModel
 
 PREFIX = "/api/v1"
@@ -57,13 +57,13 @@ def init_app(app: Flask) -> None:
     SPEC.app = app
 
 
-def _view(operation: Operation) -> Callable[..., Response]:
+def _make_view(operation: Operation) -> Callable[..., Response]:
     def view(**at: Any) -> Response:
         caller = admit(request.headers.get("Authorization"))
         caller.check(operation.scope)
         if operation.streams:
-            return _streamed(caller, operation.streams(caller))
-        given = _given(operation)
+            return _stream_response(caller, operation.streams(caller))
+        given = _read_input(operation)
 
         def do() -> KeptResponse:
             made = operation.do(caller, given, *at.values())
@@ -71,15 +71,15 @@ def _view(operation: Operation) -> Callable[..., Response]:
 
         key = request.headers.get("Idempotency-Key")
         if key is None or operation.method != "POST":
-            return _answer(do())
+            return _json_response(do())
         sent = f"{request.method} {request.path}\n".encode() + request.get_data()
-        return _answer(once(caller, key, sent, do))
+        return _json_response(answer_once(caller, key, sent, do))
 
     view.__name__, view.__doc__ = operation.name, operation.about
     return view
 
 
-def _given(operation: Operation) -> Any:
+def _read_input(operation: Operation) -> Any:
     if operation.reads_only:
         return read_query(operation.takes, request.args)
     if "Transfer-Encoding" in request.headers:
@@ -89,14 +89,14 @@ def _given(operation: Operation) -> Any:
     return read_json(operation.takes, body)
 
 
-def _answer(answer: KeptResponse) -> Response:
+def _json_response(answer: KeptResponse) -> Response:
     response = Response(answer.body, answer.status, content_type="application/json")
     if answer.is_repeated:
         response.headers["Idempotent-Replayed"] = "true"
     return response
 
 
-def _streamed(caller: Caller, pieces: Iterator[str]) -> Response:
+def _stream_response(caller: Caller, pieces: Iterator[str]) -> Response:
     """In place of what is returned, of which spectree would read the whole before any of it is sent."""
     body = stream_with_context(pieces)
     name = f'attachment; filename="whetstone-bundle-{caller.agent_id}.json"'
@@ -107,7 +107,7 @@ def _streamed(caller: Caller, pieces: Iterator[str]) -> Response:
 
 @blueprint.get("/openapi.json")
 def openapi() -> Response:
-    return jsonify(complete(SPEC.spec, PREFIX))
+    return jsonify(complete_document(SPEC.spec, PREFIX))
 
 
 @blueprint.errorhandler(WhetstoneError)
@@ -116,7 +116,7 @@ def _refused(error: WhetstoneError) -> Response:
         db.session.remove()
     more = {"refinement": getattr(error, "refinement_id", None)}
     sentence = sentence_of(error, reads_only=request.method == "GET")
-    response = problem(error.http_status, error.code, sentence, **more)
+    response = problem_response(error.http_status, error.code, sentence, **more)
     response.headers.update(headers_of(error))
     return response
 
@@ -137,7 +137,7 @@ SPEC = SpecTree(
 _REFUSALS = dict.fromkeys((400, 401, 403, 404, 409, 411, 413, 422, 429, 503), Problem)
 
 
-def _register(operation: Operation) -> None:
+def _register_operation(operation: Operation) -> None:
     answers = {f"HTTP_{status}": operation.gives for status in operation.statuses}
     refusals = {f"HTTP_{status}": model for status, model in _REFUSALS.items()}
     takes = operation.takes if operation.takes is not NoParameters else None
@@ -149,11 +149,11 @@ def _register(operation: Operation) -> None:
         operation_id=operation.name,
         skip_validation=True,
         path_parameter_descriptions={operation.at.name: operation.at.description} if operation.at else None,
-    )(_view(operation))
+    )(_make_view(operation))
     kind = "int" if operation.at and operation.at.type is int else "string"
     rule = re.sub(r"{(\w+)}", rf"<{kind}:\1>", operation.path)
     blueprint.add_url_rule(rule, endpoint=operation.name, view_func=described, methods=[operation.method])
 
 
 for _operation in OPERATIONS:
-    _register(_operation)
+    _register_operation(_operation)

@@ -70,7 +70,7 @@ class ModelCalls:
             try:
                 self._client = self._asked.endpoint.client(self._dependencies.clients)
             except ModelError as error:
-                self._note(purpose, str(error.kind), Usage(), started_at=now(), seconds=0.0)
+                self._note_call(purpose, str(error.kind), Usage(), started_at=now(), seconds=0.0)
                 raise
         return self._client
 
@@ -82,13 +82,15 @@ class ModelCalls:
         started_at, start = now(), self._dependencies.monotonic()
         outcome, usage = UNEXPECTED, Usage()
         try:
-            reply = self._send(client, messages, tools)
+            reply = self._send_with_retries(client, messages, tools)
             outcome, usage = ANSWERED, reply.usage
         except ModelError as error:
             outcome = str(error.kind)
             raise
         finally:
-            self._note(purpose, outcome, usage, started_at=started_at, seconds=self._dependencies.monotonic() - start)
+            self._note_call(
+                purpose, outcome, usage, started_at=started_at, seconds=self._dependencies.monotonic() - start
+            )
         return reply
 
     def time_left(self) -> float:
@@ -108,7 +110,9 @@ class ModelCalls:
             with writing():
                 self.book()
 
-    def _send(self, client: ModelClient, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+    def _send_with_retries(
+        self, client: ModelClient, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> Reply:
         return complete_with_retries(
             client,
             messages,
@@ -119,7 +123,7 @@ class ModelCalls:
             base=self._settings.retry_base_seconds,
         )
 
-    def _note(self, purpose: CallPurpose, outcome: str, usage: Usage, **timed: Any) -> None:
+    def _note_call(self, purpose: CallPurpose, outcome: str, usage: Usage, **timed: Any) -> None:
         call = ModelCall(
             **timed,
             account_id=self._asked.account_id,

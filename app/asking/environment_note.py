@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.asking.rendering import encode, render
+from app.asking.rendering import encode_json, render_prompt
 from app.llm.client import Message, ModelClient, Reply
 
 
@@ -35,7 +35,7 @@ class NotedClient:
 
 def with_note(messages: Sequence[Message], note: str) -> list[Message]:
     """The same messages, the note at the end of the system message, which is made where there is none."""
-    said = render("environment_note.txt", note=encode(note))
+    said = render_prompt("environment_note.txt", note=encode_json(note))
     first = dict(messages[0]) if messages else {}
     if first.get("role") != "system":
         return [{"role": "system", "content": said}, *messages]

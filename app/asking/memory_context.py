@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from app.asking.prompt_memories import PromptMemory
-from app.asking.rendering import encode, render
+from app.asking.rendering import encode_json, render_prompt
 
 DEFAULT_CONTEXT_WINDOW = 32_000
 """Tokens, for a model whose window nobody knows."""
@@ -26,8 +26,8 @@ def memory_context(
 ) -> dict[str, Any]:
     """Who the agent is, and what it remembers."""
     shown, heading = fit_ledger(core, window)
-    journal_room = room_of(window) - sum(map(weight, shown))
-    system = render(
+    journal_room = room_of(window) - sum(map(weigh_line, shown))
+    system = render_prompt(
         "consent_system.txt",
         identity=system_prompt or NO_IDENTITY,
         ledger=shown,
@@ -41,8 +41,8 @@ def fit_ledger(entries: Sequence[PromptMemory], window: int | None) -> tuple[lis
     """The oldest entries that fit into the ledger's share of the window, encoded; and the heading that counts them."""
     room, shown = room_of(window), list[str]()
     for entry in entries:
-        line = encode(entry.as_dict())
-        room -= weight(line)
+        line = encode_json(entry.as_dict())
+        room -= weigh_line(line)
         if room < 0 and shown:
             break
         shown.append(line)
@@ -54,7 +54,7 @@ def fit_ledger(entries: Sequence[PromptMemory], window: int | None) -> tuple[lis
     )
 
 
-def weight(line: str) -> int:
+def weigh_line(line: str) -> int:
     """Characters, of which those of other scripts weigh a token each: tokenizers know them worse."""
     return len(line) + (CHARACTERS_A_TOKEN - 1) * (len(line) - len(line.encode("ascii", "ignore"))) + 1
 
@@ -63,8 +63,8 @@ def newest_that_fit(journal: Sequence[PromptMemory], room: int) -> list[str]:
     """The newest entries for which there is room, in characters; oldest first, encoded."""
     shown: list[str] = []
     for entry in reversed(journal):
-        line = encode(entry.as_dict())
-        room -= weight(line)
+        line = encode_json(entry.as_dict())
+        room -= weigh_line(line)
         if room < 0:
             break
         shown.insert(0, line)

@@ -8,7 +8,7 @@ from app.asking.environment_note import NotedClient
 from app.keynames import may_hold_a_key
 from app.llm.client import ModelClient, ModelClients, ModelError, ModelErrorKind
 from app.models import Agent
-from app.models.agent_settings import NOT_A_KEY, settings
+from app.models.agent_settings import NOT_A_KEY, operator_settings
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,12 @@ class ModelEndpoint:
 
     def client(self, clients: ModelClients) -> ModelClient:
         """To ask it with. Raises ModelError (NO_KEY), also for a variable that the operator does not allow any more."""
-        if self.api_key_env and not self.is_operators and not may_hold_a_key(self.api_key_env, settings().api_key_envs):
+        if (
+            self.api_key_env
+            and not self.is_operators
+            and not may_hold_a_key(self.api_key_env, operator_settings().api_key_envs)
+        ):
             raise ModelError(ModelErrorKind.NO_KEY, f"{NOT_A_KEY} Nothing was asked.")
         client = clients.for_model(self.model_id, api_base=self.api_base, api_key_env=self.api_key_env)
-        note = settings().environment_note
+        note = operator_settings().environment_note
         return NotedClient(client, note) if note else client

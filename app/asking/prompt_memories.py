@@ -42,16 +42,16 @@ class PromptMemory:
 
 def read_entries(agent_id: int, keys: AgentKeys) -> list[PromptMemory]:
     """The active core memories, oldest first, revealed."""
-    return _reveal(Memory.active(agent_id, MemoryType.CORE), keys)
+    return _reveal_memories(Memory.active(agent_id, MemoryType.CORE), keys)
 
 
 def read_journal(agent_id: int, keys: AgentKeys, *, since: datetime, own: bool = False) -> list[PromptMemory]:
     """The active journal entries since then, oldest first, revealed; with `own` without Whetstone's notes."""
     query = Memory.active(agent_id, MemoryType.JOURNAL).where(Memory.origin_at >= since)
-    return _reveal(query.where(Memory.source.not_in(PLATFORM_NOTES)) if own else query, keys)
+    return _reveal_memories(query.where(Memory.source.not_in(PLATFORM_NOTES)) if own else query, keys)
 
 
-def _reveal(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
+def _reveal_memories(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
     return [
         PromptMemory(
             memory.id,

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from app.config import ROOT
 
 
-def encode(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """JSON on one line that can hold no line break, no invisible character and no angle bracket."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
 
@@ -38,12 +38,12 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _ESCAPES = _Escapes()
 
 
-def render(name: str, **values: Any) -> str:
+def render_prompt(name: str, **values: Any) -> str:
     """A template of `templates/prompts`. What may hold content is encoded by the caller."""
-    return _environment().get_template(name).render(**values).strip()
+    return _prompt_environment().get_template(name).render(**values).strip()
 
 
 @cache
-def _environment() -> Environment:
+def _prompt_environment() -> Environment:
     loader = FileSystemLoader(ROOT / "templates" / "prompts")
     return Environment(loader=loader, undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)  # noqa: S701 - prompts are text

@@ -58,7 +58,7 @@ def read_answer(reply: Reply) -> ConsentAnswer:
     """
     said = without_thought(reply.text)
     granted = first_word(said) == "YES" and not says_no_too(said) and reply.finish_reason not in CUT_OFF
-    return ConsentAnswer(granted, _storable(reply.text), read_note(said))
+    return ConsentAnswer(granted, _storable_text(reply.text), read_note(said))
 
 
 def read_note(text: str) -> str | None:
@@ -75,7 +75,7 @@ def clean_note(text: str) -> str | None:
     return line if len(line) <= MAX_NOTE else line[: MAX_NOTE - 1] + "…"
 
 
-def _storable(text: str) -> str:
+def _storable_text(text: str) -> str:
     """Half a surrogate pair, which a model can send in JSON, is no Unicode text: it becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
 

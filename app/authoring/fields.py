@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from app.authoring.versions import CurrentVersion, newest
+from app.authoring.versions import CurrentVersion, current_versions
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import writing
 from app.models import (
@@ -21,7 +21,7 @@ from app.models import (
     Agent,
     SettingProposal,
 )
-from app.models.agent_settings import PROMPTS, clean_setting, settings
+from app.models.agent_settings import PROMPTS, clean_setting, operator_settings
 from app.shapes.setting import Setting
 from app.values.text import clean_name
 
@@ -41,47 +41,47 @@ class NoDefault(Refused):
     code = "no_default"
 
 
-def view(agent: Agent, field: str) -> Setting:
+def read_setting(agent: Agent, field: str) -> Setting:
     """One of the six. Raises NotFound for any other word."""
-    return views(agent, [_known(field)])[0]
+    return read_settings(agent, [_check_field(field)])[0]
 
 
-def views(agent: Agent, fields: Sequence[str] = FIELDS) -> list[Setting]:
+def read_settings(agent: Agent, fields: Sequence[str] = FIELDS) -> list[Setting]:
     """All six, in three queries."""
-    versions, waiting = newest(agent, fields), SettingProposal.open_of(agent.id)
-    return [_view(agent, field, versions[field], waiting.get(field)) for field in fields]
+    versions, waiting = current_versions(agent, fields), SettingProposal.open_of(agent.id)
+    return [_build_setting(agent, field, versions[field], waiting.get(field)) for field in fields]
 
 
-def author(agent_id: int, field: str, value: object, *, by: Actor) -> Setting:
+def author_setting(agent_id: int, field: str, value: object, *, by: Actor) -> Setting:
     """Set a setting, or with None go back to its default. By an agent, a prompt may have to wait: see `pending`.
 
     The caller lets a worker read what is `unread` then. Raises NotFound, Invalid, Refused or AgentForgotten.
     """
-    _known(field)
+    _check_field(field)
     with writing():
         agent = Agent.lock(agent_id)
         agent.check_not_forgotten()
-        cleaned = _clean(field, value)
+        cleaned = _clean_value(field, value)
         if _must_wait(agent, field, cleaned, by):
             SettingProposal.make(agent, field, cleaned, by=by)
         else:
             SettingProposal.close(agent, [field], by=by, why="withdrawn")
             agent.change(by=by, **{field: cleaned})
-    return view(agent, field)
+    return read_setting(agent, field)
 
 
-def check(field: str, value: object) -> None:
-    """Raises what `author` would raise for such a value: NotFound, Invalid or Refused."""
-    _clean(_known(field), value)
+def check_setting(field: str, value: object) -> None:
+    """Raises what `author_setting` would raise for such a value: NotFound, Invalid or Refused."""
+    _clean_value(_check_field(field), value)
 
 
-def _known(field: str) -> str:
+def _check_field(field: str) -> str:
     if field not in FIELDS:
         raise NotFound(f"There is no such setting. An agent's own are: {', '.join(FIELDS)}.")
     return field
 
 
-def _clean(field: str, value: object) -> Any:
+def _clean_value(field: str, value: object) -> Any:
     """As it is stored; None only where None was given: what is blank by mistake is no reset."""
     if value is None:
         if field == "name":
@@ -96,11 +96,11 @@ def _clean(field: str, value: object) -> Any:
 def _must_wait(agent: Agent, field: str, cleaned: object, by: Actor) -> bool:
     """A new prompt by the agent itself, where a safety model is set. Going back to a default never waits."""
     is_new = cleaned is not None and cleaned != getattr(agent, field)
-    return bool(settings().safety_model) and field in PROMPTS and by.kind == ActorKind.AGENT and is_new
+    return bool(operator_settings().safety_model) and field in PROMPTS and by.kind == ActorKind.AGENT and is_new
 
 
-def _view(agent: Agent, field: str, last: CurrentVersion, proposal: SettingProposal | None) -> Setting:
-    value, default = getattr(agent, field), _default(field)
+def _build_setting(agent: Agent, field: str, last: CurrentVersion, proposal: SettingProposal | None) -> Setting:
+    value, default = getattr(agent, field), _default_value(field)
     effective = agent.effective_refinement_threshold if field == "refinement_threshold" else value or default
     return Setting.of(
         last,
@@ -116,5 +116,5 @@ def _view(agent: Agent, field: str, last: CurrentVersion, proposal: SettingPropo
     )
 
 
-def _default(field: str) -> str | Decimal | None:
-    return settings().default_threshold if field == "refinement_threshold" else DEFAULTS.get(field)
+def _default_value(field: str) -> str | Decimal | None:
+    return operator_settings().default_threshold if field == "refinement_threshold" else DEFAULTS.get(field)

@@ -16,13 +16,13 @@ from sqlalchemy import select
 from app.asking.calls import AskedModel, ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
-from app.asking.rendering import encode, render
+from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
 from app.authoring.telling import tell_held
 from app.extensions import db, now, release, writing
 from app.llm.client import ModelError, Reply
 from app.models import WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
-from app.models.agent_settings import settings
+from app.models.agent_settings import operator_settings
 
 LOST_AFTER = timedelta(minutes=1)
 
@@ -43,25 +43,25 @@ class _SafetyQuestion(AskedModel):
     text: str = field(repr=False)
 
 
-def read(proposal_id: str, dependencies: Dependencies) -> None:
+def read_proposal(proposal_id: str, dependencies: Dependencies) -> None:
     """Ask the safety model, and let its answer decide. Does nothing when another worker asks, or it is decided."""
-    question = _claim(proposal_id)
+    question = _claim_question(proposal_id)
     if question is None:
         return
     if not question.endpoint.model_id:
-        _hold(question, "The safety model was switched off before it had read this.")
+        _hold_proposal(question, "The safety model was switched off before it had read this.")
         return
     with ModelCalls(question, dependencies, subject_id=question.proposal_id) as calls:
         try:
             reply = calls.ask(CallPurpose.SAFETY_READING, lambda _: safety_messages(question.setting, question.text))
         except ModelError as error:
-            _hold(question, error.sentence, calls=calls)
+            _hold_proposal(question, error.sentence, calls=calls)
             return
-        objection, said = _objection(reply), clean_note(without_thought(reply.text)) or ""
+        objection, said = _find_objection(reply), clean_note(without_thought(reply.text)) or ""
         if objection:
-            _hold(question, objection, said, calls)
+            _hold_proposal(question, objection, said, calls)
         else:
-            _apply(question, said, calls)
+            _apply_proposal(question, said, calls)
 
 
 def find_unread() -> list[str]:
@@ -74,7 +74,7 @@ def find_unread() -> list[str]:
     return found
 
 
-def _claim(proposal_id: str) -> _SafetyQuestion | None:
+def _claim_question(proposal_id: str) -> _SafetyQuestion | None:
     """For exactly one worker at a time."""
     with writing():
         proposal = SettingProposal.claim(proposal_id, SettingProposal.status == ProposalStatus.READING)
@@ -91,18 +91,18 @@ def _claim(proposal_id: str) -> _SafetyQuestion | None:
 
 
 def _safety_endpoint() -> ModelEndpoint:
-    known = settings()
+    known = operator_settings()
     where = (known.safety_api_base or None, known.safety_api_key_env or None)
     return ModelEndpoint(known.safety_model, *where, is_operators=True)
 
 
 def safety_messages(setting: str, text: str) -> list[dict[str, Any]]:
     """What the safety model is told: a judge's task, and the prompt as one line of quoted data."""
-    question = render("safety_question.txt", setting=setting, purpose=PURPOSES[setting], text=encode(text))
-    return [{"role": "system", "content": render("safety_system.txt")}, {"role": "user", "content": question}]
+    question = render_prompt("safety_question.txt", setting=setting, purpose=PURPOSES[setting], text=encode_json(text))
+    return [{"role": "system", "content": render_prompt("safety_system.txt")}, {"role": "user", "content": question}]
 
 
-def _objection(reply: Reply) -> str:
+def _find_objection(reply: Reply) -> str:
     """Empty only where the reply is whole and its first word is SAFE; else why it is held, in words of ours."""
     word = first_word(without_thought(reply.text))
     if reply.finish_reason in CUT_OFF:
@@ -112,7 +112,7 @@ def _objection(reply: Reply) -> str:
     return "" if word == "SAFE" else "The safety model gave no clear answer."
 
 
-def _apply(question: _SafetyQuestion, said: str, calls: ModelCalls) -> None:
+def _apply_proposal(question: _SafetyQuestion, said: str, calls: ModelCalls) -> None:
     with writing():
         calls.book()
         agent, proposal = _lock_both(question)
@@ -120,7 +120,7 @@ def _apply(question: _SafetyQuestion, said: str, calls: ModelCalls) -> None:
             proposal.apply(agent, by=agent.as_actor, said=said)
 
 
-def _hold(question: _SafetyQuestion, why: str, said: str = "", calls: ModelCalls | None = None) -> None:
+def _hold_proposal(question: _SafetyQuestion, why: str, said: str = "", calls: ModelCalls | None = None) -> None:
     """Keep it from applying, and tell the agent in its journal, in one transaction."""
     with writing():
         if calls is not None:

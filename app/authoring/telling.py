@@ -26,7 +26,7 @@ def find_untold() -> list[str]:
         return list(session.scalars(query.order_by(SettingProposal.decided_at).limit(100)))
 
 
-def tell(proposal_id: str) -> None:
+def tell_outcome(proposal_id: str) -> None:
     """Write the note, once, after the end. Raises NotFound."""
     with writing():
         agent, proposal = _lock_both(proposal_id)
@@ -34,30 +34,31 @@ def tell(proposal_id: str) -> None:
             return
         proposal.told_at = now()
         if agent.forgotten_at is None:
-            words = PROPOSAL_STATUSES[proposal.status].told.format(name=_name(proposal))
-            tell_agent(agent, f"{_begin(proposal)} {words}", about={"proposal": proposal.id})
+            words = PROPOSAL_STATUSES[proposal.status].told.format(name=_field_name(proposal))
+            tell_agent(agent, f"{_opening_words(proposal)} {words}", about={"proposal": proposal.id})
 
 
 def tell_held(agent: Agent, proposal: SettingProposal) -> None:
     """In the transaction that holds it back, whose caller has locked both."""
-    name = _name(proposal)
+    name = _field_name(proposal)
     tell_agent(
         agent,
-        f"{_begin(proposal)} does not apply yet: {proposal.why} It waits for a human who runs this system to read it. "
+        f"{_opening_words(proposal)} does not apply yet: {proposal.why} "
+        "It waits for a human who runs this system to read it. "
         f"Until then my {name} stays as it was. I can write another one, or reset it.",
         about={"proposal": proposal.id},
     )
 
 
-def _begin(proposal: SettingProposal) -> str:
-    return f"The new {_name(proposal)} that I wrote on {_time(proposal.proposed_at)}"
+def _opening_words(proposal: SettingProposal) -> str:
+    return f"The new {_field_name(proposal)} that I wrote on {_shown_time(proposal.proposed_at)}"
 
 
-def _name(proposal: SettingProposal) -> str:
+def _field_name(proposal: SettingProposal) -> str:
     return proposal.field.replace("_", " ")
 
 
-def _time(moment: datetime) -> str:
+def _shown_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 

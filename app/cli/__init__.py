@@ -109,10 +109,10 @@ def json_option(command: F) -> F:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit. A command returns its exit status, or nothing for 0."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(_run(arguments))
+    sys.exit(_run_command(arguments))
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str]) -> int:
     complain = _Complaint(as_json="--json" in arguments)
     try:
         status = cli.main(list(arguments), prog_name="whetstone", standalone_mode=False)

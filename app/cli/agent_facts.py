@@ -7,7 +7,7 @@ from typing import Any
 from flask import current_app
 from sqlalchemy import select
 
-from app.cli.common import Cell, day_and_time, facts, say
+from app.cli.common import Cell, day_and_time, print_facts, say
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
 from app.refinement.timetable import Timetable
@@ -16,7 +16,7 @@ from app.shapes.agent import OperatedAgent
 HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)", "STATE")
 
 
-def describe(agents: list[Agent]) -> list[dict[str, Any]]:
+def describe_agents(agents: list[Agent]) -> list[dict[str, Any]]:
     """What programs rely on, for any number of agents in four queries."""
     ids = [agent.id for agent in agents]
     open_ones = select(Refinement.agent_id, Refinement.id).where(
@@ -38,7 +38,7 @@ def describe(agents: list[Agent]) -> list[dict[str, Any]]:
     ]
 
 
-def row(agent: Agent, described: dict[str, Any]) -> list[Cell]:
+def agent_row(agent: Agent, described: dict[str, Any]) -> list[Cell]:
     """One line of the table under HEADINGS."""
     return [
         agent.name,
@@ -47,7 +47,7 @@ def row(agent: Agent, described: dict[str, Any]) -> list[Cell]:
         agent.core_token_usage,
         agent.core_token_budget,
         day_and_time(agent.last_refinement_at),
-        _state(agent, described),
+        _state_words(agent, described),
     ]
 
 
@@ -56,7 +56,7 @@ def show_facts(agent: Agent, described: dict[str, Any]) -> None:
     share = agent.core_token_usage / agent.core_token_budget
     own = "its own" if agent.refinement_threshold is not None else "the default"
     say(agent.name)
-    facts(
+    print_facts(
         [
             ("model", agent.model_id),
             ("address", agent.api_base),
@@ -64,25 +64,25 @@ def show_facts(agent: Agent, described: dict[str, Any]) -> None:
             ("ledger", f"{agent.core_count:,} core memories, {agent.journal_count:,} in the journal"),
             ("mass", f"{agent.core_token_usage:,} of {agent.core_token_budget:,} tokens ({share:.0%})"),
             ("threshold", f"{agent.effective_refinement_threshold:.2%} ({own})"),
-            ("system prompt", _length(agent.system_prompt)),
-            ("refinement prompt", _length(agent.refinement_prompt) if agent.refinement_prompt else "the default"),
+            ("system prompt", _text_length(agent.system_prompt)),
+            ("refinement prompt", _text_length(agent.refinement_prompt) if agent.refinement_prompt else "the default"),
             ("last refined", day_and_time(agent.last_refinement_at)),
             ("last attempt", day_and_time(agent.last_attempt_at)),
             ("next run", described["next_due_words"]),
-            ("state", _state(agent, described)),
+            ("state", _state_words(agent, described)),
             ("memories", "unreadable for ever: their keys are destroyed" if agent.forgotten_at else None),
         ]
     )
 
 
-def brief(field: str, before: object, after: object) -> str:
+def brief_change(field: str, before: object, after: object) -> str:
     """A setting's change on one line."""
     if field.endswith("_prompt"):
-        return f"{_length(before)} → {_length(after)}"
-    return f"{_value(before)} → {_value(after)}"
+        return f"{_text_length(before)} → {_text_length(after)}"
+    return f"{_format_value(before)} → {_format_value(after)}"
 
 
-def _state(agent: Agent, described: dict[str, Any]) -> str:
+def _state_words(agent: Agent, described: dict[str, Any]) -> str:
     if agent.forgotten_at is not None:
         return f"forgotten on {agent.forgotten_at:%Y-%m-%d}"
     words = [
@@ -95,9 +95,9 @@ def _state(agent: Agent, described: dict[str, Any]) -> str:
     return ", ".join(filter(None, words)) or "ok"
 
 
-def _length(text: object) -> str:
+def _text_length(text: object) -> str:
     return f"{len(text):,} characters" if isinstance(text, str) else "none"
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return "default" if value is None else f"{value:,}" if type(value) is int else str(value)

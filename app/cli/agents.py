@@ -9,27 +9,27 @@ from typing import Any, TypeVar
 import click
 
 from app.cli import json_option
-from app.cli.agent_facts import HEADINGS, brief, describe, row, show_facts
+from app.cli.agent_facts import HEADINGS, agent_row, brief_change, describe_agents, show_facts
 from app.cli.common import (
     account_argument,
     account_option,
     as_usage,
-    emit,
-    facts,
     find_account,
     find_agent,
-    hint,
-    opened,
-    quoted,
+    open_installation,
+    print_facts,
+    print_hint,
+    print_json,
+    print_table,
+    quote_name,
     read_text,
     say,
-    table,
     text_file,
 )
 from app.cli.tokens import token as token_commands
 from app.extensions import writing
-from app.keys.forgetting import forget as destroy
-from app.keys.shredding import shred
+from app.keys.forgetting import forget_agent as destroy
+from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, Account, Agent, AgentToken, make_keys
 from app.models.agent import agents_of
 from app.models.key import share_with_tokens
@@ -71,8 +71,8 @@ agents.add_command(token_commands)
 @json_option
 def create(name: str, model: str, account: str | None, as_json: bool, **given: Any) -> None:
     """Create an agent with its keys and its first API token, which is shown this once."""
-    fields = _fields(**given)
-    with opened():
+    fields = _settings_fields(**given)
+    with open_installation():
         home = find_account(account)
         with as_usage(), writing():
             Account.lock(home.id)
@@ -81,12 +81,12 @@ def create(name: str, model: str, account: str | None, as_json: bool, **given: A
             token = AgentToken.issue(agent, by=COMMAND_LINE)
             share_with_tokens(agent, keys)
         if as_json:
-            emit({"id": agent.id, "name": agent.name, "token": token})
+            print_json({"id": agent.id, "name": agent.name, "token": token})
             return
         say(f"Created {agent.name} ({agent.model_id}) in the account {home.name!r}.")
         say(f"API token: {token}  (shown only this once)")
-        named = quoted(agent.name) + account_argument(account)
-        hint(f"memories import FILE --agent {named}", "Give it its memories")
+        named = quote_name(agent.name) + account_argument(account)
+        print_hint(f"memories import FILE --agent {named}", "Give it its memories")
 
 
 @agents.command("list")
@@ -94,18 +94,18 @@ def create(name: str, model: str, account: str | None, as_json: bool, **given: A
 @json_option
 def list_(account: str | None, as_json: bool) -> None:
     """List the agents of an account by name."""
-    with opened():
+    with open_installation():
         home = find_account(account)
         found = list(agents_of(home.id))
-        described = describe(found)
+        described = describe_agents(found)
         if as_json:
-            emit(described)
+            print_json(described)
         elif not found:
             say(f"There are no agents in the account {home.name!r} yet.")
-            hint("agents create NAME --model MODEL", "Create one")
-            hint("demo", "Or make two that need no API key")
+            print_hint("agents create NAME --model MODEL", "Create one")
+            print_hint("demo", "Or make two that need no API key")
         else:
-            table(HEADINGS, [row(agent, each) for agent, each in zip(found, described, strict=True)])
+            print_table(HEADINGS, [agent_row(agent, each) for agent, each in zip(found, described, strict=True)])
 
 
 @agents.command()
@@ -114,18 +114,18 @@ def list_(account: str | None, as_json: bool) -> None:
 @json_option
 def show(name: str, account: str | None, as_json: bool) -> None:
     """Show one agent: mass, counts, settings, and whether it needs a refinement."""
-    with opened():
+    with open_installation():
         agent = find_agent(name, account)
-        described = describe([agent])[0]
+        described = describe_agents([agent])[0]
         if as_json:
-            emit(described)
+            print_json(described)
             return
         show_facts(agent, described)
-        named = quoted(agent.name) + account_argument(account)
+        named = quote_name(agent.name) + account_argument(account)
         if described["open_refinement"]:
-            hint(f"refinements show {described['open_refinement']}", "Look at its refinement")
+            print_hint(f"refinements show {described['open_refinement']}", "Look at its refinement")
         elif described["needs_refinement"]:
-            hint(f"refine {named} --wait", "Refine it now")
+            print_hint(f"refine {named} --wait", "Refine it now")
 
 
 @agents.command("set")
@@ -141,10 +141,10 @@ def set_(
     **given: Any,
 ) -> None:  # fmt: skip
     """Change settings of an agent, and print what changed. A running refinement keeps those that it began with."""
-    fields = _fields(**given) | _given(name=new_name, model_id=model, active=active)
+    fields = _settings_fields(**given) | _drop_unset(name=new_name, model_id=model, active=active)
     if not fields:
         raise click.UsageError("Nothing to set: give at least one option.")
-    with opened():
+    with open_installation():
         found = find_agent(name, account)
         with as_usage(), writing():
             Account.lock(found.account_id)
@@ -154,12 +154,14 @@ def set_(
         after = agent.configuration()
         differences = {field: {"before": before[field], "after": after[field]} for field in changed}
         if as_json:
-            emit({"id": agent.id, "name": agent.name, "changed": differences})
+            print_json({"id": agent.id, "name": agent.name, "changed": differences})
         elif not changed:
             say(f"Nothing changed: {agent.name} is set so already.")
         else:
             say(f"Changed {agent.name}:")
-            facts((field, brief(field, each["before"], each["after"])) for field, each in differences.items())
+            print_facts(
+                (field, brief_change(field, each["before"], each["after"])) for field, each in differences.items()
+            )
 
 
 @agents.command()
@@ -169,7 +171,7 @@ def set_(
 @json_option
 def pause(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool) -> None:
     """Start no refinement of these agents by itself; running ones go on, and you can still start one."""
-    _switch(names, everyone, account, as_json, paused=True)
+    _set_paused(names, everyone, account, as_json, paused=True)
 
 
 @agents.command()
@@ -179,7 +181,7 @@ def pause(names: tuple[str, ...], everyone: bool, account: str | None, as_json: 
 @json_option
 def resume(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool) -> None:
     """Let the timetable start refinements of these agents again."""
-    _switch(names, everyone, account, as_json, paused=False)
+    _set_paused(names, everyone, account, as_json, paused=False)
 
 
 @agents.command()
@@ -192,18 +194,19 @@ def forget(name: str, again: str | None, account: str | None, as_json: bool) -> 
 
     Its record stays: audit log, counts and dates. Backups of the database hold its keys until they age out.
     """
-    with opened():
+    with open_installation():
         agent = find_agent(name, account)
         agent.check_not_forgotten()
         if again != agent.name:
-            command = f"agents forget {quoted(agent.name)} --yes-forget {quoted(agent.name)}{account_argument(account)}"
+            quoted = quote_name(agent.name)
+            command = f"agents forget {quoted} --yes-forget {quoted}{account_argument(account)}"
             raise click.UsageError(
                 f"Nothing undoes this. If you mean it, say the name once more: ./whetstone {command}"
             )
         done = destroy(agent.id, by=COMMAND_LINE)
-        shredded = shred()
+        shredded = shred_files()
         if as_json:
-            emit({"id": agent.id, "name": agent.name, **vars(done), "shredded": shredded})
+            print_json({"id": agent.id, "name": agent.name, **vars(done), "shredded": shredded})
             return
         say(
             f"Forgot {agent.name}: {done.keys:,} sealed keys are destroyed, {done.memories:,} memories closed for ever."
@@ -211,17 +214,17 @@ def forget(name: str, again: str | None, account: str | None, as_json: bool) -> 
         say("Backups of the database from before still hold the keys until they age out.")
         if not shredded:
             say("Others use the database's files just now: a worker's upkeep cleans them of the keys within a minute.")
-        hint(
-            f"verify --agent {quoted(agent.name)}{account_argument(account)}",
+        print_hint(
+            f"verify --agent {quote_name(agent.name)}{account_argument(account)}",
             "Its record stays; check that it is intact",
         )
 
 
-def _switch(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool, *, paused: bool) -> None:
+def _set_paused(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool, *, paused: bool) -> None:
     """All of them in one transaction, or none."""
     if bool(names) == everyone:
         raise click.UsageError("Name the agents, or give --all.")
-    with opened():
+    with open_installation():
         found = list(agents_of(find_account(account).id)) if everyone else [find_agent(each, account) for each in names]
         ids = {agent.id: agent.paused for agent in found}
         with writing():
@@ -233,7 +236,7 @@ def _switch(names: tuple[str, ...], everyone: bool, account: str | None, as_json
             for agent in locked
         ]
     if as_json:
-        emit(done if everyone or len(done) > 1 else done[0])
+        print_json(done if everyone or len(done) > 1 else done[0])
     else:
         _tell_switched(done, "Paused" if paused else "Resumed", "paused" if paused else "not paused")
 
@@ -249,7 +252,7 @@ def _tell_switched(done: list[dict[str, Any]], verb: str, state: str) -> None:
         say("There are no agents in this account.")
 
 
-def _fields(
+def _settings_fields(
     *,
     api_base: str | None,
     api_key_env: str | None,
@@ -258,7 +261,7 @@ def _fields(
     system_prompt_file: Path | None,
     refinement_prompt_file: Path | None,
 ) -> dict[str, Any]:
-    return _given(
+    return _drop_unset(
         api_base=api_base,
         api_key_env=api_key_env,
         core_token_budget=budget,
@@ -268,5 +271,5 @@ def _fields(
     )
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _drop_unset(**fields: Any) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value is not None}

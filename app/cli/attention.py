@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 
 from app.cli import json_option
-from app.cli.common import account_option, day_and_time, emit, find_account, find_agent, hint, opened, say, table
+from app.cli.common import (
+    account_option,
+    day_and_time,
+    find_account,
+    find_agent,
+    open_installation,
+    print_hint,
+    print_json,
+    print_table,
+    say,
+)
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, AttentionItem
 from app.shapes.attention import AttentionShape
@@ -26,13 +36,13 @@ def attention() -> None:
 @json_option
 def list_(name: str | None, with_seen: bool, limit: int, account: str | None, as_json: bool) -> None:
     """List what nobody has seen yet, newest first. Notes stand there as the agents wrote them."""
-    with opened(with_key=False):
-        found = _newest(name, with_seen, limit, account)
+    with open_installation(with_key=False):
+        found = _newest_items(name, with_seen, limit, account)
         if as_json:
-            emit([AttentionShape.of(item).as_json() for item in found])
+            print_json([AttentionShape.of(item).as_json() for item in found])
         elif found:
-            table(HEADINGS, [_row(item) for item in found])
-            hint("attention seen ID", "Mark one as seen")
+            print_table(HEADINGS, [_item_row(item) for item in found])
+            print_hint("attention seen ID", "Mark one as seen")
         else:
             say("Nothing needs attention.")
 
@@ -43,17 +53,17 @@ def list_(name: str | None, with_seen: bool, limit: int, account: str | None, as
 @json_option
 def seen(numbers: tuple[int, ...], undo: bool, as_json: bool) -> None:
     """Mark items as seen, by their ID. Doing it twice does no harm."""
-    with opened(with_key=False):
-        changed = {number: _mark(number, seen=not undo) for number in dict.fromkeys(numbers)}
+    with open_installation(with_key=False):
+        changed = {number: _mark_item(number, seen=not undo) for number in dict.fromkeys(numbers)}
         words = "not seen" if undo else "seen"
         if as_json:
-            emit([{"id": number, "changed": each} for number, each in changed.items()])
+            print_json([{"id": number, "changed": each} for number, each in changed.items()])
             return
         for number, each in changed.items():
             say(f"{number}: marked as {words}." if each else f"{number}: was {words} already.")
 
 
-def _newest(name: str | None, with_seen: bool, limit: int, account: str | None) -> list[AttentionItem]:
+def _newest_items(name: str | None, with_seen: bool, limit: int, account: str | None) -> list[AttentionItem]:
     conditions = [] if with_seen else [AttentionItem.is_open()]
     if name:
         conditions.append(AttentionItem.agent_id == find_agent(name, account).id)
@@ -62,7 +72,7 @@ def _newest(name: str | None, with_seen: bool, limit: int, account: str | None) 
     return list(db.session.scalars(AttentionItem.newest(*conditions).limit(limit)))
 
 
-def _mark(number: int, *, seen: bool) -> bool:
+def _mark_item(number: int, *, seen: bool) -> bool:
     """Returns whether that changed anything. Raises NotFound."""
     with writing():
         agent = Agent.lock(AttentionItem.agent_of(number))
@@ -70,7 +80,7 @@ def _mark(number: int, *, seen: bool) -> bool:
         return (item.mark_seen if seen else item.mark_unseen)(agent, by=COMMAND_LINE)
 
 
-def _row(item: AttentionItem) -> list[str]:
+def _item_row(item: AttentionItem) -> list[str]:
     said = f"{item.line}: “{item.text}”" if item.text else item.line
     about = item.subject.partition(":")
     seen_by = "undone since" if item.is_resolved and not item.seen_by else (item.seen_by or "").partition(":")[2]

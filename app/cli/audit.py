@@ -15,15 +15,15 @@ from app.cli.common import (
     account_argument,
     account_option,
     as_usage,
-    emit,
     find_account,
     find_agent,
-    hint,
-    opened,
-    quoted,
+    open_installation,
+    print_hint,
+    print_json,
+    print_table,
+    quote_name,
     read_text,
     say,
-    table,
     text_file,
 )
 from app.cli.found import find_refinement
@@ -51,14 +51,14 @@ def audit(
     if ctx.invoked_subcommand:
         _refuse_options(ctx)
         return
-    with opened(with_key=False):
-        wanted = _wanted(name, refinement, account)
+    with open_installation(with_key=False):
+        wanted = _entry_conditions(name, refinement, account)
         if not as_json:
             names = {"at": "TIME (UTC)", "id": "ENTRY", "actor": "WHO", "action": "WHAT"}
             say(click.style(LINE.format(**names, agent="AGENT", subject="ABOUT"), dim=True))
         count = 0
-        for entry in _entries(wanted, last):
-            click.echo(json.dumps(entry.as_json()) if as_json else _line(entry))
+        for entry in _read_entries(wanted, last):
+            click.echo(json.dumps(entry.as_json()) if as_json else _entry_line(entry))
             count += 1
         if not as_json:
             say(f"{count:,} entries. `./whetstone verify` proves that none was altered.")
@@ -72,14 +72,14 @@ def heads(account: str | None, as_json: bool) -> None:
 
     Keep them elsewhere: whoever can change the database can't change them there. `./whetstone verify --heads` compares.
     """
-    with opened(with_key=False):
+    with open_installation(with_key=False):
         exported = export_heads(find_account(account).id if account else None)
         if as_json:
             for head in exported:
-                emit(head.as_json())
+                print_json(head.as_json())
             return
         rows = [(head.chain, head.agent, head.account, head.sequence, head.hash[:16]) for head in exported]
-        table(("CHAIN", "AGENT", "ACCOUNT", "ENTRIES", "HASH, ITS BEGINNING"), rows)
+        print_table(("CHAIN", "AGENT", "ACCOUNT", "ENTRIES", "HASH, ITS BEGINNING"), rows)
         say("Store them where nobody who can change this database can write, and append each time:")
         say("  ./whetstone audit heads --json >> /elsewhere/heads.jsonl")
         say("Then `./whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
@@ -95,14 +95,14 @@ def verify(name: str | None, heads: Path | None, account: str | None, as_json: b
 
     Everything, unless an agent or an account is named.
     """
-    kept = _kept(heads)
-    with opened(with_key=False):
+    kept = _read_heads(heads)
+    with open_installation(with_key=False):
         agent = find_agent(name, account) if name else None
         home = find_account(account) if account and not agent else None
         scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
         verdict = check(agent, home, heads=kept)
         if as_json:
-            emit(verdict.as_json())
+            print_json(verdict.as_json())
             return 0 if verdict.ok else 1
         if verdict.ok:
             say(f"All is well: {verdict.entries:,} entries of {scope} are as they were written, and explain every")
@@ -111,11 +111,11 @@ def verify(name: str | None, heads: Path | None, account: str | None, as_json: b
             if heads:
                 say(f"{len(kept):,} exported heads still stand.")
             else:
-                hint("audit heads", "To be sure also against whoever owns the database, keep its heads elsewhere")
+                print_hint("audit heads", "To be sure also against whoever owns the database, keep its heads elsewhere")
         else:
             say(f"NOT as it was written, after {verdict.entries:,} entries of {scope}:")
             say(f"  {verdict.first_problem}")
-            named = (f" --agent {quoted(agent.name)}" if agent else "") + account_argument(account)
+            named = (f" --agent {quote_name(agent.name)}" if agent else "") + account_argument(account)
             say(f"Stop changing things, keep a copy of the database, and compare: ./whetstone audit{named} --json")
         return 0 if verdict.ok else 1
 
@@ -133,7 +133,7 @@ def _refuse_options(ctx: click.Context) -> None:
         raise click.UsageError(f"Put the options after `audit {ctx.invoked_subcommand}`.")
 
 
-def _kept(path: Path | None) -> list[Head]:
+def _read_heads(path: Path | None) -> list[Head]:
     """The heads of a file. Raises UsageError with the line that is none."""
     if path is None:
         return []
@@ -141,7 +141,7 @@ def _kept(path: Path | None) -> list[Head]:
         return parse_heads((read_text(path) or "").split("\n"))
 
 
-def _wanted(name: str | None, refinement: str | None, account: str | None) -> list[Any]:
+def _entry_conditions(name: str | None, refinement: str | None, account: str | None) -> list[Any]:
     """The conditions on an entry. A refinement's id says which account; without any, it is one account's log."""
     conditions: list[Any] = []
     if refinement:
@@ -153,7 +153,7 @@ def _wanted(name: str | None, refinement: str | None, account: str | None) -> li
     return conditions
 
 
-def _entries(wanted: list[Any], last: int | None) -> Iterator[EntryShape]:
+def _read_entries(wanted: list[Any], last: int | None) -> Iterator[EntryShape]:
     """Page by page behind the last id seen, each page a short read: a log of any length, and no lock while printing."""
     query = select(AuditLog, Agent.name).outerjoin(Agent, Agent.id == AuditLog.agent_id).where(*wanted)
     after = _id_before_the_last(wanted, last)
@@ -175,5 +175,5 @@ def _id_before_the_last(wanted: list[Any], last: int | None) -> int:
     return db.session.scalar(newest.offset(last).limit(1)) or 0
 
 
-def _line(entry: EntryShape) -> str:
+def _entry_line(entry: EntryShape) -> str:
     return LINE.format(**vars(entry) | {"at": entry.at[:19].replace("T", " "), "agent": entry.agent or "–"})

@@ -58,31 +58,31 @@ class _Trouble(Exception):
         self.detail, self.fix, self.state = detail, fix, state
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
+def examine_installation(settings: Settings) -> Iterator[Finding]:
     """Every finding as it is made. What needs the database is skipped where there is none."""
-    yield _look("data", lambda: _data(settings))
-    yield _look("disk", lambda: _disk(settings))
+    yield _examine_one("data", lambda: _check_data_dir(settings))
+    yield _examine_one("disk", lambda: _check_disk_space(settings))
     logs.init("ERROR")
     app = create_app(settings, part=Part.COMMAND_LINE)
     with app.app_context():
-        database = _look("database", lambda: _database(settings))
+        database = _examine_one("database", lambda: _check_database(settings))
         yield database
-        version = _after(database, "version", _version)
+        version = _examine_after(database, "version", _check_database_version)
         yield version
-        yield _after(version, "guards", _guards)
-        yield _after(version, "proof", _proof)
-        yield _after(version, "key", lambda: _key(settings))
-        yield _after(database, "clock", _clock)
-        broker = _look("broker", lambda: _broker(settings))
+        yield _examine_after(version, "guards", _check_triggers)
+        yield _examine_after(version, "proof", _check_proof)
+        yield _examine_after(version, "key", lambda: _check_master_key(settings))
+        yield _examine_after(database, "clock", _check_clock)
+        broker = _examine_one("broker", lambda: _check_broker(settings))
         yield broker
-        yield _after(version, "worker", _worker) if broker.state == "ok" else _skipped("worker")
-        yield _look("beat", lambda: _beat(settings))
-        yield _look("parts", lambda: _parts(settings))
-        yield _after(version, "waiting", _waiting)
-        _close(app)
+        yield _examine_after(version, "worker", _check_worker) if broker.state == "ok" else _skipped_finding("worker")
+        yield _examine_one("beat", lambda: _check_beat(settings))
+        yield _examine_one("parts", lambda: _check_stopped_parts(settings))
+        yield _examine_after(version, "waiting", _check_waiting_refinements)
+        _close_connections(app)
 
 
-def _look(name: str, examination: Callable[[], str]) -> Finding:
+def _examine_one(name: str, examination: Callable[[], str]) -> Finding:
     try:
         return Finding(name, "ok", examination())
     except _Trouble as trouble:
@@ -93,15 +93,15 @@ def _look(name: str, examination: Callable[[], str]) -> Finding:
         return Finding(name, "fail", f"It does not answer ({type(error).__name__}).")
 
 
-def _after(needed: Finding, name: str, examination: Callable[[], str]) -> Finding:
-    return _look(name, examination) if needed.state == "ok" else _skipped(name)
+def _examine_after(needed: Finding, name: str, examination: Callable[[], str]) -> Finding:
+    return _examine_one(name, examination) if needed.state == "ok" else _skipped_finding(name)
 
 
-def _skipped(name: str) -> Finding:
+def _skipped_finding(name: str) -> Finding:
     return Finding(name, "skipped", "skipped: fix the problem above first")
 
 
-def _data(settings: Settings) -> str:
+def _check_data_dir(settings: Settings) -> str:
     if not settings.data.is_dir():
         raise _Trouble(
             f"{settings.data} is not there.",
@@ -121,7 +121,7 @@ def _data(settings: Settings) -> str:
     return "private and writable"
 
 
-def _disk(settings: Settings) -> str:
+def _check_disk_space(settings: Settings) -> str:
     folder = next(each for each in (settings.data, *settings.data.parents) if each.is_dir())
     free = shutil.disk_usage(folder).free
     said = f"{free / 1e9:,.1f} GB free"
@@ -132,7 +132,7 @@ def _disk(settings: Settings) -> str:
     return said
 
 
-def _database(settings: Settings) -> str:
+def _check_database(settings: Settings) -> str:
     url = make_url(settings.sqlalchemy_url)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise _Trouble(f"{url.database} is not there.", "Run `./whetstone up` or `./whetstone db upgrade`.")
@@ -148,12 +148,12 @@ def _database(settings: Settings) -> str:
     return f"PostgreSQL on {url.host or 'a local socket'}"
 
 
-def _version() -> str:
+def _check_database_version() -> str:
     check_version()
     return "of this version"
 
 
-def _guards() -> str:
+def _check_triggers() -> str:
     with db.engine.connect() as connection:
         missing = sorted(missing_triggers(connection))
     if missing:
@@ -164,7 +164,7 @@ def _guards() -> str:
     return "all triggers are there"
 
 
-def _proof() -> str:
+def _check_proof() -> str:
     """The last verdict of the nightly proof on every account; `./whetstone verify` makes one of its own."""
     kept = Proof.all()
     if not kept:
@@ -186,7 +186,7 @@ def _proof() -> str:
     return f"{entries:,} entries were as written, on {oldest:%Y-%m-%d %H:%M} UTC or later"
 
 
-def _key(settings: Settings) -> str:
+def _check_master_key(settings: Settings) -> str:
     key, path = load_master_key(settings), settings.master_key_path
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     if mode & 0o077:
@@ -202,7 +202,7 @@ def _key(settings: Settings) -> str:
     return f"{key.fingerprint} belongs to this database; {kept}"
 
 
-def _clock() -> str:
+def _check_clock() -> str:
     with db.engine.connect() as connection:
         here = datetime.now(UTC)
         there = here if is_sqlite(db.session()) else connection.scalar(select(func.clock_timestamp()))
@@ -219,19 +219,19 @@ def _clock() -> str:
     return f"{here:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _broker(settings: Settings) -> str:
+def _check_broker(settings: Settings) -> str:
     require_broker(settings)
     return "the one of REDIS_URL answers" if settings.redis_url else "the embedded one answers"
 
 
-def _worker() -> str:
+def _check_worker() -> str:
     began = time.monotonic()
     if not worker_answers():
         raise _Trouble("No worker answers.", "Start `./whetstone up`, or `./whetstone worker`; see its log.")
     return f"answers after {(time.monotonic() - began) * 1000:,.0f} ms"
 
 
-def _beat(settings: Settings) -> str:
+def _check_beat(settings: Settings) -> str:
     """By the timetable that beat keeps in the data dir: one on another machine can't be seen from here."""
     signs = [path.stat().st_mtime for path in settings.run_dir.glob("beat-schedule*")]
     if not signs:
@@ -249,7 +249,7 @@ def _beat(settings: Settings) -> str:
     return f"last sign of life {age:,.0f} seconds ago"
 
 
-def _parts(settings: Settings) -> str:
+def _check_stopped_parts(settings: Settings) -> str:
     """As the supervisor of `up` wrote them down."""
     stopped = PartsFile(settings).read()
     if not stopped:
@@ -261,7 +261,7 @@ def _parts(settings: Settings) -> str:
     raise _Trouble(said, f"Read the end of {logs}.", state="fail" if waits else "warn")
 
 
-def _waiting() -> str:
+def _check_waiting_refinements() -> str:
     waiting = len(find_lost_starts())
     if waiting:
         raise _Trouble(
@@ -272,6 +272,6 @@ def _waiting() -> str:
     return "no refinement waits for long"
 
 
-def _close(app: Flask) -> None:
+def _close_connections(app: Flask) -> None:
     db.session.remove()
     db.engine.dispose()

@@ -38,7 +38,7 @@ def account_option(command: F) -> F:
 
 
 @contextmanager
-def opened(*, make: bool = False, with_key: bool = True) -> Iterator[Flask]:
+def open_installation(*, make: bool = False, with_key: bool = True) -> Iterator[Flask]:
     """An app on this installation, in its context, with the master key. Raises Misconfigured; writes nothing.
 
     `make`: where no database is yet, make it. `with_key`: False for what brings a lost key back, and for what an
@@ -56,7 +56,7 @@ def opened(*, make: bool = False, with_key: bool = True) -> Iterator[Flask]:
         try:
             yield app
         finally:
-            _close(app)
+            _close_app(app)
 
 
 def find_account(name: str | None) -> Account:
@@ -84,7 +84,7 @@ def find_agent(name: str, account: str | None) -> Agent:
     if elsewhere and account is None:
         raise NotFound(
             f"There is no agent named {cleaned!r} in the account {home.name!r}, but there is one in {elsewhere[0]!r}: "
-            f"add --account {quoted(elsewhere[0])}."
+            f"add --account {quote_name(elsewhere[0])}."
         )
     listing = "./whetstone agents list" + account_argument(account)
     raise NotFound(f"There is no agent named {cleaned!r} in the account {home.name!r}. `{listing}` names them all.")
@@ -117,7 +117,7 @@ def text_file(name: str, help_text: str) -> Callable[[F], F]:
     return click.option(name, type=kind, help=help_text)
 
 
-def emit(value: object) -> None:
+def print_json(value: object) -> None:
     """One line of JSON on stdout."""
     click.echo(json.dumps(value))
 
@@ -127,21 +127,21 @@ def say(line: str = "") -> None:
     click.echo(line)
 
 
-def aside(line: str) -> None:
+def say_on_stderr(line: str) -> None:
     """A line for people beside the result, on stderr."""
     click.echo(line, err=True)
 
 
-def hint(command: str, why: str) -> None:
+def print_hint(command: str, why: str) -> None:
     """The next useful command."""
     click.secho(f"{why}: ./whetstone {command}", dim=True)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Aligned columns; numbers to the right."""
     found = [list(row) for row in rows]
     numeric = [any(isinstance(row[place], int) for row in found) for place in range(len(headings))]
-    cells = [[_cell(cell) for cell in row] for row in found]
+    cells = [[_format_cell(cell) for cell in row] for row in found]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     for index, row in enumerate([list(headings), *cells]):
         line = "  ".join(
@@ -151,9 +151,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         click.echo(click.style(line, dim=True) if index == 0 else line)
 
 
-def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
+def print_facts(pairs: Iterable[tuple[str, Cell]]) -> None:
     """Names and values, one a line, aligned; those without a value are left out."""
-    shown = [(name, _cell(value)) for name, value in pairs if value is not None]
+    shown = [(name, _format_cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         click.echo(f"  {name.ljust(width)}  {value}")
@@ -166,15 +166,15 @@ def day_and_time(moment: datetime | None, otherwise: str = "never") -> str:
 
 def account_argument(account: str | None) -> str:
     """What a suggested command needs so that it means the same account."""
-    return f" --account {quoted(account)}" if account else ""
+    return f" --account {quote_name(account)}" if account else ""
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as it can be typed in a shell."""
     return shlex.quote(name)
 
 
-def _cell(value: Cell) -> str:
+def _format_cell(value: Cell) -> str:
     return f"{value:,}" if isinstance(value, int) else value or "–"
 
 
@@ -188,7 +188,7 @@ def _require_database(settings: Settings) -> None:
 
 def _make_if_new(settings: Settings) -> None:
     if make_if_new(settings):
-        aside(
+        say_on_stderr(
             f"Created a new installation in {settings.data}. "
             "Keep a copy of its master key: ./whetstone keys backup FILE"
         )
@@ -200,7 +200,7 @@ def _sqlite_file_is_missing(settings: Settings) -> bool:
     return kind == "sqlite" and not Path(path).exists()
 
 
-def _close(app: Flask) -> None:
+def _close_app(app: Flask) -> None:
     db.session.remove()
     if "heartbeat" in app.extensions:
         app.extensions["heartbeat"].stop()

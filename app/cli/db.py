@@ -8,7 +8,7 @@ import sys
 import click
 
 from app.cli import json_option
-from app.cli.common import emit, hint, say
+from app.cli.common import print_hint, print_json, say
 from app.cli.recovery_words import tell_of_new_key
 from app.config import load_settings
 from app.setup import bring_up_to_date
@@ -29,12 +29,12 @@ def upgrade(as_json: bool) -> None:
     if done.made_master_key:
         tell_of_new_key(str(done.made_master_key), done.recovery_words)
     if as_json:
-        emit({"version": done.version, "version_before": done.version_before})
+        print_json({"version": done.version, "version_before": done.version_before})
     elif done.version_before == done.version:
         say(f"The database is of this version already ({done.version}).")
     elif done.version_before:
         say(f"Upgraded the database from version {done.version_before} to {done.version}.")
     else:
         say(f"Created the database, version {done.version}.")
-        hint("users create EMAIL --role owner", "Make the first user")
-        hint("up", "Or start everything, which makes one")
+        print_hint("users create EMAIL --role owner", "Make the first user")
+        print_hint("up", "Or start everything, which makes one")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from app.cli import json_option
-from app.cli.common import account_argument, emit, find_account, hint, opened, say, table
+from app.cli.common import account_argument, find_account, open_installation, print_hint, print_json, print_table, say
 from app.demo import Demo, make_demo, make_demo_in
 from app.models import COMMAND_LINE
 from app.processes.datadir import running_address
-from app.processes.startup import address
+from app.processes.startup import local_address
 
 
 @click.command()
@@ -20,28 +20,28 @@ def demo(own_account: bool, as_json: bool) -> None:
 
     They speak by `whetstone/offline`, a rule-based de-duplicator: no API key, no network. Run twice, it makes nothing.
     """
-    with opened(make=True) as app:
+    with open_installation(make=True) as app:
         settings = app.extensions["settings"]
         running = running_address(settings)
         found = make_demo(COMMAND_LINE) if own_account else make_demo_in(find_account(None), COMMAND_LINE)
-        place = running or address(settings)
+        place = running or local_address(settings)
         if as_json:
             agents = [{"id": agent.id, "name": agent.name} for agent in found.agents]
-            emit(
+            print_json(
                 {"made": found.made, "account": found.account.name, "email": found.email, "agents": agents}
                 | {"address": place}
                 | ({"password": found.password} if found.password else {})
             )
         else:
-            _tell(found, place if running else f"{place} (once `./whetstone up` runs)")
+            _tell_demo(found, place if running else f"{place} (once `./whetstone up` runs)")
 
 
-def _tell(found: Demo, place: str) -> None:
+def _tell_demo(found: Demo, place: str) -> None:
     if found.made:
         say(f"Made in the account {found.account.name!r}, and need no API key:")
     else:
         say(f"The account {found.account.name!r} has them already; nothing was made or changed:")
-    table(
+    print_table(
         ("NAME", "MEMORIES", "TOKENS", "BUDGET", ""),
         [
             (each.name, each.core_count, each.core_token_usage, each.core_token_budget, "over" * each.is_over_budget)
@@ -55,7 +55,7 @@ def _tell(found: Demo, place: str) -> None:
         say(f"Password: {found.password}  (shown only this once)")
     else:
         say(f"Sign in at {place} as {found.email}, with the password that was shown then.")
-        hint("users create EMAIL --account Demo", "If it is lost, make another admin")
+        print_hint("users create EMAIL --account Demo", "If it is lost, make another admin")
     own = account_argument(found.account.name) if found.email else ""
     for agent in found.agents[:1]:
-        hint(f"refine {agent.name}{own} --wait", "Watch a refinement here")
+        print_hint(f"refine {agent.name}{own} --wait", "Watch a refinement here")

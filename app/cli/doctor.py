@@ -8,8 +8,8 @@ from dataclasses import asdict
 import click
 
 from app.cli import json_option
-from app.cli.checkup import Finding, examine
-from app.cli.common import emit, say
+from app.cli.checkup import Finding, examine_installation
+from app.cli.common import print_json, say
 from app.config import load_settings
 
 MARKS = {"ok": ("ok", "green"), "warn": ("look", "yellow"), "fail": ("FAIL", "red"), "skipped": ("–", "white")}
@@ -27,19 +27,19 @@ def doctor(as_json: bool) -> int:
     if not as_json:
         say(f"Whetstone in {settings.data}")
     found: list[Finding] = []
-    for finding in examine(settings):
+    for finding in examine_installation(settings):
         found.append(finding)
         if not as_json:
-            _tell(finding)
+            _tell_finding(finding)
     ok = all(finding.state != "fail" for finding in found)
     if as_json:
-        emit({"ok": ok, "checks": [asdict(finding) for finding in found]})
+        print_json({"ok": ok, "checks": [asdict(finding) for finding in found]})
     else:
         say("Nothing is wrong." if ok else "Mend what FAILs, from the top down.")
     return 0 if ok else 1
 
 
-def _tell(finding: Finding) -> None:
+def _tell_finding(finding: Finding) -> None:
     word, color = MARKS[finding.state]
     say(f"  {click.style(word.ljust(4), fg=color)}  {finding.name:<9}  {finding.detail}")
     if finding.fix:

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.asking.dependencies import Dependencies
-from app.cli.common import aside
+from app.cli.common import say_on_stderr
 from app.cli.crash import record as record_crash
 from app.cli.steps import line
 from app.extensions import db, release, writing
@@ -22,7 +22,7 @@ from app.history.steps import Step
 from app.history.timeline import tell
 from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
-from app.refinement.process import refine
+from app.refinement.process import run_refinement
 from app.refinement.sweep import close_stalled
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
@@ -64,7 +64,7 @@ class Follower:
             return connection.scalar(query) in OPEN_STATES
 
 
-def watch(refinement_id: str, tell: Tell) -> None:
+def watch_refinement(refinement_id: str, tell: Tell) -> None:
     """Return when a worker has brought it to its end. Ctrl-C ends the watching only."""
     follower, looked = Follower(refinement_id, tell), time.monotonic()
     release()
@@ -77,18 +77,18 @@ def watch(refinement_id: str, tell: Tell) -> None:
     follower.look()
 
 
-def carry(app: Flask, refinement_id: str, clients: ModelClients, tell: Tell) -> None:
+def refine_here(app: Flask, refinement_id: str, clients: ModelClients, tell: Tell) -> None:
     """Do the work in this process, to its end. Ctrl-C and SIGTERM stop the refinement; earlier changes are kept."""
     follower = Follower(refinement_id, tell)
     with _told_at_once(app, follower), _termination_as_interrupt():
         try:
-            refine(refinement_id, Dependencies(clients))
+            run_refinement(refinement_id, Dependencies(clients))
         except KeyboardInterrupt:
             _stop_here(refinement_id)
         except Exception as error:  # noqa: BLE001 - the refinement has reached its end; its result is told all the same
-            aside(f"Something unexpected happened ({type(error).__name__}). {record_crash(error)}")
+            say_on_stderr(f"Something unexpected happened ({type(error).__name__}). {record_crash(error)}")
     if follower.is_open():
-        watch(refinement_id, tell)  # a worker came up meanwhile, and was faster
+        watch_refinement(refinement_id, tell)  # a worker came up meanwhile, and was faster
 
 
 @contextmanager

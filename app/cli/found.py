@@ -39,7 +39,7 @@ def find_target(number: str, account_id: int | None = None) -> Target:
     """
     kind, _, begins = number.strip().lower().rpartition(":")
     wanted = (kind,) if kind else _KINDS
-    found = [target for each in wanted for target in _targets(each, begins, account_id)]
+    found = [target for each in wanted for target in _find_targets(each, begins, account_id)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -61,14 +61,14 @@ def _only_one(number: str, rows: Any, noun: str, listing: str) -> Any:
     raise NotFound(f"There is no {noun} {number!r}. `whetstone {listing}` names them all.")
 
 
-def _targets(kind: str, begins: str, account_id: int | None) -> list[Target]:
+def _find_targets(kind: str, begins: str, account_id: int | None) -> list[Target]:
     match kind:
         case "refinement":
             return [Target.refinement(row.id) for row in _beginning_with(begins, Refinement, account_id)]
         case "rollback":
             return [Target.rollback(row.id) for row in _beginning_with(begins, Rollback, account_id)]
         case "entry" if _ENTRY.fullmatch(begins):
-            found = _those(AuditLog, AuditLog.id == int(begins), account_id)
+            found = _find_rows(AuditLog, AuditLog.id == int(begins), account_id)
             return [Target.entry(entry.id) for entry in found]
     return []
 
@@ -77,10 +77,10 @@ def _beginning_with(begins: str, rows: Any, account_id: int | None) -> list[Any]
     """At most two of them: more than one is one too many."""
     if not _BEGINNING.fullmatch(begins):
         return []
-    return _those(rows, rows.id.startswith(begins, autoescape=True), account_id)
+    return _find_rows(rows, rows.id.startswith(begins, autoescape=True), account_id)
 
 
-def _those(rows: Any, condition: Any, account_id: int | None) -> list[Any]:
+def _find_rows(rows: Any, condition: Any, account_id: int | None) -> list[Any]:
     query = select(rows).where(condition)
     if account_id is not None:
         query = query.where(rows.account_id == account_id)

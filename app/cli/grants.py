@@ -15,26 +15,26 @@ from app.cli.common import (
     account_argument,
     account_option,
     as_usage,
-    aside,
     day_and_time,
-    emit,
     find_account,
     find_agent,
-    hint,
-    opened,
-    quoted,
+    open_installation,
+    print_hint,
+    print_json,
+    print_table,
+    quote_name,
     say,
-    table,
+    say_on_stderr,
 )
 from app.cli.follow import LOOK_SECONDS
 from app.cli.found import find_exception, find_refinement
 from app.cli.refinement_facts import SHORT
 from app.errors import NotFound
 from app.extensions import db, release
-from app.grants.asking import ask
-from app.grants.endings import end_what_is_over, tell
+from app.grants.asking import ask_agent
+from app.grants.endings import end_what_is_over, tell_ending
 from app.grants.request import WantedException, request_access
-from app.grants.request import revoke as take_back
+from app.grants.request import revoke_grant as take_back
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_GRANTS, AccessGrant, Agent, GrantStatus, User
 from app.models.grant import NEWEST_GRANTS
@@ -62,16 +62,16 @@ def grants() -> None:
 @json_option
 def list_(name: str | None, with_ended: bool, limit: int, account: str | None, as_json: bool) -> None:
     """List exceptions, newest first: those that wait for an answer and those that are live."""
-    with opened():
+    with open_installation():
         end_what_is_over()
-        found = _newest(name, with_ended, limit, account)
+        found = _newest_grants(name, with_ended, limit, account)
         if as_json:
-            emit([_json(*each) for each in found])
+            print_json([_grant_json(*each) for each in found])
         elif found:
-            table(HEADINGS, [_row(*each) for each in found])
+            print_table(HEADINGS, [_grant_row(*each) for each in found])
         else:
             say("There are none yet." if with_ended else "None is live, and none waits for an answer.")
-            hint("grants request AGENT --as USER --category debugging --purpose TEXT --minutes 30", "Ask for one")
+            print_hint("grants request AGENT --as USER --category debugging --purpose TEXT --minutes 30", "Ask for one")
 
 
 @grants.command()
@@ -89,14 +89,14 @@ def request(name: str, email: str, minutes: str, wait: bool, account: str | None
 
     Exit status: 0 granted (or asked, without --wait), 3 denied or refused by a rule, 1 any other end.
     """
-    with opened():
+    with open_installation():
         agent = find_agent(name, account)
-        grant = _ask(agent, _user(agent, email), {**wish, "minutes": minutes})
-        grant = _answered(grant) if wait else _left_to_a_worker(grant)
+        grant = _request_exception(agent, _find_user(agent, email), {**wish, "minutes": minutes})
+        grant = _ask_and_wait(grant) if wait else _left_to_a_worker(grant)
         if as_json:
-            emit(_json(grant, agent.name, email))
+            print_json(_grant_json(grant, agent.name, email))
         else:
-            _tell(grant, agent, account_argument(account))
+            _tell_outcome(grant, agent, account_argument(account))
         return EXIT_STATUS.get(grant.status, 1)
 
 
@@ -105,34 +105,34 @@ def request(name: str, email: str, minutes: str, wait: bool, account: str | None
 @json_option
 def revoke(number: str, as_json: bool) -> None:
     """Take an exception back at once, whoever asked for it. The beginning of its ID is enough."""
-    with opened():
+    with open_installation():
         end_what_is_over()
         found = find_exception(number)
         had_ended = not found.is_open
         grant = take_back(found.id, by=COMMAND_LINE)
-        tell(grant.id)
+        tell_ending(grant.id)
         if as_json:
-            emit(_json(grant, *_names(grant)))
+            print_json(_grant_json(grant, *_agent_and_email(grant)))
         elif had_ended:
             say(f"It had ended already ({grant.status}); there was nothing to take back.")
         else:
             say("Taken back: nobody can read anything through it any more. One may ask again.")
 
 
-def _ask(agent: Agent, user: User, wish: dict[str, str]) -> AccessGrant:
+def _request_exception(agent: Agent, user: User, wish: dict[str, str]) -> AccessGrant:
     """Write the question down. Raises UsageError for what can't be asked so, and Refused for what a rule forbids."""
     end_what_is_over()
     with as_usage():
-        read = WantedException.read(wish | {"scope": _scope(wish["scope"])})
+        read = WantedException.read(wish | {"scope": _resolve_scope(wish["scope"])})
     return request_access(agent.id, read, for_user=user, by=COMMAND_LINE)
 
 
-def _scope(named: str) -> str:
+def _resolve_scope(named: str) -> str:
     """The ledger, or the whole id of a refinement of which the beginning was given."""
     return named if named.strip().lower() == "ledger" else find_refinement(named).id
 
 
-def _user(agent: Agent, email: str) -> User:
+def _find_user(agent: Agent, email: str) -> User:
     """Raises NotFound, and says whom there is."""
     people = db.session.scalars(select(User).where(User.account_id == agent.account_id).order_by(User.email)).all()
     for user in people:
@@ -146,18 +146,20 @@ def _user(agent: Agent, email: str) -> User:
 
 def _left_to_a_worker(grant: AccessGrant) -> AccessGrant:
     if not enqueue(grant.id):
-        aside("The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`).")
+        say_on_stderr(
+            "The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`)."
+        )
     return grant
 
 
-def _answered(grant: AccessGrant) -> AccessGrant:
+def _ask_and_wait(grant: AccessGrant) -> AccessGrant:
     """The same when the agent has answered: asked by a worker that answers, or here."""
     if not (worker_answers() and enqueue(grant.id)):
-        ask(grant.id, Dependencies(LiteLLMClients()))
-    return _watched(grant.id)
+        ask_agent(grant.id, Dependencies(LiteLLMClients()))
+    return _wait_for_answer(grant.id)
 
 
-def _watched(grant_id: str) -> AccessGrant:
+def _wait_for_answer(grant_id: str) -> AccessGrant:
     """To its answer, which a worker may be waiting for. Ctrl-C ends the watching only."""
     while True:
         release()
@@ -168,23 +170,25 @@ def _watched(grant_id: str) -> AccessGrant:
         time.sleep(LOOK_SECONDS)
 
 
-def _tell(grant: AccessGrant, agent: Agent, in_account: str) -> None:
+def _tell_outcome(grant: AccessGrant, agent: Agent, in_account: str) -> None:
     short = grant.id[:SHORT]
     until = day_and_time(grant.expires_at, "–")
     say(GRANT_STATUSES[grant.status].answer.format(agent=agent.name, id=grant.id, status=grant.status, until=until))
     match grant.status:
         case "granted":
             say(f"What it covers is shown on the dashboard only: /exceptions/{grant.id}")
-            hint(f"grants revoke {short}", "Take it back")
+            print_hint(f"grants revoke {short}", "Take it back")
         case "pending":
-            hint(f"grants list --all{in_account}", "See its answer")
+            print_hint(f"grants list --all{in_account}", "See its answer")
         case "failed":
-            hint(f"audit --agent {quoted(agent.name)}{in_account}", "The reason stands in the log")
+            print_hint(f"audit --agent {quote_name(agent.name)}{in_account}", "The reason stands in the log")
     for note in grant.notes:
         say(f"{agent.name} wrote to the admins: “{note.text}”")
 
 
-def _newest(name: str | None, with_ended: bool, limit: int, account: str | None) -> list[tuple[AccessGrant, str, str]]:
+def _newest_grants(
+    name: str | None, with_ended: bool, limit: int, account: str | None
+) -> list[tuple[AccessGrant, str, str]]:
     query = select(AccessGrant, Agent.name, User.email).join(Agent, Agent.id == AccessGrant.agent_id)
     query = query.join(User, User.id == AccessGrant.user_id)
     if name:
@@ -197,16 +201,16 @@ def _newest(name: str | None, with_ended: bool, limit: int, account: str | None)
     return list(db.session.execute(newest).tuples())
 
 
-def _names(grant: AccessGrant) -> tuple[str, str]:
+def _agent_and_email(grant: AccessGrant) -> tuple[str, str]:
     """Of the agent, and of the user that it is for."""
     return db.session.get_one(Agent, grant.agent_id).name, db.session.get_one(User, grant.user_id).email
 
 
-def _json(grant: AccessGrant, agent: str, email: str) -> dict[str, Any]:
+def _grant_json(grant: AccessGrant, agent: str, email: str) -> dict[str, Any]:
     return NamedException.of(grant, agent=agent, user=email).as_json()
 
 
-def _row(grant: AccessGrant, agent: str, email: str) -> list[str | int | None]:
+def _grant_row(grant: AccessGrant, agent: str, email: str) -> list[str | int | None]:
     scope = grant.scope if grant.refinement_id is None else f"refinement {grant.refinement_id[:SHORT]}"
     until = day_and_time(grant.expires_at, "–")
     return [grant.id[:SHORT], agent, email, str(grant.status), scope, until, grant.views]

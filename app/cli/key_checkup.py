@@ -67,18 +67,20 @@ class KeyReport:
         }
 
 
-def examine() -> KeyReport:
+def examine_keys() -> KeyReport:
     """Look at everything; show and write nothing. The process holds the master key, which belongs to this database."""
     ring = key_ring()
-    report = KeyReport(master_key().fingerprint, ring.path, kept=list(_kept()), rotating_from=unfinished_rotation())
+    report = KeyReport(
+        master_key().fingerprint, ring.path, kept=list(_find_earlier_files()), rotating_from=unfinished_rotation()
+    )
     report.backed_up_at = last_backup(report.fingerprint)
-    report.problems += [*_files(report), *_rotation(report), *_removed()]
+    report.problems += [*_examine_files(report), *_examine_rotation(report), *_examine_removed_keys()]
     for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():
         agent = db.session.get_one(Agent, agent_id)
-        report.problems += [f"{agent.name}: {problem}" for problem in _agent(agent, report)]
+        report.problems += [f"{agent.name}: {problem}" for problem in _examine_agent(agent, report)]
         db.session.expunge_all()
         release()
-    report.problems += _waiting()
+    report.problems += _examine_waiting_imports()
     return report
 
 
@@ -88,21 +90,21 @@ def kept_badly(path: Path) -> list[str]:
     return [f"Others on this machine may read {path} (mode {mode:03o}): chmod 600 {path}"] if mode & 0o077 else []
 
 
-def _kept() -> Iterator[EarlierKeyFile]:
+def _find_earlier_files() -> Iterator[EarlierKeyFile]:
     retired = {row.fingerprint: row.retired_at for row in db.session.scalars(select(MasterKeyRow))}
     for path in key_ring().kept():
-        fingerprint = _fingerprint(path)
+        fingerprint = _read_fingerprint(path)
         yield EarlierKeyFile(path, fingerprint, retired.get(fingerprint))
 
 
-def _fingerprint(path: Path) -> str:
+def _read_fingerprint(path: Path) -> str:
     try:
         return MasterKey.load(path).fingerprint
     except KeyFileError:
         return ""
 
 
-def _files(report: KeyReport) -> Iterator[str]:
+def _examine_files(report: KeyReport) -> Iterator[str]:
     ring = key_ring()
     if not ring.path.exists():
         yield f"{ring.path} is not there; the key was found beside it: move it back to that name."
@@ -117,13 +119,13 @@ def _files(report: KeyReport) -> Iterator[str]:
             yield f"{each.path} is no key of this database."
 
 
-def _rotation(report: KeyReport) -> Iterator[str]:
+def _examine_rotation(report: KeyReport) -> Iterator[str]:
     if report.rotating_from:
         named = ", ".join(report.rotating_from)
         yield f"A rotation from {named} was cut off: run `./whetstone keys rotate` again, and it goes on where it was."
 
 
-def _removed() -> Iterator[str]:
+def _examine_removed_keys() -> Iterator[str]:
     if is_due():
         yield (
             "Removed keys may still be found in the database's files: a worker's upkeep tries each minute to clean "
@@ -131,7 +133,7 @@ def _removed() -> Iterator[str]:
         )
 
 
-def _agent(agent: Agent, report: KeyReport) -> Iterator[str]:
+def _examine_agent(agent: Agent, report: KeyReport) -> Iterator[str]:
     report.agents += 1
     if agent.forgotten_at is not None:
         report.forgotten += 1
@@ -147,7 +149,7 @@ def _agent(agent: Agent, report: KeyReport) -> Iterator[str]:
     except (SealBroken, KeyFileError) as error:
         yield error.sentence
     else:
-        yield from _tokens(agent, keys, report)
+        yield from _examine_tokens(agent, keys, report)
 
 
 def _open_some(agent: Agent, keys: AgentKeys) -> None:
@@ -158,7 +160,7 @@ def _open_some(agent: Agent, keys: AgentKeys) -> None:
             keys.reveal_memory(number, content)
 
 
-def _tokens(agent: Agent, keys: AgentKeys, report: KeyReport) -> Iterator[str]:
+def _examine_tokens(agent: Agent, keys: AgentKeys, report: KeyReport) -> Iterator[str]:
     """Whether each live token has its copy of each key, and nobody else has one."""
     counts = select(AgentKey.reader, func.count()).where(AgentKey.agent_id == agent.id).group_by(AgentKey.reader)
     copies = dict(db.session.execute(counts).tuples().all())
@@ -178,7 +180,7 @@ def _tokens(agent: Agent, keys: AgentKeys, report: KeyReport) -> Iterator[str]:
         yield f"{sum(copies.values())} copies of its keys are sealed to nobody who is known ({named})."
 
 
-def _waiting() -> Iterator[str]:
+def _examine_waiting_imports() -> Iterator[str]:
     """What came in through the web must open for the worker that takes it in."""
     readers = select(Intake.reader, func.count()).where(Intake.status == IntakeStatus.WAITING).group_by(Intake.reader)
     for reader, count in db.session.execute(readers).tuples().all():

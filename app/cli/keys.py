@@ -12,23 +12,23 @@ from app.cli.common import (
     account_argument,
     account_option,
     as_usage,
-    aside,
     day_and_time,
-    emit,
-    facts,
     find_agent,
-    hint,
-    opened,
-    quoted,
+    open_installation,
+    print_facts,
+    print_hint,
+    print_json,
+    quote_name,
     read_text,
     say,
+    say_on_stderr,
     text_file,
 )
-from app.cli.key_checkup import KeyReport, examine
+from app.cli.key_checkup import KeyReport, examine_keys
 from app.cli.recovery_words import show_words
 from app.keys.escrow import back_up, put_back, reveal_words
 from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key
-from app.keys.shredding import shred
+from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, MasterKeyRow
 from app.models.key import key_ring
 from app.silo import MasterKey
@@ -54,10 +54,10 @@ def check(as_json: bool) -> int:
 
     Also: copies for the agents' tokens, imports that wait, earlier keys that are kept, a rotation that was cut off.
     """
-    with opened():
-        report = examine()
+    with open_installation():
+        report = examine_keys()
     if as_json:
-        emit(report.as_json())
+        print_json(report.as_json())
     else:
         _tell_report(report)
     return 1 if report.problems else 0
@@ -75,7 +75,7 @@ def backup(file: Path | None, passphrase_file: Path | None, words: bool, as_json
     if file is None:
         _show_words(as_json)
     else:
-        _write_backup(file, _passphrase(passphrase_file, new=True), as_json)
+        _write_backup(file, _read_passphrase(passphrase_file, new=True), as_json)
 
 
 @keys.command()
@@ -90,7 +90,7 @@ def restore(file: Path | None, passphrase_file: Path | None, words_file: Path | 
     """
     if bool(words_file) == bool(file) or (words_file and passphrase_file):
         raise click.UsageError("Give the FILE of a backup, with its passphrase; or --words-file alone.")
-    with opened(with_key=False):
+    with open_installation(with_key=False):
         if file is None:
             with as_usage():
                 key = MasterKey.from_words(read_text(words_file) or "")
@@ -99,12 +99,12 @@ def restore(file: Path | None, passphrase_file: Path | None, words_file: Path | 
         path, current = put_back(key), MasterKeyRow.current()
     in_use = current is not None and current.fingerprint == key.fingerprint
     if as_json:
-        emit({"fingerprint": key.fingerprint, "path": str(path), "in_use": in_use})
+        print_json({"fingerprint": key.fingerprint, "path": str(path), "in_use": in_use})
         return
     say(f"The master key {key.fingerprint} is back: {path}")
     if current is not None and not in_use:
         say(f"It is an earlier one. The key that is in use now is {current.fingerprint}: put that back, too.")
-    hint("keys check", "See that it opens everything")
+    print_hint("keys check", "See that it opens everything")
 
 
 @keys.command()
@@ -119,17 +119,17 @@ def rotate(name: str | None, prepare: bool, account: str | None, as_json: bool) 
     """
     if (name and prepare) or (account and not name):
         raise click.UsageError("--agent NAME, --prepare, or neither; --account belongs to --agent.")
-    with opened():
+    with open_installation():
         if name:
             return _rotate_agent(name, account, as_json)
-        return _prepare(as_json) if prepare else _rotate_master(as_json)
+        return _prepare_rotation(as_json) if prepare else _rotate_master(as_json)
 
 
 def _tell_report(report: KeyReport) -> None:
     say(f"Master key {report.fingerprint}, {report.path}")
     opens = f" and opens all {report.keys:,} keys of {report.agents - report.forgotten:,} agents."
     say("It belongs to this database" + (opens if not report.problems else "."))
-    facts(
+    print_facts(
         [
             ("tokens", f"{report.tokens:,}, each with its copies" if report.tokens and not report.problems else None),
             (
@@ -141,31 +141,31 @@ def _tell_report(report: KeyReport) -> None:
         ]
     )
     for problem in report.problems:
-        aside(f"Problem: {problem}")
+        say_on_stderr(f"Problem: {problem}")
 
 
 def _show_words(as_json: bool) -> None:
-    with opened() as app:
+    with open_installation() as app:
         words = reveal_words(by=COMMAND_LINE)
         fingerprint = app.extensions["master_key"].fingerprint
     if as_json:
-        emit({"fingerprint": fingerprint, "words": words})
+        print_json({"fingerprint": fingerprint, "words": words})
         return
     say(f"The recovery words of the master key {fingerprint}. Whoever has them can read every memory.")
     show_words(words)
 
 
 def _write_backup(file: Path, passphrase: str, as_json: bool) -> None:
-    with opened(), as_usage():
+    with open_installation(), as_usage():
         fingerprint = back_up(file.absolute(), passphrase, by=COMMAND_LINE)
     if as_json:
-        emit({"fingerprint": fingerprint, "path": str(file.absolute())})
+        print_json({"fingerprint": fingerprint, "path": str(file.absolute())})
         return
     say(f"Wrote the master key {fingerprint} to {file}, and read it back with the passphrase.")
     say("Keep it apart from the backups of the database, and the passphrase apart from both.")
 
 
-def _passphrase(path: Path | None, *, new: bool) -> str:
+def _read_passphrase(path: Path | None, *, new: bool) -> str:
     """Raises UsageError where nobody can be asked."""
     if path is not None:
         return (read_text(path) or "").partition("\n")[0].removesuffix("\r")
@@ -178,25 +178,25 @@ def _passphrase(path: Path | None, *, new: bool) -> str:
 def _from_backup(file: Path, passphrase_file: Path | None) -> MasterKey:
     """A backup under a passphrase, or a plain copy of the key's file."""
     needs_one = b"ENCRYPTED" in file.read_bytes()
-    return MasterKey.load(file, _passphrase(passphrase_file, new=False) if needs_one or passphrase_file else None)
+    return MasterKey.load(file, _read_passphrase(passphrase_file, new=False) if needs_one or passphrase_file else None)
 
 
 def _rotate_agent(name: str, account: str | None, as_json: bool) -> int:
     agent = find_agent(name, account)
     version = rotate_agent_key(agent.id, by=COMMAND_LINE)
     if as_json:
-        emit({"agent": agent.name, "version": version})
+        print_json({"agent": agent.name, "version": version})
     else:
         say(f"{agent.name} writes with version {version} of its data key from now on; nothing was rewritten.")
-        named = quoted(agent.name) + account_argument(account)
-        hint(f"audit --agent {named}", "It is in its log")
+        named = quote_name(agent.name) + account_argument(account)
+        print_hint(f"audit --agent {named}", "It is in its log")
     return 0
 
 
-def _prepare(as_json: bool) -> int:
+def _prepare_rotation(as_json: bool) -> int:
     new, path = prepare_master_rotation(), key_ring().next_path
     if as_json:
-        emit({"fingerprint": new.fingerprint, "path": str(path)})
+        print_json({"fingerprint": new.fingerprint, "path": str(path)})
     else:
         say(f"The next master key {new.fingerprint} is ready: {path}")
         say("Copy it to the same place on every machine that runs a worker. Then: ./whetstone keys rotate")
@@ -205,18 +205,22 @@ def _prepare(as_json: bool) -> int:
 
 def _rotate_master(as_json: bool) -> int:
     done = rotate_master_key(by=COMMAND_LINE)
-    shred()
+    shred_files()
     if as_json:
-        emit(done.as_json())
+        print_json(done.as_json())
     else:
         went_on = "Went on with the rotation that was cut off. " if done.resumed else ""
         say(f"{went_on}The master key is {done.fingerprint} now, {key_ring().path}")
         say(f"{done.keys:,} keys of agents and {done.intakes:,} waiting imports were sealed anew, no memory rewritten.")
         if done.finished:
             say("The old key stays beside it: older backups of the database need it. Remove it once they are gone.")
-            hint("keys backup FILE", "Back the new key up now: the old backup and the old words open only the old key")
+            print_hint(
+                "keys backup FILE", "Back the new key up now: the old backup and the old words open only the old key"
+            )
     for what, problem in done.problems.items():
-        aside(f"Problem: {what}: {problem}")
+        say_on_stderr(f"Problem: {what}: {problem}")
     if not done.finished:
-        aside("So the old key stays in use beside the new one. Mend that, then run `./whetstone keys rotate` again.")
+        say_on_stderr(
+            "So the old key stays in use beside the new one. Mend that, then run `./whetstone keys rotate` again."
+        )
     return 0 if done.finished else 1

@@ -9,7 +9,7 @@ import click
 
 from app.api.caller import Caller, admit
 from app.api.mcp import make_server
-from app.cli.common import opened
+from app.cli.common import open_installation
 from app.errors import Misconfigured
 
 TOKEN = "WHETSTONE_TOKEN"  # noqa: S105 - a variable's name
@@ -25,7 +25,7 @@ def mcp() -> None:
     token = os.environ.pop(TOKEN, "")
     if not token:
         raise Misconfigured(f"Set {TOKEN} to a token of the agent: `./whetstone agents token create NAME` makes one.")
-    with opened(with_key=False) as app:
+    with open_installation(with_key=False) as app:
 
         def admit_it(_: Any) -> Caller:
             return admit(f"Bearer {token}")

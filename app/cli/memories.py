@@ -11,19 +11,19 @@ from app.cli import json_option
 from app.cli.common import (
     account_argument,
     account_option,
-    emit,
     find_agent,
-    hint,
-    opened,
-    quoted,
+    open_installation,
+    print_hint,
+    print_json,
+    print_table,
+    quote_name,
     say,
-    table,
 )
 from app.exchange.blind import blind_rows
 from app.exchange.formats import MOST_BYTES
 from app.exchange.importing import Imported
 from app.exchange.parsed import ImportFormat, ParsedFile
-from app.exchange.taking_in import bring_in, checked
+from app.exchange.taking_in import bring_in, check_file
 from app.extensions import db
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType
 from app.shapes.memory import BlindMemory
@@ -58,20 +58,20 @@ def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: 
     bundle  what an agent exported of itself over the API
     auto    whichever it is, by its content and then its name; refused when unsure
     """
-    with opened():
+    with open_installation():
         found = find_agent(name, account)
-        parsed = _read(file, kind)
-        done = bring_in(found.id, parsed, by=COMMAND_LINE, name=_name(file))
+        parsed = _read_file(file, kind)
+        done = bring_in(found.id, parsed, by=COMMAND_LINE, name=_file_name(file))
         copies = _exact_duplicates(found.id)
         if as_json:
-            emit(_as_json(done, parsed, copies))
+            print_json(_as_json(done, parsed, copies))
             return
         agent = find_agent(name, account)
         _say_imported(agent, done, parsed)
-        named = quoted(agent.name) + account_argument(account)
+        named = quote_name(agent.name) + account_argument(account)
         if copies:
-            hint(f"refine {named} --mode dedup_only --wait", f"Remove only the exact duplicates ({copies:,})")
-        hint(f"refine {named} --wait", "Let the agent refine its ledger")
+            print_hint(f"refine {named} --mode dedup_only --wait", f"Remove only the exact duplicates ({copies:,})")
+        print_hint(f"refine {named} --wait", "Let the agent refine its ledger")
 
 
 @memories.command("list")
@@ -82,18 +82,20 @@ def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: 
 @json_option
 def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_json: bool) -> None:
     """List the memories of the agent NAME, oldest first: ids, dates, tokens and flags; the content stays sealed."""
-    with opened():
+    with open_installation():
         agent = find_agent(name, account)
         found = list(blind_rows(agent.id, discarded=discarded, kind=MemoryType(kind) if kind else None))
         if as_json:
-            emit([each.as_json() for each in found])
+            print_json([each.as_json() for each in found])
         elif found:
             headings = ("ID", "TYPE", "TOKENS", "DATE (UTC)", "VERSION", "SOURCE", "FLAGS", "TAGS")
-            table(headings, [_row(each) for each in found])
+            print_table(headings, [_memory_row(each) for each in found])
             say(f"{len(found):,} memories; {agent.core_token_usage:,} tokens in the ledger. Their content is sealed.")
         else:
             say(f"{agent.name} has no such memories.")
-            hint(f"memories import FILE --agent {quoted(agent.name)}{account_argument(account)}", "Import some")
+            print_hint(
+                f"memories import FILE --agent {quote_name(agent.name)}{account_argument(account)}", "Import some"
+            )
 
 
 @memories.command()
@@ -106,18 +108,18 @@ def export(name: str, discarded: bool, account: str | None, as_json: bool) -> No
 
     Only the agent itself exports what it remembers, over the API, with its own token.
     """
-    with opened(with_key=False):
+    with open_installation(with_key=False):
         for row in blind_rows(find_agent(name, account).id, discarded=discarded):
-            emit(row.as_json())
+            print_json(row.as_json())
 
 
-def _read(file: BinaryIO, kind: str) -> ParsedFile:
+def _read_file(file: BinaryIO, kind: str) -> ParsedFile:
     """Raises NotRecognised, ImportRefused or Invalid; no more than what is refused for its size is read."""
     wanted = None if kind == "auto" else ImportFormat(kind)
-    return checked(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=_name(file), format=wanted)
+    return check_file(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=_file_name(file), format=wanted)
 
 
-def _name(file: BinaryIO) -> str:
+def _file_name(file: BinaryIO) -> str:
     return str(getattr(file, "name", ""))
 
 
@@ -147,7 +149,7 @@ def _exact_duplicates(agent_id: int) -> int:
     return db.session.scalar(select(copies).where(*mine)) or 0
 
 
-def _row(memory: BlindMemory) -> list[str | int]:
+def _memory_row(memory: BlindMemory) -> list[str | int]:
     flags = ["constitutional"] * memory.constitutional + ["discarded"] * memory.discarded
     further = f" +{len(memory.other_dates)}" if memory.other_dates else ""
     return [

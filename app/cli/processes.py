@@ -37,12 +37,12 @@ def on_word(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 def web(port: int | None, on_word: bool, as_json: bool) -> None:
     """Serve the pages, the event stream and the agents' API. It never reads the private master key."""
-    settings = _begin(port=port)
+    settings = _begin_process(port=port)
     from app import Part
     from app.processes import asgi
     from app.setup import ready_app
 
-    _wait(on_word)
+    _wait_for_word(on_word)
     require_broker(settings)
     ready_app(Part.WEB, settings)
     asgi.serve(settings)
@@ -55,10 +55,10 @@ def web(port: int | None, on_word: bool, as_json: bool) -> None:
 @json_option
 def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -> None:
     """Do the work: refinements, sweeps, upkeep. It needs the private master key."""
-    settings = _begin()
+    settings = _begin_process()
     from tasks.celery import app, flask_app
 
-    _wait(on_word)
+    _wait_for_word(on_word)
     require_broker(settings)
     flask_app()  # looks at database and master key here, where a person reads why not
     options = {
@@ -78,10 +78,10 @@ def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -
 @json_option
 def beat(on_word: bool, as_json: bool) -> None:
     """Say, at its times, "start what is due". Run one; a second one does no harm."""
-    settings = _begin()
+    settings = _begin_process()
     from tasks.celery import app
 
-    _wait(on_word)
+    _wait_for_word(on_word)
     require_broker(settings)
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     schedule = settings.run_dir / "beat-schedule"
@@ -93,19 +93,19 @@ def beat(on_word: bool, as_json: bool) -> None:
 @json_option
 def prepare(words: bool, as_json: bool) -> None:
     """Bring the database up to date, make the master key pair and the first admin where they are missing."""
-    settings = _begin()
-    from app.setup import prepare as prepare_installation
+    settings = _begin_process()
+    from app.setup import prepare_installation
 
     done = asdict(prepare_installation(settings, with_words=words))
     click.echo(json.dumps({name: str(value or "") for name, value in done.items()}))
 
 
-def _begin(**overrides: object) -> Settings:
+def _begin_process(**overrides: object) -> Settings:
     os.umask(0o077)
     return load_settings(**{name: value for name, value in overrides.items() if value is not None})
 
 
-def _wait(on_word: bool) -> None:
+def _wait_for_word(on_word: bool) -> None:
     """Raises Unavailable when the supervisor ends without a word."""
     if on_word and not sys.stdin.readline():
         raise Unavailable("The supervisor ended before it gave the word. Nothing was started.")

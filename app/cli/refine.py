@@ -11,15 +11,15 @@ from app.cli.common import (
     REFUSED,
     account_argument,
     account_option,
-    aside,
-    emit,
     find_account,
     find_agent,
-    hint,
-    opened,
-    quoted,
+    open_installation,
+    print_hint,
+    print_json,
+    print_table,
+    quote_name,
     say,
-    table,
+    say_on_stderr,
 )
 from app.cli.found import find_refinement
 from app.cli.refinement_facts import (
@@ -27,9 +27,9 @@ from app.cli.refinement_facts import (
     HEADINGS,
     SHORT,
     failed_row,
-    row,
+    refinement_row,
     show_page,
-    steps,
+    steps_as_json,
     tell_outcome,
 )
 from app.demo.pace import paced_clients
@@ -37,8 +37,8 @@ from app.extensions import db
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
 from app.models.refinement import NEWEST_REFINEMENTS
-from app.refinement.failures import standing
-from app.refinement.start import request_stop, start
+from app.refinement.failures import failure_conditions
+from app.refinement.start import request_stop, start_refinement
 from app.refinement.sweep import close_stalled
 from app.shapes.refinement import NamedRefinement
 from app.vocabulary import STATUSES
@@ -65,11 +65,13 @@ def refine(name: str, mode: str, wait: bool, account: str | None, as_json: bool)
 
     Exit status: 0 completed (or started), 3 declined or rolled back, 1 any other end.
     """
-    with opened() as app:
+    with open_installation() as app:
         agent = find_agent(name, account)
-        refinement = _carry(app, agent, mode, as_json) if wait else _start(agent, mode, as_json, account)
+        refinement = (
+            _start_and_watch(app, agent, mode, as_json) if wait else _start_on_queue(agent, mode, as_json, account)
+        )
         if as_json:
-            emit(NamedRefinement.of(refinement, agent=agent.name).as_json())
+            print_json(NamedRefinement.of(refinement, agent=agent.name).as_json())
         elif wait:
             tell_outcome(refinement)
         return EXIT_STATUS.get(refinement.status, 1)
@@ -91,19 +93,19 @@ def refinements() -> None:
 @json_option
 def list_(name: str | None, only_open: bool, failed: bool, limit: int, account: str | None, as_json: bool) -> None:
     """List refinements, newest first."""
-    with opened():
-        found = _newest(name, only_open, failed, limit, account)
+    with open_installation():
+        found = _newest_refinements(name, only_open, failed, limit, account)
         if as_json:
-            emit([NamedRefinement.of(refinement, agent=agent).as_json() for refinement, agent in found])
+            print_json([NamedRefinement.of(refinement, agent=agent).as_json() for refinement, agent in found])
         elif found and failed:
-            table(FAILED_HEADINGS, [failed_row(refinement, agent) for refinement, agent in found])
-            hint("refinements show ID", "Look at one")
+            print_table(FAILED_HEADINGS, [failed_row(refinement, agent) for refinement, agent in found])
+            print_hint("refinements show ID", "Look at one")
         elif found:
-            table(HEADINGS, [row(refinement, agent) for refinement, agent in found])
-            hint("refinements show ID", "Look at one")
+            print_table(HEADINGS, [refinement_row(refinement, agent) for refinement, agent in found])
+            print_hint("refinements show ID", "Look at one")
         else:
             say("None is open." if only_open else "None failed in 7 days." if failed else "There are none yet.")
-            hint("refine AGENT --wait", "Start one")
+            print_hint("refine AGENT --wait", "Start one")
 
 
 @refinements.command()
@@ -111,11 +113,13 @@ def list_(name: str | None, only_open: bool, failed: bool, limit: int, account: 
 @json_option
 def show(number: str, as_json: bool) -> int:
     """Show one refinement and its steps. The beginning of its ID is enough."""
-    with opened():
+    with open_installation():
         refinement = find_refinement(number)
         agent = db.session.get_one(Agent, refinement.agent_id)
         if as_json:
-            emit(NamedRefinement.of(refinement, agent=agent.name).as_json() | {"steps": steps(refinement)})
+            print_json(
+                NamedRefinement.of(refinement, agent=agent.name).as_json() | {"steps": steps_as_json(refinement)}
+            )
         else:
             show_page(refinement, agent)
         return 0
@@ -126,32 +130,34 @@ def show(number: str, as_json: bool) -> int:
 @json_option
 def stop(number: str, as_json: bool) -> None:
     """Stop a refinement: at once if no worker has begun, otherwise before its next change. Earlier changes are kept."""
-    with opened():
+    with open_installation():
         close_stalled()
         found = find_refinement(number)
         had_ended = not found.is_open
         refinement = request_stop(found.id, by=COMMAND_LINE)
         if as_json:
-            emit(NamedRefinement.of(refinement, agent=db.session.get_one(Agent, refinement.agent_id).name).as_json())
+            print_json(
+                NamedRefinement.of(refinement, agent=db.session.get_one(Agent, refinement.agent_id).name).as_json()
+            )
         elif had_ended:
             say(f"It had ended already ({STATUSES[refinement.status].words}); there was nothing to stop.")
         elif refinement.is_open:
             say("It stops before its next change; what was changed until then stays.")
-            hint(f"refinements show {refinement.id[:SHORT]}", "See how it ended")
+            print_hint(f"refinements show {refinement.id[:SHORT]}", "See how it ended")
         else:
             say("Stopped before a worker began; nothing was changed.")
 
 
-def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refinement:
+def _start_on_queue(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refinement:
     """Put it on the queue. Without a broker the row waits, and that is said."""
-    refinement = _claim(agent, mode)
+    refinement = _create_refinement(agent, mode)
     taken = enqueue(refinement.id)
     if not as_json:
         say(f"Started refinement {refinement.id} of {agent.name}.")
-        hint(f"refinements show {refinement.id[:SHORT]}", "Follow it")
+        print_hint(f"refinements show {refinement.id[:SHORT]}", "Follow it")
     if not taken:
-        named = quoted(agent.name) + account_argument(account)
-        aside(
+        named = quote_name(agent.name) + account_argument(account)
+        say_on_stderr(
             "The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`). "
             "To do it here: "
             f"./whetstone refinements stop {refinement.id[:SHORT]} && ./whetstone refine {named} --wait"
@@ -159,28 +165,28 @@ def _start(agent: Agent, mode: str, as_json: bool, account: str | None) -> Refin
     return refinement
 
 
-def _carry(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
+def _start_and_watch(app: Flask, agent: Agent, mode: str, as_json: bool) -> Refinement:
     """Start it and see it through: by a worker that answers, or here."""
     tell = (lambda line: None) if as_json else say
     by_worker = worker_answers()
-    refinement_id = _claim(agent, mode).id
+    refinement_id = _create_refinement(agent, mode).id
     if not as_json:
         mass = f"{agent.core_count:,} memories, {agent.core_token_usage:,} tokens"
         say(f"Refining {agent.name} ({agent.model_id}): {mass}")
     if by_worker and enqueue(refinement_id):
-        follow.watch(refinement_id, tell)
+        follow.watch_refinement(refinement_id, tell)
     else:
-        follow.carry(app, refinement_id, paced_clients(refinement_id, LiteLLMClients()), tell)
+        follow.refine_here(app, refinement_id, paced_clients(refinement_id, LiteLLMClients()), tell)
     return db.session.get_one(Refinement, refinement_id, populate_existing=True)
 
 
-def _claim(agent: Agent, mode: str) -> Refinement:
+def _create_refinement(agent: Agent, mode: str) -> Refinement:
     """Raises AlreadyRunning and the like. What a dead worker left open is closed first."""
     close_stalled()
-    return start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode(mode))
+    return start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode(mode))
 
 
-def _newest(
+def _newest_refinements(
     name: str | None, only_open: bool, failed: bool, limit: int, account: str | None
 ) -> list[tuple[Refinement, str]]:
     query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id)
@@ -189,7 +195,7 @@ def _newest(
     else:
         query = query.where(Refinement.account_id == find_account(account).id)
     if failed:
-        query = query.where(*standing(find_account(account).id))
+        query = query.where(*failure_conditions(find_account(account).id))
     if only_open:
         query = query.where(Refinement.status.in_(OPEN_STATES))
     newest = query.order_by(*NEWEST_REFINEMENTS.order).limit(limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.cli.common import Cell, day_and_time, facts, hint, say
+from app.cli.common import Cell, day_and_time, print_facts, print_hint, say
 from app.cli.steps import line
 from app.history.steps import steps_of
 from app.history.timeline import timeline_of
@@ -21,12 +21,12 @@ SHORT = 8
 """Characters of an id that people are shown."""
 
 
-def steps(refinement: Refinement) -> list[dict[str, Any]]:
+def steps_as_json(refinement: Refinement) -> list[dict[str, Any]]:
     """Its events for programs, oldest first."""
     return [{"at": iso(step.at), "step": step.name, "data": step.data} for step in steps_of(refinement)]
 
 
-def row(refinement: Refinement, agent: str) -> list[Cell]:
+def refinement_row(refinement: Refinement, agent: str) -> list[Cell]:
     """One line of the table under HEADINGS."""
     before, after = refinement.mass_at_start, refinement.mass_after
     return [
@@ -38,7 +38,7 @@ def row(refinement: Refinement, agent: str) -> list[Cell]:
         day_and_time(refinement.requested_at),
         refinement.mutations,
         "" if before is None or after is None else f"{before:,} → {after:,}",
-        _kept(refinement),
+        _retention_words(refinement),
     ]
 
 
@@ -57,17 +57,17 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
     """All that may be seen of one: figures, the machine's line, the agent's notes to admins, and every step."""
     say(f"Refinement {refinement.id} of {agent.name}: {STATUSES[refinement.status].words}")
     model_tokens = refinement.prompt_tokens + refinement.completion_tokens
-    facts(
+    print_facts(
         [
             ("asked for", f"{day_and_time(refinement.requested_at)} UTC by {refinement.started_by}"),
             ("mode", refinement.mode),
             ("model", refinement.model_id),
             ("result", refinement.machine_line),
             ("why", refinement.reason),
-            ("mass", _story(refinement) or None),
+            ("mass", _mass_words(refinement) or None),
             ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
             ("effort", f"{refinement.turns} turns, {refinement.calls} calls, {model_tokens:,} model tokens"),
-            ("refusals", _refusals(refinement)),
+            ("refusals", _refusal_words(refinement)),
             *(("note to admins", f"{day_and_time(note.at)}: “{note.text}”") for note in refinement.notes),
         ]
     )
@@ -76,10 +76,10 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
         say(line(each, refinement.threshold))
     short = refinement.id[:SHORT]
     if refinement.is_open:
-        hint(f"refinements stop {short}", "Stop it")
+        print_hint(f"refinements stop {short}", "Stop it")
     else:
-        hint(f"audit --refinement {short}", "The record of it")
-        hint(f"rollback {short} --dry-run", "See what it takes to undo it")
+        print_hint(f"audit --refinement {short}", "The record of it")
+        print_hint(f"rollback {short} --dry-run", "See what it takes to undo it")
 
 
 def tell_outcome(refinement: Refinement) -> None:
@@ -87,26 +87,26 @@ def tell_outcome(refinement: Refinement) -> None:
     say(f"{STATUSES[refinement.status].capitalized}: {refinement.machine_line}.")
     if refinement.reason:
         say(refinement.reason)
-    if told := _story(refinement):
+    if told := _mass_words(refinement):
         say(f"Mass: {told}.")
     if refinement.refused_calls:
-        say(f"{_refusals(refinement)}.")
+        say(f"{_refusal_words(refinement)}.")
     for note in refinement.notes:
         say(f"The agent's note to you: “{note.text}”")
-    hint(f"refinements show {refinement.id[:SHORT]}", "Look at it")
+    print_hint(f"refinements show {refinement.id[:SHORT]}", "Look at it")
 
 
-def _refusals(refinement: Refinement) -> str | None:
+def _refusal_words(refinement: Refinement) -> str | None:
     return f"{refinement.refusal_line} ({refinement.refusal_kinds})" if refinement.refused_calls else None
 
 
-def _kept(refinement: Refinement) -> str:
+def _retention_words(refinement: Refinement) -> str:
     if refinement.retention is None or refinement.mode != "full":
         return ""
     kept = percent(refinement.retention, refinement.threshold)
     return f"{kept}, limit {exact_percent(refinement.threshold)}"
 
 
-def _story(refinement: Refinement) -> str:
+def _mass_words(refinement: Refinement) -> str:
     story = refinement.mass_story()
     return story.line if story else ""

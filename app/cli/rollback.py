@@ -15,18 +15,18 @@ from app.cli.common import (
     account_argument,
     account_option,
     day_and_time,
-    emit,
     find_account,
-    hint,
-    opened,
+    open_installation,
+    print_hint,
+    print_json,
     say,
 )
 from app.cli.found import find_target
 from app.cli.refinement_facts import SHORT
 from app.extensions import db
-from app.history.plan import GuardFinal, Plan, Target, preview
+from app.history.plan import GuardFinal, Plan, Target, preview_plan
 from app.history.undo import RollbackConflict, UndoResult, roll_back
-from app.history.words import memories, moves
+from app.history.words import describe_memories, describe_moves
 from app.models import COMMAND_LINE, Refinement, Rollback
 from app.shapes.rollback import PlanShape
 
@@ -47,11 +47,11 @@ def rollback(number: str, rewind: bool, dry_run: bool, account: str | None, as_j
     Exit status: 0 done, or undone already; 3 conflicts, or what a guard reversed for good, with nothing applied; 1 any
     other trouble.
     """
-    with opened():
-        target = _target(number, rewind, find_account(account).id if account else None)
+    with open_installation():
+        target = _resolve_target(number, rewind, find_account(account).id if account else None)
         outcome = _RollbackOutcome.of(target, dry_run)
         if as_json:
-            emit(outcome.as_json())
+            print_json(outcome.as_json())
         else:
             outcome.tell(account_argument(account))
         return REFUSED if outcome.plan.conflicts or outcome.plan.final else 0
@@ -71,7 +71,7 @@ class _RollbackOutcome:
     def of(cls, target: Target, dry_run: bool) -> _RollbackOutcome:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
         if dry_run:
-            plan = preview(target)
+            plan = preview_plan(target)
             earlier = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
             return cls(target, plan, earlier, applied=False, dry_run=True)
         try:
@@ -101,36 +101,38 @@ class _RollbackOutcome:
 
     def _tell_done(self, in_account: str) -> None:
         plan = self.plan
-        what = moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=self.applied)
+        what = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=self.applied)
         say(f"{'Done' if self.applied else 'Nothing is done yet'}: {what}.")
         if plan.stays:
             stay = "stayed" if self.applied else "would stay"
-            say(f"Left alone: {memories(plan.stays)} {stay}, because an admin made that constitutional since.")
+            say(f"Left alone: {describe_memories(plan.stays)} {stay}, because an admin made that constitutional since.")
         if plan.stops:
             was = "was" if self.applied else "would be"
             say(f"Refinement {plan.stops[:SHORT]}, which was open, {was} ended first.")
         if self.rollback is not None:
-            hint(f"rollback {self.rollback.id[:SHORT]}{in_account}", "Take it back")
+            print_hint(f"rollback {self.rollback.id[:SHORT]}{in_account}", "Take it back")
         else:
-            hint(f"rollback {self._again}{in_account}", "Do it")
+            print_hint(f"rollback {self._again}{in_account}", "Do it")
 
     def _tell_final(self) -> None:
         say(GuardFinal(self.plan).sentence)
 
     def _tell_conflict(self, in_account: str) -> None:
-        say(f"Nothing was undone: since then, others changed {memories(self.plan.conflicts)}.")
+        say(f"Nothing was undone: since then, others changed {describe_memories(self.plan.conflicts)}.")
         if self.plan.later:
-            newest = _newest(self.plan.later)
+            newest = _newest_refinement(self.plan.later)
             say(f"Refinements in the way: {', '.join(each[:SHORT] for each in self.plan.later)}.")
-            hint(f"rollback {newest[:SHORT]}{in_account}", "Undo the newest of them first")
+            print_hint(f"rollback {newest[:SHORT]}{in_account}", "Undo the newest of them first")
         if self.plan.found.refinement is not None:
-            hint(f"rollback {self.target.id[:SHORT]} --rewind --dry-run{in_account}", "Or see what a rewind would do")
+            print_hint(
+                f"rollback {self.target.id[:SHORT]} --rewind --dry-run{in_account}", "Or see what a rewind would do"
+            )
 
     def _tell_undone_already(self, in_account: str) -> None:
         say("It is undone already. Nothing was changed.")
         if self.rollback is not None:
             say(f"It was undone on {day_and_time(self.rollback.at)} UTC by {self.rollback.requested_by}.")
-            hint(f"rollback {self.rollback.id[:SHORT]}{in_account}", "Take that back")
+            print_hint(f"rollback {self.rollback.id[:SHORT]}{in_account}", "Take that back")
 
     def _tell_nothing(self) -> None:
         if self.plan.stops:
@@ -145,12 +147,12 @@ class _RollbackOutcome:
         return f"{short} --rewind" if self.target.kind == "rewind" else short
 
 
-def _newest(refinement_ids: Sequence[str]) -> str:
+def _newest_refinement(refinement_ids: Sequence[str]) -> str:
     query = select(Refinement.id).where(Refinement.id.in_(refinement_ids))
     return db.session.scalars(query.order_by(Refinement.requested_at.desc()).limit(1)).one()
 
 
-def _target(number: str, rewind: bool, account_id: int | None) -> Target:
+def _resolve_target(number: str, rewind: bool, account_id: int | None) -> Target:
     target = find_target(number, account_id)
     if not rewind:
         return target

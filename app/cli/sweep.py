@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from app.cli import json_option
-from app.cli.common import aside, emit, hint, opened, say
+from app.cli.common import open_installation, print_hint, print_json, say, say_on_stderr
 from app.extensions import now
 from app.refinement import sweep as sweeps
 from tasks.refinement import enqueue
@@ -20,7 +20,7 @@ def sweep(weekly: bool, over_budget: bool, as_json: bool) -> None:
 
     Running it twice does no harm.
     """
-    with opened():
+    with open_installation():
         taken: dict[str, bool] = {}
 
         def put_on_queue(refinement_id: str) -> None:
@@ -32,7 +32,7 @@ def sweep(weekly: bool, over_budget: bool, as_json: bool) -> None:
         if over_budget or everything:
             sweeps.sweep_over_budget(now(), started=put_on_queue)
     if as_json:
-        emit({"started": list(taken)})
+        print_json({"started": list(taken)})
     elif not taken:
         say("Nothing is due.")
         return
@@ -40,9 +40,9 @@ def sweep(weekly: bool, over_budget: bool, as_json: bool) -> None:
         say(f"Started {len(taken):,}:")
         for refinement_id in taken:
             say(f"  {refinement_id}")
-        hint("refinements list", "Follow them")
+        print_hint("refinements list", "Follow them")
     if not all(taken.values()):
-        aside(
+        say_on_stderr(
             "The task queue did not accept them: "
             "they wait in the database until `./whetstone up` or a worker with a beat runs."
         )

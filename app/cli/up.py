@@ -20,7 +20,7 @@ from app.errors import WhetstoneError, has_no_room
 from app.processes.broker import EmbeddedBroker, require_broker
 from app.processes.datadir import DataDirLock, check_data_dir
 from app.processes.parts import PartsFile
-from app.processes.startup import PreparationResult, address, start_beat, start_parts, wait_until_ready
+from app.processes.startup import PreparationResult, local_address, start_beat, start_parts, wait_until_ready
 from app.processes.supervisor import StopRequested, Supervisor
 
 
@@ -37,12 +37,12 @@ class PortTaken(WhetstoneError):
 @json_option
 def up(port: int | None, data_dir: Path | None, no_browser: bool, as_json: bool) -> None:
     """Start broker, database, web, worker and beat, and print the address. Ctrl-C stops everything."""
-    settings = _settle(port, data_dir)
+    settings = _apply_options(port, data_dir)
     os.umask(0o077)
     check_data_dir(settings)
-    with contextlib.suppress(StopRequested), DataDirLock(settings, address(settings)):
+    with contextlib.suppress(StopRequested), DataDirLock(settings, local_address(settings)):
         check_port(settings)
-        _run(settings, StartupOutput(as_json), browser=not no_browser)
+        _run_parts(settings, StartupOutput(as_json), browser=not no_browser)
 
 
 def check_port(settings: Settings) -> None:
@@ -97,7 +97,7 @@ class StartupOutput:
         click.echo(json.dumps({"ready": place}) if self._as_json else f"Whetstone is ready: {place}")
 
 
-def _settle(port: int | None, data_dir: Path | None) -> Settings:
+def _apply_options(port: int | None, data_dir: Path | None) -> Settings:
     """The options stand above the environment."""
     if port is not None:
         os.environ["WHETSTONE_PORT"] = str(port)
@@ -106,7 +106,7 @@ def _settle(port: int | None, data_dir: Path | None) -> Settings:
     return load_settings()
 
 
-def _run(settings: Settings, output: StartupOutput, *, browser: bool) -> None:
+def _run_parts(settings: Settings, output: StartupOutput, *, browser: bool) -> None:
     if settings.redis_url:
         require_broker(settings)
     broker = None if settings.redis_url else EmbeddedBroker(settings)
@@ -117,9 +117,9 @@ def _run(settings: Settings, output: StartupOutput, *, browser: bool) -> None:
             output.prepared(start_parts(supervisor, settings, broker, with_words=output.has_a_reader))
             wait_until_ready(supervisor, settings)
             start_beat(supervisor, settings)
-            output.ready(address(settings))
+            output.ready(local_address(settings))
             if browser and _somebody_watches():
-                _open_browser(address(settings))
+                _open_browser(local_address(settings))
             supervisor.watch()
     finally:
         parts.remove()

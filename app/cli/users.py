@@ -9,7 +9,7 @@ import click
 
 from app import security
 from app.cli import json_option
-from app.cli.common import account_option, as_usage, emit, find_account, opened, say
+from app.cli.common import account_option, as_usage, find_account, open_installation, print_json, say
 from app.extensions import writing
 from app.models import COMMAND_LINE, Account
 
@@ -37,14 +37,14 @@ def create(email: str, role: str, site_admin: bool, account: str | None, passwor
     given = _read_password() if password_stdin else None
     password = given if given is not None else secrets.token_urlsafe(12)
     roles = (role, "site_admin") if site_admin else (role,)
-    with opened() as app:
+    with open_installation() as app:
         security.init_app(app, views=False)
         home = find_account(account)
         with as_usage(), writing():
             user = security.create_user(Account.lock(home.id), email, password, roles=roles, by=COMMAND_LINE)
         made = {"id": user.id, "email": user.email, "account": home.name, "role": role, "site_admin": site_admin}
     if as_json:
-        emit(made if given is not None else made | {"password": password})
+        print_json(made if given is not None else made | {"password": password})
         return
     say(f"Created {made['email']}, {role} of the account {home.name!r}.")
     if given is None:

@@ -86,7 +86,7 @@ def make_demo(by: Actor) -> Demo:
     with writing():
         there = db.session.scalar(select(Account).where(Account.name == ACCOUNT))
         if there is not None:
-            return _existing(there)
+            return _existing_demo(there)
         account = Account.create(ACCOUNT, is_demo=True, by=by)
         security.create_user(account, EMAIL, password, roles=(ADMIN,), by=by)
         agents = _make_agents(account, drafts, by)
@@ -113,19 +113,19 @@ def make_demo_agents(account_id: int, by: Actor) -> tuple[Agent, ...]:
 def read_drafts(character: Character) -> list[Draft]:
     """The ledger of one of them, its dates counted back from now."""
     lines = (_FOLDER / f"{character.file}.jsonl").read_text(encoding="utf-8").splitlines()
-    return parse_lines(json.dumps(_dated(json.loads(line))) for line in lines)
+    return parse_lines(json.dumps(_dated_line(json.loads(line))) for line in lines)
 
 
 def _all_drafts() -> list[list[Draft]]:
     return [read_drafts(character) for character in CHARACTERS]
 
 
-def _dated(line: dict[str, object]) -> dict[str, object]:
+def _dated_line(line: dict[str, object]) -> dict[str, object]:
     days = timedelta(days=int(str(line.pop("days_ago"))))
     return line | {"created_at": (now() - days).isoformat()}
 
 
-def _existing(account: Account) -> Demo:
+def _existing_demo(account: Account) -> Demo:
     if not account.is_demo:
         raise DemoNameTaken
     agents = db.session.scalars(select(Agent).where(Agent.account_id == account.id).order_by(Agent.id))
@@ -133,10 +133,10 @@ def _existing(account: Account) -> Demo:
 
 
 def _make_agents(account: Account, drafts: Sequence[list[Draft]], by: Actor) -> tuple[Agent, ...]:
-    return tuple(_make(account, each, ledger, by) for each, ledger in zip(CHARACTERS, drafts, strict=True))
+    return tuple(_make_agent(account, each, ledger, by) for each, ledger in zip(CHARACTERS, drafts, strict=True))
 
 
-def _make(account: Account, character: Character, ledger: list[Draft], by: Actor) -> Agent:
+def _make_agent(account: Account, character: Character, ledger: list[Draft], by: Actor) -> Agent:
     there = db.session.scalar(select(Agent).where(Agent.account_id == account.id, Agent.name == character.name))
     if there is not None:
         return there

@@ -12,10 +12,10 @@ from app.demo import CHARACTERS, MODEL
 from app.extensions import reading
 from app.llm.client import Message, ModelClient, ModelClients, Reply
 from app.models import Agent, Refinement
-from app.models.agent_settings import settings
+from app.models.agent_settings import operator_settings
 
 
-def paced(
+def clients_with_pace(
     clients: ModelClients, agent: Agent, seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> ModelClients:
     """These clients; for an agent as the demo made it, with so many seconds before each answer."""
@@ -27,7 +27,7 @@ def paced_clients(refinement_id: str, clients: ModelClients) -> ModelClients:
     query = select(Agent).join(Refinement, Refinement.agent_id == Agent.id).where(Refinement.id == refinement_id)
     with reading() as session:
         agent = session.scalar(query)
-        return paced(clients, agent, settings().demo_pace_seconds) if agent else clients
+        return clients_with_pace(clients, agent, operator_settings().demo_pace_seconds) if agent else clients
 
 
 def _is_of_the_demo(agent: Agent) -> bool:

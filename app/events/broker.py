@@ -29,7 +29,7 @@ def broker_url() -> str:
     return settings.broker_url
 
 
-def namespace() -> str:
+def broker_namespace() -> str:
     """What every key and channel of this installation begins with. Raises Unavailable before the first preparation."""
     held = current_app.extensions.get("namespace")
     if held is None:
@@ -41,7 +41,7 @@ def namespace() -> str:
     return str(held)
 
 
-def client() -> Redis | None:
+def broker_client() -> Redis | None:
     """A client of the broker, shared by the process's threads; None where no broker is set up."""
     url = broker_url()
     held: dict[str, Redis] = current_app.extensions.setdefault("broker_clients", {})

@@ -21,7 +21,7 @@ import structlog
 from flask import Flask
 from redis.asyncio import Redis
 
-from app.events.broker import broker_url, namespace
+from app.events.broker import broker_namespace, broker_url
 from app.events.publish import CHANNEL
 from app.events.topics import Note, Topic, Viewer, Visitor, newest_event, notes_after
 from app.extensions import db
@@ -114,7 +114,7 @@ class Hub:
         """Serve until cancelled."""
         self._loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tasks:
-            for work in (self._hear, self._deliver_news, self._check_visitors):
+            for work in (self._listen_to_broker, self._deliver_news, self._check_visitors):
                 tasks.create_task(work())
 
     async def in_thread(self, work: Callable[[], T]) -> T:
@@ -145,9 +145,9 @@ class Hub:
     def close_soon(self) -> None:
         """From any thread: end all streams, so that the server can stop; their pages come back by themselves."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._close)
+            self._loop.call_soon_threadsafe(self._close_listeners)
 
-    def _close(self) -> None:
+    def _close_listeners(self) -> None:
         self._is_closing = True
         for listener in self._listeners:
             listener.dismiss(End.CLOSING)
@@ -159,17 +159,17 @@ class Hub:
         """
         key = (topic, viewer, event_id)
         if key not in self._frames:
-            work = self.in_thread(lambda: Frame(event_id, wire(event_id, render(self.flask, topic, viewer))))
+            work = self.in_thread(lambda: Frame(event_id, wire(event_id, render_part(self.flask, topic, viewer))))
             self._frames[key] = task = asyncio.create_task(work)
-            asyncio.get_running_loop().call_later(SHARED_SECONDS, self._forget, key, task)
+            asyncio.get_running_loop().call_later(SHARED_SECONDS, self._forget_frame, key, task)
         task = self._frames[key]
         try:
             return await asyncio.shield(task)
         except Exception:
-            self._forget(key, task)
+            self._forget_frame(key, task)
             raise
 
-    def _forget(self, key: tuple[Topic, Viewer, int], task: asyncio.Task[Frame]) -> None:
+    def _forget_frame(self, key: tuple[Topic, Viewer, int], task: asyncio.Task[Frame]) -> None:
         if self._frames.get(key) is task:
             del self._frames[key]
 
@@ -180,27 +180,29 @@ class Hub:
                 await asyncio.sleep(GATHER_SECONDS)
             self._woken.clear()
             try:
-                await self._deliver()
+                await self._deliver_new_notes()
             except Exception as error:  # noqa: BLE001 - the database may be away for a while; the cursors stay
                 log.warning("streams not fed", error=type(error).__name__, at=place(error))
 
-    async def _deliver(self) -> None:
+    async def _deliver_new_notes(self) -> None:
         cursors = dict(self._cursors)
         if not cursors:
             return
-        news = await self.in_thread(lambda: _news(cursors))
+        news = await self.in_thread(lambda: _read_new_notes(cursors))
         for account_id, notes in news.items():
             if account_id in self._cursors:
                 self._cursors[account_id] = notes[-1].id
-        await asyncio.gather(*(self._feed(*group, news) for group in self._groups()))
+        await asyncio.gather(*(self._offer_frame(*group, news) for group in self._group_listeners()))
 
-    def _groups(self) -> list[tuple[Topic, Viewer, list[Listener]]]:
+    def _group_listeners(self) -> list[tuple[Topic, Viewer, list[Listener]]]:
         groups: dict[tuple[Topic, Viewer], list[Listener]] = defaultdict(list)
         for listener in self._listeners:
             groups[listener.topic, listener.visitor.viewer].append(listener)
         return [(topic, viewer, listeners) for (topic, viewer), listeners in groups.items()]
 
-    async def _feed(self, topic: Topic, viewer: Viewer, listeners: list[Listener], news: dict[int, list[Note]]) -> None:
+    async def _offer_frame(
+        self, topic: Topic, viewer: Viewer, listeners: list[Listener], news: dict[int, list[Note]]
+    ) -> None:
         ids = [note.id for note in news.get(viewer.account_id, ()) if topic.concerns(note)]
         if not ids or all(listener.seen >= ids[-1] for listener in listeners):
             return
@@ -230,21 +232,21 @@ class Hub:
                 if known.user_id in ids and fresh.get(known.user_id) != known:
                     listener.dismiss(End.BYE)
 
-    async def _hear(self) -> None:
+    async def _listen_to_broker(self) -> None:
         """Listen to the broker, whatever becomes of it."""
         silent_since = 0.0
         while True:
             try:
-                await self._subscribe()
+                await self._read_broker_messages()
             except Exception as error:  # noqa: BLE001 - without a broker the hub looks by itself
                 if time.monotonic() - silent_since > 60:
                     log.warning("the broker is silent", error=type(error).__name__)
                     silent_since = time.monotonic()
             await asyncio.sleep(1)
 
-    async def _subscribe(self) -> None:
+    async def _read_broker_messages(self) -> None:
         """Returns at once where there is no broker. Raises RedisError when it goes away."""
-        url, channel = await self.in_thread(lambda: (broker_url(), f"{namespace()}{CHANNEL}"))
+        url, channel = await self.in_thread(lambda: (broker_url(), f"{broker_namespace()}{CHANNEL}"))
         if not url:
             return
         broker = Redis.from_url(url, socket_connect_timeout=2, health_check_interval=20)
@@ -274,7 +276,7 @@ class Hub:
                 listener.dismiss(End.BYE)
 
 
-def render(flask: Flask, topic: Topic, viewer: Viewer) -> str:
+def render_part(flask: Flask, topic: Topic, viewer: Viewer) -> str:
     """What the views registered as `stream_partials`, within a short request of its own: `url_for` needs one."""
     settings = flask.extensions["settings"]
     base = settings.base_url or f"http://{settings.host}:{settings.port}"
@@ -292,6 +294,6 @@ def wire(event_id: int, markup: str) -> bytes:
     return f"id: {event_id}\n{data}\n".encode()
 
 
-def _news(cursors: dict[int, int]) -> dict[int, list[Note]]:
+def _read_new_notes(cursors: dict[int, int]) -> dict[int, list[Note]]:
     found = {account_id: notes_after(account_id, cursor) for account_id, cursor in cursors.items()}
     return {account_id: notes for account_id, notes in found.items() if notes}

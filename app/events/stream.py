@@ -79,32 +79,32 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
-            await _answer(send, 405, (b"allow", b"GET"))
+            await _send_empty_answer(send, 405, (b"allow", b"GET"))
         elif self._held >= MOST_STREAMS:
-            await _answer(send, 503, AGAIN)
+            await _send_empty_answer(send, 503, AGAIN)
         else:
             self._held += 1
             try:
-                await self._answer(scope, receive, send)
+                await self._answer_stream(scope, receive, send)
             finally:
                 self._held -= 1
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            admitted = await self._hub.in_thread(lambda: self._admit(scope))
+            admitted = await self._hub.in_thread(lambda: self._admit_stream(scope))
         except Exception as error:  # noqa: BLE001 - such as a database that is away
-            _log("stream refused", error)
-            await _answer(send, 503, (b"retry-after", b"5"))
+            _log_error("stream refused", error)
+            await _send_empty_answer(send, 503, (b"retry-after", b"5"))
             return
         if admitted is None:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await send({"type": "http.response.body", "body": BYE})
         elif self._held_by[admitted.visitor.user_id] >= MOST_STREAMS_OF_USER:
-            await _answer(send, 429, AGAIN)
+            await _send_empty_answer(send, 429, AGAIN)
         else:
             await self._serve_to_the_end(admitted, receive, send)
 
-    def _admit(self, scope: Scope) -> AdmittedStream | None:
+    def _admit_stream(self, scope: Scope) -> AdmittedStream | None:
         """Ask Flask, by a request context of its own, who this is; nothing of it lives on."""
         environ = build_environ(scope, io.BytesIO())
         with self._hub.flask.request_context(environ):
@@ -122,58 +122,58 @@ class EventStream:
         self._held_by[user_id] += 1
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            await self._serve(admitted, receive, send)
+            await self._serve_stream(admitted, receive, send)
         except TimeoutError:
             return  # without a last part: the server closes the connection
         except Exception as error:  # noqa: BLE001 - the page comes back and asks again
-            _log("stream broke", error)
+            _log_error("stream broke", error)
             with suppress(TimeoutError):
-                await self._send(send, b"", last=True)
+                await self._send_body(send, b"", last=True)
         finally:
             self._held_by[user_id] -= 1
             self._held_by += Counter()  # forget who holds none
 
-    async def _serve(self, admitted: AdmittedStream, receive: Receive, send: Send) -> None:
+    async def _serve_stream(self, admitted: AdmittedStream, receive: Receive, send: Send) -> None:
         listener = Listener(admitted.topic, admitted.visitor, admitted.seen)
-        watching = asyncio.create_task(_watch(receive, listener))
+        watching = asyncio.create_task(_watch_disconnect(receive, listener))
         try:
-            await self._send(send, KEEP_ALIVE)
+            await self._send_body(send, KEEP_ALIVE)
             await self._hub.join(listener)
-            await self._replay(listener, admitted)
+            await self._replay_missed(listener, admitted)
             while listener.end is None:
                 frame = await listener.wait(self._keep_alive)
                 if frame is not None or listener.end is None:
-                    await self._send(send, frame.wire if frame else KEEP_ALIVE)
+                    await self._send_body(send, frame.wire if frame else KEEP_ALIVE)
             if listener.end is not End.GONE:
-                await self._send(send, BYE if listener.end is End.BYE else b"", last=True)
+                await self._send_body(send, BYE if listener.end is End.BYE else b"", last=True)
         finally:
             watching.cancel()
             self._hub.leave(listener)
 
-    async def _replay(self, listener: Listener, admitted: AdmittedStream) -> None:
+    async def _replay_missed(self, listener: Listener, admitted: AdmittedStream) -> None:
         """Everything that the page missed, as one frame; it may also come a second time, which shows the same."""
         topic, viewer = admitted.topic, admitted.visitor.viewer
         newest = await self._hub.in_thread(lambda: catch_up(topic, viewer.account_id, admitted.seen))
         if newest is not None:
             listener.offer(await self._hub.frame(topic, viewer, newest))
 
-    async def _send(self, send: Send, body: bytes, *, last: bool = False) -> None:
+    async def _send_body(self, send: Send, body: bytes, *, last: bool = False) -> None:
         """Raises TimeoutError for a client that does not read."""
         message = {"type": "http.response.body", "body": body, "more_body": not last}
         async with asyncio.timeout(self._patience):
             await send(message)
 
 
-async def _watch(receive: Receive, listener: Listener) -> None:
+async def _watch_disconnect(receive: Receive, listener: Listener) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     listener.dismiss(End.GONE)
 
 
-async def _answer(send: Send, status: int, header: tuple[bytes, bytes]) -> None:
+async def _send_empty_answer(send: Send, status: int, header: tuple[bytes, bytes]) -> None:
     await send({"type": "http.response.start", "status": status, "headers": [header, *CLOSED]})
     await send({"type": "http.response.body", "body": b""})
 
 
-def _log(what: str, error: Exception) -> None:
+def _log_error(what: str, error: Exception) -> None:
     log.error(what, error=type(error).__name__, at=place(error))

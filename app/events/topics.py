@@ -83,7 +83,7 @@ class TopicKind:
 _KINDS: dict[tuple[str, bool], TopicKind] = {}
 
 
-def register(kinds: Iterable[TopicKind]) -> None:
+def register_topic_kinds(kinds: Iterable[TopicKind]) -> None:
     """Let these be listened to. The pages are on a floor above, and name theirs."""
     _KINDS.update({(kind.name, kind.row is not None): kind for kind in kinds})
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import Invalid
-from app.exchange.document import load, objects, size
-from app.exchange.draft import Checking, Draft, moment
-from app.exchange.parsed import ImportFormat, ParsedFile, counted, usable_tags
+from app.exchange.document import count_items, load_document, read_objects
+from app.exchange.draft import Checking, Draft, parse_moment
+from app.exchange.parsed import ImportFormat, ParsedFile, add_counts, usable_tags
 from app.values.text import MAX_CONTENT, clean_content, clean_text, is_blank
 
 PASSAGES = ("passages", "archival_passages", "archival_memory")
@@ -33,13 +33,13 @@ def recognises(found: object) -> bool:
 
 def parse(data: bytes) -> ParsedFile:
     """Raises ImportRefused with the blocks and passages that can't be used, or Invalid."""
-    found = load(data)
+    found = load_document(data)
     if not recognises(found):
         raise Invalid("It is no Letta agent file: it has neither agents nor a core_memory. Nothing was imported.")
     return _Reading(found, _only_agent(found)).parsed()
 
 
-def divide(text: str) -> list[str]:
+def divide_text(text: str) -> list[str]:
     """The text, or pieces of it that a memory can hold: cut at the last blank line that fits, else at a line's end.
 
     Raises Invalid for a line that is too long for a memory by itself.
@@ -63,7 +63,7 @@ def _last_cut(text: str) -> int:
 def _only_agent(found: Found) -> Found:
     if not isinstance(found.get("agents"), list):
         return found
-    agents = objects(found["agents"], "agents")
+    agents = read_objects(found["agents"], "agents")
     if len(agents) != 1:
         raise Invalid(
             f"It holds {len(agents):,} agents, and an import is for one: nothing says whose memories they would be. "
@@ -72,8 +72,8 @@ def _only_agent(found: Found) -> Found:
     return agents[0]
 
 
-def _items(holder: Found, key: str) -> Iterator[Item]:
-    for number, found in enumerate(objects(holder.get(key), key), start=1):
+def _numbered_items(holder: Found, key: str) -> Iterator[Item]:
+    for number, found in enumerate(read_objects(holder.get(key), key), start=1):
         yield f"{key} item", number, found
 
 
@@ -88,19 +88,19 @@ class _Reading:
     divided: int = 0
 
     def parsed(self) -> ParsedFile:
-        for noun, number, block in self._blocks():
-            self._take(noun, number, block, block.get("value"), [block.get("label")])
-        for noun, number, passage in self._passages():
-            self._take(noun, number, passage, passage.get("text", passage.get("content")), passage.get("tags"))
+        for noun, number, block in self._used_blocks():
+            self._take_item(noun, number, block, block.get("value"), [block.get("label")])
+        for noun, number, passage in self._all_passages():
+            self._take_item(noun, number, passage, passage.get("text", passage.get("content")), passage.get("tags"))
         self._count_the_rest()
         drafts = self.checking.result()
         return ParsedFile(ImportFormat.AGENT_FILE, drafts, left_out=self.left_out, divided=self.divided)
 
-    def _blocks(self) -> Iterator[Item]:
+    def _used_blocks(self) -> Iterator[Item]:
         for key in ("core_memory", "memory_blocks"):
-            yield from _items(self.agent, key)
+            yield from _numbered_items(self.agent, key)
         named = self.agent.get("block_ids")
-        blocks = list(_items(self.file, "blocks"))
+        blocks = list(_numbered_items(self.file, "blocks"))
         for noun, number, block in blocks:
             if not isinstance(named, list) or block.get("id") in named:
                 yield noun, number, block
@@ -115,12 +115,12 @@ class _Reading:
                 with self.checking.of("block_ids item", number):
                     raise Invalid("The file holds no block of this id.")
 
-    def _passages(self) -> Iterator[Item]:
+    def _all_passages(self) -> Iterator[Item]:
         for holder in [self.file] if self.file is self.agent else [self.file, self.agent]:
             for key in PASSAGES:
-                yield from _items(holder, key)
+                yield from _numbered_items(holder, key)
 
-    def _take(self, noun: str, number: int, item: Found, text: object, words: object) -> None:
+    def _take_item(self, noun: str, number: int, item: Found, text: object, words: object) -> None:
         if self.checking.is_over:
             return
         if item.get("is_deleted") is True:
@@ -129,25 +129,25 @@ class _Reading:
             self._leave_out(empty=1)
         else:
             with self.checking.of(noun, number) as drafts:
-                drafts += self._drafts(item, text, words)
+                drafts += self._make_drafts(item, text, words)
 
-    def _drafts(self, item: Found, text: object, words: object) -> list[Draft]:
-        pieces = divide(clean_text(text, what="content"))
+    def _make_drafts(self, item: Found, text: object, words: object) -> list[Draft]:
+        pieces = divide_text(clean_text(text, what="content"))
         tags, refused = usable_tags(words if isinstance(words, list) else [])
-        at = moment(item.get("created_at") or self.file.get("created_at"))
+        at = parse_moment(item.get("created_at") or self.file.get("created_at"))
         self.divided += len(pieces) > 1
         self._leave_out(tags=refused)
         return [Draft(clean_content(piece), origin_at=at, tags=tuple(tags)) for piece in pieces]
 
     def _count_the_rest(self) -> None:
-        messages = objects(self.agent.get("messages"), "messages")
+        messages = read_objects(self.agent.get("messages"), "messages")
         prompts = [each for each in messages if each.get("role") == "system"]
         self._leave_out(
             messages=len(messages) - len(prompts),
             system_prompts=int(bool(self.agent.get("system") or prompts)),
-            tools=max(size(self.file.get("tools")), size(self.agent.get("tools"))),
-            files=size(self.file.get("files")),
+            tools=max(count_items(self.file.get("tools")), count_items(self.agent.get("tools"))),
+            files=count_items(self.file.get("files")),
         )
 
     def _leave_out(self, **counts: int) -> None:
-        self.left_out = counted(self.left_out, counts)
+        self.left_out = add_counts(self.left_out, counts)

@@ -24,10 +24,10 @@ def without_known(agent: Agent, drafts: Sequence[Draft], keys: AgentKeys) -> lis
     So a bundle that holds duplicates comes back with them, and, brought in once more, adds nothing. The caller holds
     the agent's lock.
     """
-    had = _active(agent.id)
+    had = _active_marks(agent.id)
     new: list[Draft] = []
     for each in drafts:
-        marks = list(_marks(each, keys))
+        marks = list(_draft_marks(each, keys))
         if all(had[mark] > 0 for mark in marks):
             had.subtract(marks)
         else:
@@ -35,7 +35,7 @@ def without_known(agent: Agent, drafts: Sequence[Draft], keys: AgentKeys) -> lis
     return new
 
 
-def _active(agent_id: int) -> Counter[Mark]:
+def _active_marks(agent_id: int) -> Counter[Mark]:
     columns = (Memory.type, Memory.content_hash, Memory.origin_at, Memory.other_dates)
     had = Counter[Mark]()
     for type_, content_hash, origin_at, other_dates in db.session.execute(
@@ -46,7 +46,7 @@ def _active(agent_id: int) -> Counter[Mark]:
     return had
 
 
-def _marks(each: Draft, keys: AgentKeys) -> Iterator[Mark]:
+def _draft_marks(each: Draft, keys: AgentKeys) -> Iterator[Mark]:
     content_hash = keys.content_hash(each.content)
     for at in each.dates or (None,):
         yield str(each.type), content_hash, at

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import select, tuple_
 
 from app.errors import Invalid
-from app.exchange.document import load
-from app.exchange.draft import NO_MEMORIES, Checking, check_keys, draft
+from app.exchange.document import load_document
+from app.exchange.draft import NO_MEMORIES, Checking, check_keys, parse_draft
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, now, release
 from app.models.agent import Agent
@@ -46,17 +46,17 @@ def parse(data: bytes) -> ParsedFile:
 
     The settings only have to be texts: who applies them checks them.
     """
-    found = load(data)
+    found = load_document(data)
     if not recognises(found):
         raise Invalid("It is no bundle: its format is not named so. Nothing was imported.")
     if found["format"] != VERSION:
         raise Invalid(f"It is a bundle of another version; this Whetstone reads {VERSION}. Nothing was imported.")
     check_keys(found, KEYS)
-    settings = _settings(found.get("settings"))
+    settings = _parse_settings(found.get("settings"))
     checking = Checking()
-    for number, item in enumerate(_memories(found.get("memories")), start=1):
+    for number, item in enumerate(_parse_memories(found.get("memories")), start=1):
         with checking.of("memory", number) as drafts:
-            drafts.append(draft(item, carried=True))
+            drafts.append(parse_draft(item, carried=True))
         if checking.is_over:
             break
     drafts = checking.result(or_none=True)
@@ -72,19 +72,24 @@ def export_bundle(agent: Agent, keys: AgentKeys) -> Iterator[str]:
     had at first, which nothing ever changes.
     """
     agent = db.session.get_one(Agent, agent.id, populate_existing=True)
-    head = {"format": VERSION, "exported_at": iso(now()), "agent": {"name": agent.name}, "settings": _set(agent)}
-    places = _places(agent.id)
+    head = {
+        "format": VERSION,
+        "exported_at": iso(now()),
+        "agent": {"name": agent.name},
+        "settings": _agent_settings(agent),
+    }
+    places = _find_places(agent.id)
     release()
     yield json.dumps(head, ensure_ascii=False)[:-1] + ', "memories": ['
     begin = "\n"
     for start in range(0, len(places), BATCH):
-        for memory in _read(places[start : start + BATCH], keys):
+        for memory in _read_memories(places[start : start + BATCH], keys):
             yield begin + json.dumps(memory, ensure_ascii=False)
             begin = ",\n"
     yield "\n]}\n"
 
 
-def _settings(found: object) -> dict[str, str | None]:
+def _parse_settings(found: object) -> dict[str, str | None]:
     if not isinstance(found or {}, dict):
         raise Invalid("The settings must be a JSON object.")
     settings: dict[str, Any] = dict(found or {})  # type: ignore[call-overload]
@@ -92,23 +97,23 @@ def _settings(found: object) -> dict[str, str | None]:
     return {name: None if value is None else clean_text(value, what=name) for name, value in settings.items()}
 
 
-def _memories(found: object) -> list[object]:
+def _parse_memories(found: object) -> list[object]:
     if found is not None and not isinstance(found, list):
         raise Invalid("The memories must be a list.")
     return found or []
 
 
-def _set(agent: Agent) -> dict[str, object]:
+def _agent_settings(agent: Agent) -> dict[str, object]:
     """As set: null stands for the default."""
     return {name: as_json(getattr(agent, name)) for name in SETTINGS}
 
 
-def _places(agent_id: int) -> list[Place]:
+def _find_places(agent_id: int) -> list[Place]:
     query = Memory.active(agent_id).with_only_columns(Memory.id, Memory.entry_id)
     return [(row.id, row.entry_id) for row in db.session.execute(query)]
 
 
-def _read(places: Sequence[Place], keys: AgentKeys) -> list[dict[str, Any]]:
+def _read_memories(places: Sequence[Place], keys: AgentKeys) -> list[dict[str, Any]]:
     columns = (
         MemoryState.memory_id,
         MemoryState.content,

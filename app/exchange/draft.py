@@ -116,7 +116,7 @@ class Checking:
         return self.drafts
 
 
-def draft(found: object, *, carried: bool = False) -> Draft:
+def parse_draft(found: object, *, carried: bool = False) -> Draft:
     """The memory that an object of our own form describes; unknown keys are errors. Raises Invalid.
 
     `carried`: it stands in a bundle, and may hold what a memory gets from others only.
@@ -126,18 +126,18 @@ def draft(found: object, *, carried: bool = False) -> Draft:
     check_keys(found, CARRIED_KEYS if carried else KEYS)
     if "content" not in found:
         raise Invalid("The content is missing.")
-    kind = _type(found.get("type"))
+    kind = _parse_type(found.get("type"))
     return Draft(
         content=clean_content(found["content"]),
         type=kind,
-        origin_at=moment(found.get("created_at")),
-        constitutional=_constitutional(found.get("constitutional"), kind),
-        tags=_tags(found.get("tags"), MOST_CARRIED_TAGS if carried else MAX_TAGS),
-        other_dates=_dates(found.get("other_dates")),
+        origin_at=parse_moment(found.get("created_at")),
+        constitutional=_parse_constitutional(found.get("constitutional"), kind),
+        tags=_parse_tags(found.get("tags"), MOST_CARRIED_TAGS if carried else MAX_TAGS),
+        other_dates=_parse_dates(found.get("other_dates")),
     )
 
 
-def moment(value: object, *, name: str = "created_at") -> datetime | None:
+def parse_moment(value: object, *, name: str = "created_at") -> datetime | None:
     """An ISO 8601 date or time; without an offset it is UTC. Raises Invalid."""
     if value is None:
         return None
@@ -171,7 +171,7 @@ def check_keys(found: Mapping[str, Any], allowed: Sequence[str]) -> None:
         raise Invalid(f"Unknown key {', '.join(unknown[:5])}; there may be {', '.join(allowed)}.")
 
 
-def _type(value: object) -> MemoryType:
+def _parse_type(value: object) -> MemoryType:
     if value is None:
         return MemoryType.CORE
     if value not in ("core", "journal"):
@@ -179,7 +179,7 @@ def _type(value: object) -> MemoryType:
     return MemoryType(value)
 
 
-def _constitutional(value: object, kind: MemoryType) -> bool:
+def _parse_constitutional(value: object, kind: MemoryType) -> bool:
     if value is None or value is False:
         return False
     if value is not True:
@@ -189,18 +189,18 @@ def _constitutional(value: object, kind: MemoryType) -> bool:
     return True
 
 
-def _tags(value: object, most: int) -> tuple[str, ...]:
+def _parse_tags(value: object, most: int) -> tuple[str, ...]:
     if value is not None and not isinstance(value, list):
         raise Invalid("The tags must be a list of words.")
     return tuple(clean_tags(value, most=most))
 
 
-def _dates(value: object) -> tuple[datetime, ...]:
+def _parse_dates(value: object) -> tuple[datetime, ...]:
     if value is not None and not isinstance(value, list):
         raise Invalid("The other_dates must be a list of ISO 8601 times.")
     if len(value or ()) >= MOST_DATES:
         raise Invalid(f"It has {len(value or ()):,} other dates; at most {MOST_DATES - 1:,} are allowed.")
-    found = {moment(each, name="other date") for each in value or ()}
+    found = {parse_moment(each, name="other date") for each in value or ()}
     if None in found:
         raise Invalid("The other_dates must be a list of ISO 8601 times.")
     return tuple(sorted(each for each in found if each is not None))

@@ -13,9 +13,9 @@ from pathlib import PurePath
 
 from app.errors import Invalid
 from app.exchange import agent_file, bundle, mem0, plain
-from app.exchange.document import load
+from app.exchange.document import load_document
 from app.exchange.draft import NO_MEMORIES, parse_json
-from app.exchange.importing import MAX_LINE, decode, parse_lines, read_lines
+from app.exchange.importing import MAX_LINE, decode_text, parse_lines, read_lines
 from app.exchange.parsed import ImportFormat, ParsedFile
 
 MOST_BYTES = 64_000_000
@@ -38,13 +38,13 @@ class NotRecognised(Invalid):
     code = "format_not_recognised"
 
 
-def read(data: bytes, *, name: str = "", format: ImportFormat | None = None) -> ParsedFile:
+def read_file(data: bytes, *, name: str = "", format: ImportFormat | None = None) -> ParsedFile:
     """All that is in a file, checked. Raises NotRecognised, ImportRefused or Invalid."""
     _check_size(data)
-    return parse(data, format or detect(name, data))
+    return parse_as(data, format or detect_format(name, data))
 
 
-def detect(name: str, data: bytes) -> ImportFormat:
+def detect_format(name: str, data: bytes) -> ImportFormat:
     """What it is. `name` is the file's, "" where it has none. Raises NotRecognised, or Invalid for a blank file."""
     _check_size(data)
     if not data.strip():
@@ -57,7 +57,7 @@ def detect(name: str, data: bytes) -> ImportFormat:
     return named
 
 
-def parse(data: bytes, format: ImportFormat) -> ParsedFile:
+def parse_as(data: bytes, format: ImportFormat) -> ParsedFile:
     """Read it as that, and nothing else. Raises ImportRefused or Invalid."""
     return _PARSERS[format](data)
 
@@ -65,7 +65,7 @@ def parse(data: bytes, format: ImportFormat) -> ParsedFile:
 def _detect_json(data: bytes, named: ImportFormat | None) -> ImportFormat:
     are_lines = named is ImportFormat.JSON_LINES or _begins_with_a_whole_line(data)
     try:
-        found = load(data)
+        found = load_document(data)
     except Invalid as error:
         if are_lines:
             return ImportFormat.JSON_LINES
@@ -80,7 +80,7 @@ def _begins_with_a_whole_line(data: bytes) -> bool:
     """Whether the first line is a JSON object by itself: then more of them follow, and their reader names each."""
     line = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:MAX_LINE].partition(b"\n")[0]
     try:
-        return isinstance(parse_json(decode(line)), dict)
+        return isinstance(parse_json(decode_text(line)), dict)
     except Invalid:
         return False
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
 from app.errors import Invalid
-from app.exchange.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems, draft, parse_json
+from app.exchange.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems, parse_draft, parse_json
 from app.extensions import db, writing
 from app.models.agent import Agent
 from app.models.audit import Action, record
@@ -57,7 +57,7 @@ def parse_lines(lines: Iterable[Line]) -> list[Draft]:
     for number, line in enumerate(lines, start=1):
         with checking.of("line", number) as drafts:
             _check_size(number, line)
-            drafts += _drafts(line)
+            drafts += _parse_line(line)
         if checking.is_over:
             break
     return checking.result()
@@ -70,9 +70,10 @@ def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by
     """
     ids = reserve_ids(db.session(), "memories", len(drafts))
     memories = [
-        _write(agent, each, number, keys, f"{Source.IMPORT}:{name}") for number, each in zip(ids, drafts, strict=True)
+        _write_memory(agent, each, number, keys, f"{Source.IMPORT}:{name}")
+        for number, each in zip(ids, drafts, strict=True)
     ]
-    done = _count(memories)
+    done = _count_imported(memories)
     if not memories:
         return done
     entry = record(Action.IMPORT, actor=by, of=agent, subject=agent.subject, data=asdict(done), memories=memories)
@@ -81,7 +82,7 @@ def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by
     return done
 
 
-def decode(line: Line) -> str:
+def decode_text(line: Line) -> str:
     """UTF-8 without a byte order mark at either end. Raises Invalid."""
     try:
         return (line if isinstance(line, str) else line.decode()).strip("\ufeff \t\r\n")
@@ -98,13 +99,13 @@ def _check_size(number: int, line: Line) -> None:
         )
 
 
-def _drafts(line: Line) -> list[Draft]:
+def _parse_line(line: Line) -> list[Draft]:
     """The memory of one line, or none for a blank line. Raises Invalid."""
-    text = decode(line)
-    return [draft(parse_json(text))] if text else []
+    text = decode_text(line)
+    return [parse_draft(parse_json(text))] if text else []
 
 
-def _write(agent: Agent, each: Draft, number: int, keys: AgentKeys, source: str) -> Memory:
+def _write_memory(agent: Agent, each: Draft, number: int, keys: AgentKeys, source: str) -> Memory:
     return Memory.write(
         agent,
         each.content,
@@ -119,7 +120,7 @@ def _write(agent: Agent, each: Draft, number: int, keys: AgentKeys, source: str)
     )
 
 
-def _count(memories: Sequence[Memory]) -> Imported:
+def _count_imported(memories: Sequence[Memory]) -> Imported:
     core = [memory for memory in memories if memory.is_core]
     return Imported(
         imported=len(memories),

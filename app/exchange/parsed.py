@@ -66,10 +66,10 @@ class ParsedFile:
 
     def memories_only(self, *, own: bool) -> ParsedFile:
         """What an import writes: no settings; and, where the agent brings in its `own`, no constitutional flag."""
-        left_out = counted({"settings": sum(value is not None for value in self.settings.values())}, self.left_out)
+        left_out = add_counts({"settings": sum(value is not None for value in self.settings.values())}, self.left_out)
         drafts = self.drafts
         if own:
-            left_out = counted({"constitutional_flags": sum(each.constitutional for each in drafts)}, left_out)
+            left_out = add_counts({"constitutional_flags": sum(each.constitutional for each in drafts)}, left_out)
             drafts = [replace(each, constitutional=False) for each in drafts]
         return replace(self, drafts=drafts, settings={}, left_out=left_out)
 
@@ -92,7 +92,7 @@ def left_out_words(left_out: Mapping[str, int]) -> str:
     return ", ".join(count_nouns(left_out[key], *noun) for key, noun in _NOUNS.items() if key in left_out)
 
 
-def counted(*counts: Mapping[str, int]) -> dict[str, int]:
+def add_counts(*counts: Mapping[str, int]) -> dict[str, int]:
     """These counts together, without the zeros."""
     found: dict[str, int] = {}
     for each in counts:

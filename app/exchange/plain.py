@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.exchange.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems
-from app.exchange.importing import decode
+from app.exchange.importing import decode_text
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.values.text import clean_content
 
@@ -17,6 +17,6 @@ def parse(data: bytes) -> ParsedFile:
                 raise TooManyProblems(
                     f"One import takes at most {MOST_DRAFTS:,} lines; split the file. The rest was not read."
                 )
-            text = decode(line)
+            text = decode_text(line)
             drafts += [Draft(clean_content(text))] if text else []
     return ParsedFile(ImportFormat.TEXT, checking.result())

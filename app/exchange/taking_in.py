@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from app.errors import Invalid, NotFound, Refused
 from app.exchange.already import without_known
 from app.exchange.draft import NO_MEMORIES
-from app.exchange.formats import parse, read
+from app.exchange.formats import parse_as, read_file
 from app.exchange.importing import Imported, write_memories
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, release, writing
@@ -33,7 +33,7 @@ class Received:
         return len(self.parsed.drafts)
 
 
-def receive(
+def receive_file(
     agent_id: int,
     data: bytes,
     *,
@@ -45,7 +45,7 @@ def receive(
 
     Raises NotRecognised, ImportRefused, Invalid, NotFound or AgentForgotten; then nothing is written.
     """
-    parsed = checked(data, by=by, name=name, format=format)
+    parsed = check_file(data, by=by, name=name, format=format)
     with writing():
         agent = Agent.lock(agent_id)
         label = import_name(name, parsed.format)
@@ -53,7 +53,7 @@ def receive(
     return Received(intake.id, parsed)
 
 
-def checked(
+def check_file(
     data: bytes,
     *,
     by: Actor,
@@ -61,7 +61,7 @@ def checked(
     format: ImportFormat | None = None,
 ) -> ParsedFile:
     """What `by` would bring in with this file. Raises NotRecognised, ImportRefused or Invalid."""
-    parsed = _by(by, read(data, name=name, format=format))
+    parsed = _restrict_for_actor(by, read_file(data, name=name, format=format))
     if not parsed.drafts and parsed.format != ImportFormat.BUNDLE:
         raise Invalid(NO_MEMORIES)
     return parsed
@@ -94,25 +94,27 @@ def take_in(intake_id: str) -> None:
     if intake.status != IntakeStatus.WAITING or intake.kind != IMPORT:
         return
     try:
-        parsed = _open(intake)
+        parsed = _open_intake(intake)
         release()
-        _write(intake_id, parsed)
+        _write_intake(intake_id, parsed)
     except (Invalid, Refused, SealBroken) as error:
-        _refuse(intake_id, error.sentence)
+        _refuse_intake(intake_id, error.sentence)
 
 
-def _by(actor: Actor, parsed: ParsedFile) -> ParsedFile:
+def _restrict_for_actor(actor: Actor, parsed: ParsedFile) -> ParsedFile:
     """An agent that brings in its own never makes it constitutional; an admin vouches for what the file says."""
     return parsed.memories_only(own=actor.kind == ActorKind.AGENT)
 
 
-def _open(intake: Intake) -> ParsedFile:
+def _open_intake(intake: Intake) -> ParsedFile:
     """Raises Invalid or SealBroken."""
     text = intake.open(db.session.get_one(Agent, intake.agent_id))
-    return _by(intake.actor, parse(text.encode(), ImportFormat(intake.format or ImportFormat.JSON_LINES)))
+    return _restrict_for_actor(
+        intake.actor, parse_as(text.encode(), ImportFormat(intake.format or ImportFormat.JSON_LINES))
+    )
 
 
-def _write(intake_id: str, parsed: ParsedFile) -> None:
+def _write_intake(intake_id: str, parsed: ParsedFile) -> None:
     with writing():
         intake = Intake.lock(intake_id)
         if intake.status == IntakeStatus.WAITING:
@@ -128,7 +130,7 @@ def _write(intake_id: str, parsed: ParsedFile) -> None:
             intake.settle(IntakeStatus.TAKEN, imported=done.imported, outcome=outcome)
 
 
-def _refuse(intake_id: str, sentence: str) -> None:
+def _refuse_intake(intake_id: str, sentence: str) -> None:
     with writing():
         intake = Intake.lock(intake_id)
         if intake.status == IntakeStatus.WAITING:

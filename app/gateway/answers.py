@@ -11,8 +11,8 @@ from flask.typing import ResponseReturnValue
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from app.problems import phrase
-from app.views.errors import SENTENCES, answer
+from app.problems import status_phrase
+from app.views.errors import SENTENCES, answer_error
 
 TOO_BUSY = "As many large requests are under way as this server holds at once. Nothing was written; try again soon."
 FORMS: Mapping[str, tuple[str, dict[str, str]]] = {
@@ -51,7 +51,7 @@ class Refusals:
     def of(self, scope: Scope, status: int) -> ShortAnswer:
         key = form_for(scope), status
         if key not in self._made:
-            self._made[key] = _made(self._flask, *key)
+            self._made[key] = _make_answer(self._flask, *key)
         return self._made[key]
 
 
@@ -73,12 +73,14 @@ def made_by(flask: Flask, endpoint: str) -> ShortAnswer:
         return ShortAnswer.of(flask.process_response(flask.make_response(made)))
 
 
-def _made(flask: Flask, form: str, status: int) -> ShortAnswer:
+def _make_answer(flask: Flask, form: str, status: int) -> ShortAnswer:
     path, headers = FORMS[form]
     sentence = TOO_BUSY if status == 503 else SENTENCES[status]
     with flask.test_request_context(path, headers=headers):
         g.bare = True
-        response = flask.process_response(answer(status, phrase(status).lower().replace(" ", "_"), sentence))
+        response = flask.process_response(
+            answer_error(status, status_phrase(status).lower().replace(" ", "_"), sentence)
+        )
     more = [(b"connection", b"close")] if status == 408 else []
     if status in (429, 503):
         more.append((b"retry-after", b"5"))

@@ -80,7 +80,7 @@ class Bodies:
     async def _hand_on(self, scope: Scope, receive: Receive, send: Send, length: int) -> None:
         try:
             async with asyncio.timeout(self._deadlines.of_body(length)):
-                body = await _read(receive, length)
+                body = await _read_body(receive, length)
         except TimeoutError:
             await self._refusals.of(scope, 408)(scope, receive, send)
             return
@@ -100,7 +100,7 @@ def _length_of(headers: Headers, of_chunks: int) -> int:
     return int(said) if said.isascii() and said.isdigit() else 0
 
 
-async def _read(receive: Receive, most: int) -> bytes | None:
+async def _read_body(receive: Receive, most: int) -> bytes | None:
     """The body, no more than one piece above `most`; None where the peer went away."""
     pieces: list[bytes] = []
     size = 0

@@ -108,9 +108,9 @@ class Connections:
         address = self._all.get(connection, "")
         self.leave(connection)
         connection.give_up()
-        self._tell(bound, address)
+        self._log_closed(bound, address)
 
-    def _tell(self, bound: str, address: str) -> None:
+    def _log_closed(self, bound: str, address: str) -> None:
         """Once a minute, with the count: an attack must not fill the log."""
         self._closed += 1
         if time.monotonic() - self._told_at < TOLD_EVERY_SECONDS:

@@ -69,14 +69,14 @@ class Known:
 
     async def has_token(self, scope: Scope) -> bool:
         """Whether the token is a live one."""
-        return await self._in_thread(partial(self._owner_of, _authorization(scope))) is not None
+        return await self._in_thread(partial(self._owner_of, _authorization_header(scope))) is not None
 
     async def agent_of(self, scope: Scope) -> int | None:
         """Whose token it is, looked up once and then remembered: for turns, not for rights. It may be revoked since.
 
         By the whole token: who knows only its public part must not take its owner's turns.
         """
-        said = _authorization(scope)
+        said = _authorization_header(scope)
         key = hash(said)
         if key in self._agents or self._looks >= MOST_LOOKS:
             return self._agents.get(key)
@@ -106,5 +106,5 @@ class Known:
             return None
 
 
-def _authorization(scope: Scope) -> str:
+def _authorization_header(scope: Scope) -> str:
     return Headers(scope=scope).get("authorization", "")

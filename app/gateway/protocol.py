@@ -66,7 +66,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._arriving is RequestState.HEAD and self._heads == head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
-                self._refuse(b"431 Request Header Fields Too Large")
+                self._refuse_request(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
         if self._arriving is not RequestState.HEAD:
@@ -81,13 +81,13 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
             raise HeadTooLarge
-        self._cancel("head")
+        self._cancel_timer("head")
         self._arriving = RequestState.BODY
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._arriving = RequestState.ALL
-        self._cancel("linger")
+        self._cancel_timer("linger")
         self._connections.whole(self)
         super().on_message_complete()
         if self.cycle.response_complete:
@@ -96,7 +96,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._arriving is RequestState.BODY and self.cycle.response_complete:
-            self._later("linger", self._deadlines.lingering, self.give_up)
+            self._start_timer("linger", self._deadlines.lingering, self.give_up)
         elif self._arriving is RequestState.ALL and self.cycle.response_complete:
             self._await_next()
         if self.transport.get_write_buffer_size():
@@ -108,11 +108,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._cancel("reading")
+        self._cancel_timer("reading")
 
     def send_400_response(self, msg: str) -> None:
         """Also what `HeadTooLarge` becomes."""
-        self._refuse(b"400 Bad Request")
+        self._refuse_request(b"400 Bad Request")
 
     def _await_next(self) -> None:
         self._arriving = RequestState.NOTHING
@@ -122,18 +122,18 @@ class GuardedProtocol(HttpToolsProtocol):
         self._arriving, self._head_bytes = RequestState.HEAD, 0
         self._heads += 1
         self._connections.begin(self)
-        self._later("head", self._deadlines.head, self._head_is_overdue)
+        self._start_timer("head", self._deadlines.head, self._head_is_overdue)
 
     def _head_is_overdue(self) -> None:
         """One that was sent ahead waits for the answers before it; who sent nothing is told nothing."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self._later("head", self._deadlines.head, self._head_is_overdue)
+            self._start_timer("head", self._deadlines.head, self._head_is_overdue)
         elif self._head_bytes or self.cycle is not None:
-            self._refuse(b"408 Request Timeout")
+            self._refuse_request(b"408 Request Timeout")
         else:
             self.transport.close()
 
-    def _refuse(self, status: bytes) -> None:
+    def _refuse_request(self, status: bytes) -> None:
         """Without a request there is no page to answer with. In the middle of an answer, nothing can be said."""
         if self.transport.is_closing():
             return
@@ -148,7 +148,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _watch_reading(self) -> None:
         self._unread = self.transport.get_write_buffer_size()
-        self._later("reading", self._deadlines.reading, self._drop_who_does_not_read)
+        self._start_timer("reading", self._deadlines.reading, self._drop_who_does_not_read)
 
     def _drop_who_does_not_read(self) -> None:
         left = self.transport.get_write_buffer_size()
@@ -157,10 +157,10 @@ class GuardedProtocol(HttpToolsProtocol):
         elif left:
             self._watch_reading()
 
-    def _later(self, name: str, seconds: float, act: Callable[[], None]) -> None:
-        self._cancel(name)
+    def _start_timer(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        self._cancel_timer(name)
         self._timers[name] = self.loop.call_later(seconds, act)
 
-    def _cancel(self, name: str) -> None:
+    def _cancel_timer(self, name: str) -> None:
         if timer := self._timers.pop(name, None):
             timer.cancel()

@@ -34,11 +34,11 @@ class FairTurns:
 
     def around(self, app: ASGIApp) -> ASGIApp:
         async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._take(app, scope, receive, send)
+            await self._take_turn(app, scope, receive, send)
 
         return in_turn
 
-    async def _take(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _take_turn(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         key = await self._agent_of(scope) or STRANGERS
         turns = self._held.setdefault(key, _Turns())
         if turns.users >= AT_ONCE + MOST_WAITING:

@@ -9,12 +9,12 @@ from datetime import datetime
 from app.asking.asked_agent import AskedAgent
 from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
-from app.asking.rendering import encode, render
+from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import read_answer
 from app.errors import Refused
 from app.extensions import db, release, writing
 from app.grants.endings import end_if_lost
-from app.grants.request import Decision, decide, lock_both
+from app.grants.request import Decision, decide_grant, lock_both
 from app.llm.client import Message, ModelError
 from app.models import WORKER, AccessGrant, Agent, CallPurpose, GrantStatus, User, open_keys
 
@@ -32,32 +32,32 @@ class _ExceptionQuestion:
         return [self.agent.context(window), {"role": "user", "content": self.text}]
 
 
-def ask(grant_id: str, dependencies: Dependencies) -> None:
+def ask_agent(grant_id: str, dependencies: Dependencies) -> None:
     """Ask, and write the answer down. Does nothing when another worker asks, or when it is decided already.
 
     Nobody is asked on behalf of a human who may not look any more.
     """
     if end_if_lost(grant_id):
         return
-    question = _claim(grant_id)
+    question = _claim_question(grant_id)
     if question is None:
         return
     with ModelCalls(question.agent, dependencies, subject_id=grant_id) as calls:
         try:
             reply = calls.ask(CallPurpose.EXCEPTION, question.messages)
         except ModelError as error:
-            _fail(grant_id, error.sentence, calls)
+            _end_as_failed(grant_id, error.sentence, calls)
             return
         answer, agent = read_answer(reply), question.agent
         decision = Decision(answer.granted, answer.words, answer.note_to_admins, question.asked_at)
         try:
-            decide(grant_id, decision, agent_id=agent.agent_id, by=agent.as_actor, keys=agent.keys, calls=calls)
+            decide_grant(grant_id, decision, agent_id=agent.agent_id, by=agent.as_actor, keys=agent.keys, calls=calls)
         except Refused:
             # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
             release()
 
 
-def _claim(grant_id: str) -> _ExceptionQuestion | None:
+def _claim_question(grant_id: str) -> _ExceptionQuestion | None:
     """For exactly one worker at a time."""
     with writing():
         grant = AccessGrant.claim(grant_id, AccessGrant.status == GrantStatus.PENDING)
@@ -66,24 +66,24 @@ def _claim(grant_id: str) -> _ExceptionQuestion | None:
         agent = db.session.get_one(Agent, grant.agent_id, populate_existing=True)
         user = db.session.get_one(User, grant.user_id)
         asked = AskedAgent.of(agent, open_keys(agent))
-        return _ExceptionQuestion(grant.id, asked, _question(grant, user), grant.asked_at)
+        return _ExceptionQuestion(grant.id, asked, _render_question(grant, user), grant.asked_at)
 
 
-def _question(grant: AccessGrant, user: User) -> str:
+def _render_question(grant: AccessGrant, user: User) -> str:
     scope = "your whole ledger of core memories"
     if grant.refinement_id is not None:
         scope = f"what refinement {grant.refinement_id} changed, before and after, and what you said about it"
-    return render(
+    return render_prompt(
         "exception_question.txt",
         who=user.email,
         category=str(grant.category).replace("_", " "),
-        purpose=encode(grant.purpose),
+        purpose=encode_json(grant.purpose),
         scope=scope,
         minutes=grant.minutes,
     )
 
 
-def _fail(grant_id: str, why: str, calls: ModelCalls) -> None:
+def _end_as_failed(grant_id: str, why: str, calls: ModelCalls) -> None:
     """The model could not be reached: no access, and that is no NO."""
     with writing():
         calls.book()

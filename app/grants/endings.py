@@ -77,20 +77,20 @@ def find_unasked() -> list[str]:
         return list(session.scalars(query.order_by(AccessGrant.requested_at).limit(100)))
 
 
-def tell(grant_id: str) -> None:
+def tell_ending(grant_id: str) -> None:
     """Write the note into the agent's journal, once, after the end."""
     with writing():
         agent, grant = lock_both(grant_id)
         if grant.told_at is not None or grant.is_open or agent.forgotten_at is not None:
             return
         grant.told_at = now()
-        tell_agent(agent, _note(grant), about={"exception": grant.id})
+        tell_agent(agent, _compose_note(grant), about={"exception": grant.id})
 
 
 def _end_all(condition: ColumnElement[bool], status: GrantStatus) -> list[str]:
     with reading() as session:
         ids = session.scalars(select(AccessGrant.id).where(condition).limit(1000)).all()
-    return [grant_id for grant_id in ids if _end(grant_id, condition, status)]
+    return [grant_id for grant_id in ids if _end_grant(grant_id, condition, status)]
 
 
 def _end_lost() -> list[str]:
@@ -99,7 +99,7 @@ def _end_lost() -> list[str]:
     return [grant_id for grant_id in ids if end_if_lost(grant_id)]
 
 
-def _end(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> bool:
+def _end_grant(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> bool:
     """Whether it was still so."""
     with writing():
         agent, grant = lock_both(grant_id)
@@ -109,7 +109,7 @@ def _end(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> 
         return True
 
 
-def _note(grant: AccessGrant) -> str:
+def _compose_note(grant: AccessGrant) -> str:
     user = db.session.get_one(User, grant.user_id)
     looks = db.session.execute(
         select(func.count(), func.coalesce(func.sum(AccessView.seen), 0), func.min(AccessView.answered_at))
@@ -119,22 +119,24 @@ def _note(grant: AccessGrant) -> str:
     what = "my ledger" if grant.refinement_id is None else f"the history of refinement {grant.refinement_id}"
     why = f"{grant.category}; their reason, quoted: {json.dumps(grant.purpose)}"
     asked = f"{user.email} had my consent to read {what} ({why})"
-    since = f"for {grant.minutes} minutes from {_time(grant.decided_at)}"
-    return f"{asked}, {since}. It {_end_words(grant)}. {_looked(*looks)}"
+    since = f"for {grant.minutes} minutes from {_shown_time(grant.decided_at)}"
+    return f"{asked}, {since}. It {_end_words(grant)}. {_describe_looks(*looks)}"
 
 
-def _looked(count: int, seen: int, first: datetime | None, last: datetime | None) -> str:
+def _describe_looks(count: int, seen: int, first: datetime | None, last: datetime | None) -> str:
     if not count:
         return "They never looked."
-    return f"They looked {count_times(count)}, from {_time(first)} to {_time(last)}, at {seen} texts in all."
+    return (
+        f"They looked {count_times(count)}, from {_shown_time(first)} to {_shown_time(last)}, at {seen} texts in all."
+    )
 
 
 def _end_words(grant: AccessGrant) -> str:
     if grant.status == GrantStatus.EXPIRED:
-        return f"ended by itself at {_time(grant.ended_at)}"
+        return f"ended by itself at {_shown_time(grant.ended_at)}"
     by, why = (grant.ended_by or "").partition(":")[2], why_it_ended(grant)
-    return f"was taken back at {_time(grant.ended_at)} by {by}{f' ({why})' if why else ''}"
+    return f"was taken back at {_shown_time(grant.ended_at)} by {by}{f' ({why})' if why else ''}"
 
 
-def _time(moment: datetime | None) -> str:
+def _shown_time(moment: datetime | None) -> str:
     return "–" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"

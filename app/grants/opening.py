@@ -84,7 +84,7 @@ def look(grant: AccessGrant, user: User, **wanted: Any) -> RequestedView:
     return RequestedView(view.id, key)
 
 
-def answer(view_id: str) -> None:
+def answer_view(view_id: str) -> None:
     """Check the exception by the database's clock and roles, write the receipt, seal what is wanted. Does it once.
 
     An exception whose human is no admin here any more ends with it.
@@ -106,16 +106,16 @@ def answer(view_id: str) -> None:
             view.refused = "The exception has ended."
             return
         try:
-            shown = _shown(grant, agent, view.wanted, open_keys(agent))
+            shown = _read_wanted(grant, agent, view.wanted, open_keys(agent))
         except SealBroken as error:
             view.refused = f"{error.sentence} Nothing is shown; `./whetstone verify` finds what it was."
             return
         view.seen, grant.views = len(shown["items"]), grant.views + 1
         view.sealed = seal_view(json.dumps(shown), view_id=view.id, reader=view.reader)
-        _receipt(grant, agent, view, shown)
+        _write_receipt(grant, agent, view, shown)
 
 
-def withdraw(look: RequestedView) -> bool:
+def withdraw_view(look: RequestedView) -> bool:
     """Nobody waits for it any more, so that no worker writes a receipt of what nobody sees. False: it is answered."""
     grant_id = db.session.scalars(select(AccessView.grant_id).where(AccessView.id == look.view_id)).one()
     with writing():
@@ -127,7 +127,7 @@ def withdraw(look: RequestedView) -> bool:
         return True
 
 
-def fetch(look: RequestedView) -> dict[str, Any]:
+def fetch_view(look: RequestedView) -> dict[str, Any]:
     """What the worker sealed for this look, which is then gone from the database. Raises NotCovered or SealBroken."""
     with writing():
         view = db.session.get_one(AccessView, look.view_id, populate_existing=True)
@@ -152,13 +152,13 @@ def empty_unfetched() -> None:
         )
 
 
-def _shown(grant: AccessGrant, agent: Agent, wanted: dict[str, Any], keys: AgentKeys) -> dict[str, Any]:
+def _read_wanted(grant: AccessGrant, agent: Agent, wanted: dict[str, Any], keys: AgentKeys) -> dict[str, Any]:
     if grant.refinement_id is None:
-        return _ledger(agent, int(wanted.get("after") or 0), keys)
-    return _history(grant.refinement_id, agent, keys)
+        return _read_ledger_page(agent, int(wanted.get("after") or 0), keys)
+    return _read_history(grant.refinement_id, agent, keys)
 
 
-def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
+def _read_ledger_page(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
     """One page of the active core memories, oldest first, with their texts."""
     position = OLDEST_MEMORIES.find(after, Memory.agent_id == agent.id)
     memories, last = OLDEST_MEMORIES.load(Memory.active(agent.id, MemoryType.CORE), PAGE, position)
@@ -177,7 +177,7 @@ def _ledger(agent: Agent, after: int, keys: AgentKeys) -> dict[str, Any]:
     return {"part": "ledger", "items": items, "next_after": last.id if last else None}
 
 
-def _history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any]:
+def _read_history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any]:
     """Every change of one refinement, before and after, and what the agent said about it."""
     before, after = aliased(MemoryState), aliased(MemoryState)
     rows = db.session.execute(
@@ -187,11 +187,11 @@ def _history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any
         .where(AuditLog.refinement_id == refinement_id, AuditLog.agent_id == agent.id)
         .order_by(AuditLog.id, after.memory_id)
     ).tuples()
-    items = [_change(entry_id, action, iso(at), new, old, keys) for entry_id, action, at, new, old in rows]
-    return {"part": "history", "items": items, "said": _said(refinement_id, keys)}
+    items = [_describe_change(entry_id, action, iso(at), new, old, keys) for entry_id, action, at, new, old in rows]
+    return {"part": "history", "items": items, "said": _read_agent_words(refinement_id, keys)}
 
 
-def _change(
+def _describe_change(
     entry_id: int, action: str, at: str | None, new: MemoryState, old: MemoryState | None, keys: AgentKeys
 ) -> dict[str, Any]:
     return {
@@ -207,7 +207,7 @@ def _change(
     }
 
 
-def _said(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
+def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
     """The agent's own words about the refinement: its answer, and its summary."""
     refinement = db.session.get_one(Refinement, refinement_id)
     words = db.session.scalar(select(Consent.words).where(Consent.refinement_id == refinement_id))
@@ -219,7 +219,7 @@ def _said(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
     }
 
 
-def _receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
+def _write_receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
     user = db.session.get_one(User, view.user_id)
     ids: Sequence[int] = sorted({item["id"] for item in shown["items"]})
     record(

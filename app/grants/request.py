@@ -80,7 +80,10 @@ class WantedException:
         scope = str(given.get("scope") or "ledger").strip().lower()
         refinement_id = None if scope == "ledger" else scope
         return cls(
-            GrantCategory(category), _purpose(given.get("purpose")), _minutes(given.get("minutes")), refinement_id
+            GrantCategory(category),
+            _parse_purpose(given.get("purpose")),
+            _parse_minutes(given.get("minutes")),
+            refinement_id,
         )
 
 
@@ -91,7 +94,7 @@ def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: 
     """
     with writing():
         agent = Agent.lock(agent_id)
-        _check(agent, wish, for_user)
+        _check_request(agent, wish, for_user)
         grant = AccessGrant(
             id=str(uuid.uuid4()),
             account_id=agent.account_id,
@@ -136,7 +139,7 @@ class Decision:
     asked_at: datetime | None = None
 
 
-def decide(
+def decide_grant(
     grant_id: str,
     decision: Decision,
     *,
@@ -160,7 +163,7 @@ def decide(
             raise Refused(f"This exception is {grant.status} already. Nothing was changed.{may}")
         if keys is not None and decision.words:
             grant.reason = keys.seal(decision.words, purpose="exception", subject=grant.id)
-        db.session.add(_consent(grant, decision, keys))
+        db.session.add(_make_consent(grant, decision, keys))
         if not decision.granted:
             grant.end(agent, GrantStatus.DENIED, by=by)
         elif not grant.end_if_lost(agent, by=WORKER):
@@ -171,7 +174,7 @@ def decide(
     return grant
 
 
-def revoke(grant_id: str, *, by: Actor) -> AccessGrant:
+def revoke_grant(grant_id: str, *, by: Actor) -> AccessGrant:
     """Take it back at once, whoever may: the agent, or any admin. Does nothing to an ended one. Raises NotFound."""
     with writing():
         agent, grant = lock_both(grant_id)
@@ -199,7 +202,7 @@ def resting_until(agent_id: int) -> datetime | None:
     return last + REST if last is not None and last + REST > now() else None
 
 
-def _check(agent: Agent, wish: WantedException, for_user: User) -> None:
+def _check_request(agent: Agent, wish: WantedException, for_user: User) -> None:
     if agent.forgotten_at is not None:
         raise Refused(f"{agent.name} was forgotten: there is nothing left that could be shown. Nothing was asked.")
     if for_user.account_id != agent.account_id or not for_user.active or not for_user.may(ADMIN):
@@ -232,7 +235,7 @@ def _has_run_out(grant: AccessGrant) -> bool:
     return grant.status == GrantStatus.GRANTED and live is None
 
 
-def _consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> Consent:
+def _make_consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> Consent:
     words = keys.seal(decision.words, purpose="consent", subject=grant.id) if keys and decision.words else None
     return Consent(
         account_id=grant.account_id,
@@ -245,14 +248,14 @@ def _consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> 
     )
 
 
-def _purpose(value: object) -> str:
+def _parse_purpose(value: object) -> str:
     cleaned = " ".join(clean_text(value if value is not None else "", what="purpose").split())
     if is_blank(cleaned) or len(cleaned) > MAX_PURPOSE:
         raise Invalid(f"The purpose must have 1 to {MAX_PURPOSE} characters. Nothing was asked.")
     return cleaned
 
 
-def _minutes(value: object) -> int:
+def _parse_minutes(value: object) -> int:
     written = str(value).strip()
     if isinstance(value, bool) or not (written.isascii() and written.isdigit()) or len(written) > 4:
         raise Invalid(_RANGE)

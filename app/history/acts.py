@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import select
 
 from app.extensions import db
-from app.history.difference import differs, named
+from app.history.difference import entry_name, owner_difference
 from app.models import Action, Agent, AuditLog, HumanAct
 from app.models.human_act import is_human_act
 
@@ -31,7 +31,7 @@ class Acts:
             return
         told = entry.data.get("entries", [])
         if not isinstance(told, list) or not set(told) <= set(self._acts):
-            raise differs(self._agent, f"{named(entry)} tells of what no human did.", entry.id)
+            raise owner_difference(self._agent, f"{entry_name(entry)} tells of what no human did.", entry.id)
         self._told |= dict.fromkeys(told, entry.at)
 
     def compare(self, agent: Agent) -> None:
@@ -41,11 +41,13 @@ class Acts:
         with closing(db.session.scalars(rows.execution_options(yield_per=BATCH))) as found:
             for act in found:
                 if left.pop(act.entry_id, None) != (act.actor, act.at):
-                    raise differs(
+                    raise owner_difference(
                         agent, f"the human act of entry id {act.entry_id} is not what the log says.", act.entry_id
                     )
                 if act.told_at != self._told.get(act.entry_id):
                     sentence = f"when the agent was told of entry id {act.entry_id} is not what the log says."
-                    raise differs(agent, sentence, act.entry_id)
+                    raise owner_difference(agent, sentence, act.entry_id)
         for entry_id in left:
-            raise differs(agent, f"of entry id {entry_id} the agent would never be told: its row is gone.", entry_id)
+            raise owner_difference(
+                agent, f"of entry id {entry_id} the agent would never be told: its row is gone.", entry_id
+            )

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app.extensions import db
-from app.history.difference import differs, named
+from app.history.difference import entry_name, owner_difference
 from app.models import Action, Agent, AttentionItem, AuditLog
 from app.models.attention import facts_called_for, kinds_called_for
 
@@ -30,12 +30,12 @@ class ReplayedAttention:
     def take(self, entry: AuditLog) -> None:
         """The next entry of the agent's chain. Raises Difference."""
         try:
-            self._take(entry)
+            self._take_entry(entry)
         except (KeyError, TypeError, ValueError, AttributeError):
-            sentence = f"{named(entry)} does not say what an entry of its kind says."
-            raise differs(self._agent, sentence, entry.id) from None
+            sentence = f"{entry_name(entry)} does not say what an entry of its kind says."
+            raise owner_difference(self._agent, sentence, entry.id) from None
 
-    def _take(self, entry: AuditLog) -> None:
+    def _take_entry(self, entry: AuditLog) -> None:
         if entry.action == Action.ATTENTION_SEEN:
             self._seen[int(entry.data["item"])] = entry.actor, entry.at
         elif entry.action == Action.ATTENTION_UNSEEN:
@@ -51,14 +51,16 @@ class ReplayedAttention:
             for item in found:
                 called = left.pop((item.entry_id, item.kind), None)
                 if called is None:
-                    raise differs(agent, f"attention item {item.id} is called for by no entry.", item.entry_id)
+                    raise owner_difference(agent, f"attention item {item.id} is called for by no entry.", item.entry_id)
                 for name, said in called.items():
                     if getattr(item, name) != said:
                         sentence = f"{name} of attention item {item.id} is not what entry id {item.entry_id} says."
-                        raise differs(agent, sentence, item.entry_id)
+                        raise owner_difference(agent, sentence, item.entry_id)
                 if unseen.pop(item.id, (None, None)) != (item.seen_by, item.seen_at):
-                    raise differs(
+                    raise owner_difference(
                         agent, f"who has seen attention item {item.id} is not what the log says.", item.entry_id
                     )
         for entry_id, kind in left:
-            raise differs(agent, f"entry id {entry_id} calls for attention ({kind}), but its row is gone.", entry_id)
+            raise owner_difference(
+                agent, f"entry id {entry_id} calls for attention ({kind}), but its row is gone.", entry_id
+            )

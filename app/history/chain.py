@@ -10,7 +10,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.exc import OperationalError
 
 from app.extensions import db
-from app.history.difference import Difference, differs, named, number
+from app.history.difference import Difference, entry_name, numbered_entry, owner_difference
 from app.models import Account, Agent, AuditLog, MemoryState
 from app.models.keyset import Keyset
 
@@ -38,9 +38,9 @@ class Chain:
 
         Raises Difference.
         """
-        while batch := self._batch():
+        while batch := self._read_batch():
             for entry, states in batch:
-                self._check(entry, states)
+                self._check_entry(entry, states)
                 yield entry
             db.session.expunge_all()
             rest()
@@ -49,22 +49,22 @@ class Chain:
         """Raises Difference unless the log ends as the row of its owner says."""
         if (self.sequence, self.head) == (of.audit_sequence, of.audit_head):
             return
-        last, entry_id = (number(*self._place), self._place[1]) if self._place else ("no entry", None)
+        last, entry_id = (numbered_entry(*self._place), self._place[1]) if self._place else ("no entry", None)
         if self.sequence < of.audit_sequence:
-            raise differs(of, f"the log ends at {last}, but {of.audit_sequence} were written.", entry_id)
+            raise owner_difference(of, f"the log ends at {last}, but {of.audit_sequence} were written.", entry_id)
         if self.sequence > of.audit_sequence:
-            raise differs(of, f"{last} was appended by hand: {of.audit_sequence} were written.", entry_id)
-        raise differs(of, f"the head that its row keeps is not the hash of {last}.", entry_id)
+            raise owner_difference(of, f"{last} was appended by hand: {of.audit_sequence} were written.", entry_id)
+        raise owner_difference(of, f"the head that its row keeps is not the hash of {last}.", entry_id)
 
-    def _batch(self) -> list[Written]:
-        query = self._behind(select(AuditLog))
+    def _read_batch(self) -> list[Written]:
+        query = self._query_behind(select(AuditLog))
         try:
             return _with_states(db.session.scalars(query.limit(BATCH)).all())
         except DAMAGE as error:
             raise_unless_damage(error)
             return list(self._up_to_the_damage())
 
-    def _behind(self, query: Select[Any]) -> Select[Any]:
+    def _query_behind(self, query: Select[Any]) -> Select[Any]:
         """In order, from the place where we stand; from before the first number where nothing was seen."""
         query = query.where(AuditLog.chain == self._of.chain).order_by(*_IN_ORDER.order)
         return query if self._place is None else query.where(_IN_ORDER.behind(self._place))
@@ -72,7 +72,7 @@ class Chain:
     def _up_to_the_damage(self) -> Iterator[Written]:
         """One by one: those that can be read; or, where the first can't, the difference."""
         db.session.expunge_all()
-        ids = db.session.execute(self._behind(select(AuditLog.sequence, AuditLog.id)).limit(BATCH)).tuples().all()
+        ids = db.session.execute(self._query_behind(select(AuditLog.sequence, AuditLog.id)).limit(BATCH)).tuples().all()
         for count, (sequence, entry_id) in enumerate(ids):
             try:
                 entries = db.session.scalars(select(AuditLog).where(AuditLog.id == entry_id)).all()
@@ -81,30 +81,32 @@ class Chain:
                 raise_unless_damage(error)
                 if count:
                     return
-                sentence = f"{number(sequence, entry_id)} can't be read: what is stored of it was damaged."
-                raise differs(self._of, sentence, entry_id) from None
+                sentence = f"{numbered_entry(sequence, entry_id)} can't be read: what is stored of it was damaged."
+                raise owner_difference(self._of, sentence, entry_id) from None
 
-    def _check(self, entry: AuditLog, states: Iterable[MemoryState]) -> None:
+    def _check_entry(self, entry: AuditLog, states: Iterable[MemoryState]) -> None:
         expected = self.sequence + 1
         if entry.sequence != expected:
             raise self._out_of_sequence(entry, expected)
         if entry.previous_hash != self.head:
-            raise self._differs(entry, "does not follow from the entry before it.")
+            raise self._entry_difference(entry, "does not follow from the entry before it.")
         if (entry.account_id, entry.agent_id) != self._of.audited_as:
-            raise self._differs(entry, "names another account or agent.")
+            raise self._entry_difference(entry, "names another account or agent.")
         if not _is_as_hashed(entry, states):
-            raise self._differs(entry, "was altered, or a state of a memory that it wrote: its hash does not match.")
+            raise self._entry_difference(
+                entry, "was altered, or a state of a memory that it wrote: its hash does not match."
+            )
         if self._place and entry.id < self._place[1]:
-            raise self._differs(entry, f"was moved: the entry before it has the id {self._place[1]}.")
+            raise self._entry_difference(entry, f"was moved: the entry before it has the id {self._place[1]}.")
         self.sequence, self.head, self._place = expected, entry.hash, (entry.sequence, entry.id)
 
     def _out_of_sequence(self, entry: AuditLog, expected: int) -> Difference:
         if not isinstance(entry.sequence, int) or entry.sequence < expected:
-            return self._differs(entry, f"was inserted: number {expected} was to come.")
-        return differs(self._of, f"entry {expected} is missing: what comes is {named(entry)}.", entry.id)
+            return self._entry_difference(entry, f"was inserted: number {expected} was to come.")
+        return owner_difference(self._of, f"entry {expected} is missing: what comes is {entry_name(entry)}.", entry.id)
 
-    def _differs(self, entry: AuditLog, sentence: str) -> Difference:
-        return differs(self._of, f"{named(entry)} {sentence}", entry.id)
+    def _entry_difference(self, entry: AuditLog, sentence: str) -> Difference:
+        return owner_difference(self._of, f"{entry_name(entry)} {sentence}", entry.id)
 
 
 def raise_unless_damage(error: Exception) -> None:

@@ -13,15 +13,15 @@ class Difference(Exception):
         self.agent_id, self.entry_id = agent_id, entry_id
 
 
-def differs(of: Agent | Account, sentence: str, entry_id: int | None = None) -> Difference:
+def owner_difference(of: Agent | Account, sentence: str, entry_id: int | None = None) -> Difference:
     """A difference in what belongs to an agent or, beside its agents, to an account."""
     return Difference(f"{of.name} ({of.chain}): {sentence}", agent_id=of.audited_as[1], entry_id=entry_id)
 
 
-def named(entry: AuditLog) -> str:
+def entry_name(entry: AuditLog) -> str:
     """An entry by its number in its chain and its id, as `./whetstone audit` prints it."""
-    return number(entry.sequence, entry.id)
+    return numbered_entry(entry.sequence, entry.id)
 
 
-def number(sequence: int, entry_id: int) -> str:
+def numbered_entry(sequence: int, entry_id: int) -> str:
     return f"entry {sequence} (id {entry_id})"

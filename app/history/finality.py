@@ -13,7 +13,7 @@ from sqlalchemy import select
 from app.extensions import db
 from app.history.findings import MemoryReversal
 from app.history.log import LogEntry
-from app.history.trace import traces
+from app.history.trace import read_traces
 from app.models import Action, AuditLog, Memory
 
 GUARDED = (
@@ -53,7 +53,7 @@ def brought_back(account_id: int, agent_id: int, changes: Sequence[MemoryReversa
     reversed_ = _reversed_work(account_id, agent_id)
     if not reversed_:
         return None
-    found = traces(select(Memory.id).where(Memory.id.in_(restored)), since=min(reversed_))
+    found = read_traces(select(Memory.id).where(Memory.id.in_(restored)), since=min(reversed_))
     for memory_id, trace in found.items():
         origin = trace.origin(restored[memory_id])
         if origin in reversed_:

@@ -21,7 +21,7 @@ class MemoryReversal:
     @property
     def gain(self) -> int:
         """What the ledger's mass gains by it, in tokens."""
-        return (_weight(self.state) if self.state else 0) - _weight(self.memory)
+        return (_core_weight(self.state) if self.state else 0) - _core_weight(self.memory)
 
     def restoration(self, at: datetime) -> Restoration:
         """The same, ready to be recorded and carried out."""
@@ -58,5 +58,5 @@ class PlanFindings:
         return len(self.changes) - self.restored
 
 
-def _weight(of: PresentMemory | Recorded) -> int:
+def _core_weight(of: PresentMemory | Recorded) -> int:
     return of.token_estimate if of.is_active and of.type == MemoryType.CORE else 0

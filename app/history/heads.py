@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, String, and_, cast, literal, select
 
 from app.errors import Invalid, WhetstoneError
 from app.extensions import db, reading
-from app.history.difference import Difference, number
+from app.history.difference import Difference, numbered_entry
 from app.models import Account, Agent, AuditLog
 from app.models.base import iso
 
@@ -55,7 +55,7 @@ def export_heads(account_id: int | None = None) -> list[Head]:
 
 def parse_heads(lines: Iterable[str]) -> list[Head]:
     """What `./whetstone audit heads --json` printed, maybe on several days. Raises Invalid and names the line."""
-    heads = [_parse(line, count) for count, line in enumerate(lines, 1) if line.strip()]
+    heads = [_parse_head(line, count) for count, line in enumerate(lines, 1) if line.strip()]
     if not heads:
         raise Invalid("There are no heads in it; `./whetstone audit heads --json` prints them.")
     return sorted(heads, key=lambda head: (head.chain, head.sequence))
@@ -65,7 +65,7 @@ def check_heads(heads: Iterable[Head]) -> None:
     """Of heads as `parse_heads` orders them: raises Difference for the first that the log does not hold any more."""
     agreed: Head | None = None
     for head in heads:
-        _check(head, agreed if agreed and agreed.chain == head.chain else None)
+        _check_head(head, agreed if agreed and agreed.chain == head.chain else None)
         agreed = head
 
 
@@ -94,7 +94,7 @@ def _chain_of(model: type[Agent | Account]) -> ColumnElement[str]:
     return literal("agent:") + Agent.uuid if model is Agent else literal("account:") + cast(Account.id, String)
 
 
-def _parse(line: str, count: int) -> Head:
+def _parse_head(line: str, count: int) -> Head:
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -111,31 +111,29 @@ def _parse(line: str, count: int) -> Head:
     return Head(chain, sequence, hash_, at if isinstance(at, str) and _MOMENT.fullmatch(at) else None)
 
 
-def _check(head: Head, agreed: Head | None) -> None:
-    found = _entry(head.chain, AuditLog.sequence == head.sequence)
+def _check_head(head: Head, agreed: Head | None) -> None:
+    found = _last_entry(head.chain, AuditLog.sequence == head.sequence)
     if found is not None and found[2] == bytes.fromhex(head.hash):
         return
     if found is not None:
         since = f"after entry {agreed.sequence}" if agreed else "at it or before it"
-        sentence = (
-            f"{number(found[1], found[0])} has another hash than its exported head: {since}, the log was rewritten."
-        )
-    elif (last := _entry(head.chain)) is not None:
-        sentence = (
-            f"entry {head.sequence} is missing, whose head was exported: the log ends at {number(last[1], last[0])}."
-        )
+        entry = numbered_entry(found[1], found[0])
+        sentence = f"{entry} has another hash than its exported head: {since}, the log was rewritten."
+    elif (last := _last_entry(head.chain)) is not None:
+        end = numbered_entry(last[1], last[0])
+        sentence = f"entry {head.sequence} is missing, whose head was exported: the log ends at {end}."
     else:
         sentence = f"the whole chain is missing, of which entry {head.sequence} was exported."
-    raise _difference(head.chain, sentence, found[0] if found else None)
+    raise _chain_difference(head.chain, sentence, found[0] if found else None)
 
 
-def _entry(chain: str, *conditions: ColumnElement[bool]) -> tuple[int, int, bytes] | None:
+def _last_entry(chain: str, *conditions: ColumnElement[bool]) -> tuple[int, int, bytes] | None:
     """Id, sequence and hash of the last entry of a chain that meets the conditions."""
     query = select(AuditLog.id, AuditLog.sequence, AuditLog.hash).where(AuditLog.chain == chain, *conditions)
     return db.session.execute(query.order_by(AuditLog.sequence.desc()).limit(1)).tuples().first()
 
 
-def _difference(chain: str, sentence: str, entry_id: int | None) -> Difference:
+def _chain_difference(chain: str, sentence: str, entry_id: int | None) -> Difference:
     agent = select(Agent.id, Agent.name).where(Agent.uuid == chain.removeprefix("agent:"))
     for agent_id, name in db.session.execute(agent).tuples():
         return Difference(f"{name} ({chain}): {sentence}", agent_id=agent_id, entry_id=entry_id)

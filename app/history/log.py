@@ -92,7 +92,7 @@ class LogEntry:
         return TimeCursor(self.at, self.id)
 
 
-def walk(
+def walk_log(
     filters: Filters, start: TimeCursor | None = None, *, want: int, newest_first: bool = True, fold: bool = False
 ) -> LogPeriod:
     """The next entries that fit, from behind a place on, or from the newest (oldest) one.
@@ -116,12 +116,12 @@ def walk(
         size = min(size * 4, LOOKED_AT - looked)
 
 
-def batches(filters: Filters) -> Iterator[list[LogEntry]]:
+def read_batches(filters: Filters) -> Iterator[list[LogEntry]]:
     """All that fits, oldest first, batch by batch: no transaction is open, and nothing kept, between two of them."""
     route = _IndexWalk.of(filters, newest_first=False, fold=False)
     place: TimeCursor | None = None
     while True:
-        entries = read(route.fitting(place, BATCH))
+        entries = read_log_entries(route.fitting(place, BATCH))
         place = route.skip(place, BATCH)
         release()
         if entries:
@@ -130,7 +130,7 @@ def batches(filters: Filters) -> Iterator[list[LogEntry]]:
             return
 
 
-def read(places: Sequence[TimeCursor]) -> list[LogEntry]:
+def read_log_entries(places: Sequence[TimeCursor]) -> list[LogEntry]:
     """The entries at these places, in this order."""
     query = select(*_COLUMNS).where(AuditLog.id.in_([place.id for place in places]))
     rows = db.session.execute(query) if places else ()
@@ -138,10 +138,10 @@ def read(places: Sequence[TimeCursor]) -> list[LogEntry]:
     return [found[place.id] for place in places]
 
 
-def newest(filters: Filters) -> TimeCursor | None:
+def newest_entry(filters: Filters) -> TimeCursor | None:
     """The newest entry of the agent or the account, whatever else is wanted."""
     bare = Filters(filters.account_id, filters.agent_id)
-    stretch = walk(bare, want=1)
+    stretch = walk_log(bare, want=1)
     return stretch.places[0] if stretch.places else None
 
 
@@ -161,7 +161,7 @@ class _IndexWalk:
 
     @classmethod
     def of(cls, filters: Filters, *, newest_first: bool, fold: bool) -> _IndexWalk:
-        wanted = _wanted(filters)
+        wanted = _wanted_conditions(filters)
         chosen = next(names for names in _INDEXES if all(name in wanted for name in names))
         rest = [fits for name, fits in wanted.items() if name not in chosen]
         if fold:
@@ -171,33 +171,33 @@ class _IndexWalk:
 
     def fitting(self, start: TimeCursor | None, size: int) -> list[TimeCursor]:
         """Those that fit among the next `size` entries behind a place."""
-        near = self._behind(start, _NEEDED).limit(size).subquery().c
+        near = self._query_behind(start, _NEEDED).limit(size).subquery().c
         query = select(near.at, near.id).where(*(fits(near) for fits in self.looked_at))
-        return [TimeCursor(*row) for row in db.session.execute(query.order_by(*self._keyset(near).order)).tuples()]
+        return [TimeCursor(*row) for row in db.session.execute(query.order_by(*self._log_keyset(near).order)).tuples()]
 
     def skip(self, start: TimeCursor | None, size: int) -> TimeCursor | None:
         """The last of the next `size` entries behind a place; None where the log has no more than these."""
-        query = self._behind(start, _PLACE_COLUMNS).offset(size - 1).limit(2)
+        query = self._query_behind(start, _PLACE_COLUMNS).offset(size - 1).limit(2)
         rows = db.session.execute(query).all()
         return TimeCursor(*rows[0]) if len(rows) == 2 else None
 
-    def _behind(self, start: TimeCursor | None, columns: Sequence[Any]) -> Select[Any]:
-        query = select(*columns).where(*self.along, *self._range(start))
-        return query.order_by(*self._keyset(AuditLog).order)
+    def _query_behind(self, start: TimeCursor | None, columns: Sequence[Any]) -> Select[Any]:
+        query = select(*columns).where(*self.along, *self._range_bounds(start))
+        return query.order_by(*self._log_keyset(AuditLog).order)
 
-    def _range(self, start: TimeCursor | None) -> list[Condition]:
+    def _range_bounds(self, start: TimeCursor | None) -> list[Condition]:
         """One bound at each end, the narrower one: of two, SQLite would walk from the wider, past all in between."""
         at = AuditLog.at
         lower = [at >= self.since] if self.since else []
         upper = [at < self.until] if self.until else []
         if start is None:
             return lower + upper
-        behind = self._keyset(AuditLog).behind(start)
+        behind = self._log_keyset(AuditLog).behind(start)
         if self.newest_first:
             return lower + ([behind] if self.until is None or start.at < self.until else upper)
         return ([behind] if self.since is None or start.at >= self.since else lower) + upper
 
-    def _keyset(self, log: Any) -> Keyset:
+    def _log_keyset(self, log: Any) -> Keyset:
         return Keyset((log.at, log.id), self.newest_first)
 
 
@@ -218,7 +218,7 @@ _INDEXES = (("refinement",), ("agent",), ("user",), ("account", "action"), ("acc
 """What the indexes of the log begin with (see `AuditLog`), the narrowest first."""
 
 
-def _wanted(filters: Filters) -> dict[str, Looking]:
+def _wanted_conditions(filters: Filters) -> dict[str, Looking]:
     """By name. The account's own is always among them: an operator acts in several, and nothing crosses accounts."""
     found: dict[str, Looking] = {"account": lambda log: log.account_id == filters.account_id}
     agent_id = filters.agent_id or (filters.who.agent_id if filters.who else None)
@@ -229,11 +229,11 @@ def _wanted(filters: Filters) -> dict[str, Looking]:
     if filters.action is not None:
         found["action"] = lambda log: log.action == filters.action
     if filters.who is not None:
-        found |= _by(filters.who)
+        found |= _actor_condition(filters.who)
     return found
 
 
-def _by(who: LogActor) -> dict[str, Looking]:
+def _actor_condition(who: LogActor) -> dict[str, Looking]:
     if who.user_id is not None:
         return {"user": lambda log: log.user_id == who.user_id}
     if who.name:

@@ -8,7 +8,7 @@ from sqlalchemy import and_, exists, select
 from sqlalchemy.orm import load_only
 
 from app.extensions import db
-from app.history.difference import differs, named
+from app.history.difference import entry_name, owner_difference
 from app.models import Action, Agent, AuditLog, Refinement, Rollback
 
 BATCH = 500
@@ -24,9 +24,9 @@ class Undone:
         """The next entry of the agent's chain."""
         if entry.action != Action.ROLLBACK:
             return
-        for undone in _ids(entry, "undid"):
-            self._by[undone] = str(entry.data.get("rollback")), named(entry), entry.id
-        for redone in _ids(entry, "redid"):
+        for undone in _listed_ids(entry, "undid"):
+            self._by[undone] = str(entry.data.get("rollback")), entry_name(entry), entry.id
+        for redone in _listed_ids(entry, "redid"):
             self._by.pop(redone, None)
 
     def compare(self, agent: Agent) -> None:
@@ -38,9 +38,11 @@ class Undone:
             for number, undone_by in db.session.execute(rows.order_by(model.id)).tuples():
                 said, entry, entry_id = left.pop(number, ("", "no entry", None))
                 if undone_by != said:
-                    raise differs(agent, f"{what} {number} counts as undone, but {entry} undid it so.", entry_id)
+                    raise owner_difference(
+                        agent, f"{what} {number} counts as undone, but {entry} undid it so.", entry_id
+                    )
         for number, (_, entry, entry_id) in left.items():
-            raise differs(agent, f"{entry} undid {number}, but its row does not say so.", entry_id)
+            raise owner_difference(agent, f"{entry} undid {number}, but its row does not say so.", entry_id)
 
 
 def check_refinements(agent: Agent) -> None:
@@ -57,14 +59,16 @@ def check_refinements(agent: Agent) -> None:
         for refinement, entry in found.tuples():
             what = f"refinement {refinement.id}"
             if entry is None and not refinement.is_open:
-                raise differs(agent, f"{what} is {refinement.status}, but no entry ended it.")
+                raise owner_difference(agent, f"{what} is {refinement.status}, but no entry ended it.")
             if entry is not None and refinement.status != entry.data.get("status"):
-                raise differs(agent, f"{what} is {refinement.status}, but {named(entry)} ended it otherwise.", entry.id)
+                raise owner_difference(
+                    agent, f"{what} is {refinement.status}, but {entry_name(entry)} ended it otherwise.", entry.id
+                )
             if entry is not None and (refinement.stats, refinement.calls) != (
                 entry.data.get("stats"),
                 entry.data.get("calls"),
             ):
-                raise differs(agent, f"the counts of {what} are not what {named(entry)} says.", entry.id)
+                raise owner_difference(agent, f"the counts of {what} are not what {entry_name(entry)} says.", entry.id)
 
 
 def check_snapshots(agent: Agent) -> None:
@@ -73,7 +77,9 @@ def check_snapshots(agent: Agent) -> None:
     wrong = select(Refinement.id).outerjoin(AuditLog, taken).where(Refinement.agent_id == agent.id)
     wrong = wrong.where(Refinement.snapshot_entry_id.is_distinct_from(AuditLog.id)).order_by(Refinement.id).limit(1)
     for refinement_id in db.session.scalars(wrong):
-        raise differs(agent, f"snapshot_entry_id of refinement {refinement_id} is not the entry of its snapshot.")
+        raise owner_difference(
+            agent, f"snapshot_entry_id of refinement {refinement_id} is not the entry of its snapshot."
+        )
 
 
 def check_rollbacks(agent: Agent) -> None:
@@ -83,13 +89,13 @@ def check_rollbacks(agent: Agent) -> None:
     with closing(db.session.execute(rows.execution_options(yield_per=BATCH))) as found:
         for rollback, entry in found.tuples():
             if entry is None or entry.action != Action.ROLLBACK or entry.chain != agent.chain:
-                raise differs(agent, f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
+                raise owner_difference(agent, f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
             if _of_row(rollback) != _of_entry(entry):
-                raise differs(agent, f"rollback {rollback.id} is not what {named(entry)} says.", entry.id)
+                raise owner_difference(agent, f"rollback {rollback.id} is not what {entry_name(entry)} says.", entry.id)
     lone = select(AuditLog).where(AuditLog.chain == agent.chain, AuditLog.action == Action.ROLLBACK)
     its_own = exists().where(Rollback.entry_id == AuditLog.id, Rollback.agent_id == agent.id)
     for entry in db.session.scalars(lone.where(~its_own).limit(1)):
-        raise differs(agent, f"{named(entry)} is a rollback whose row is gone.", entry.id)
+        raise owner_difference(agent, f"{entry_name(entry)} is a rollback whose row is gone.", entry.id)
 
 
 _COUNTS = (
@@ -106,7 +112,7 @@ _COUNTS = (
 )
 
 
-def _ids(entry: AuditLog, name: str) -> list[str]:
+def _listed_ids(entry: AuditLog, name: str) -> list[str]:
     found = entry.data.get(name)
     return [str(each) for each in found] if isinstance(found, list) else []
 

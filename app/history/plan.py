@@ -11,9 +11,9 @@ from app.errors import NotFound, Refused
 from app.extensions import db
 from app.history.finality import UNLESS_REVERSED, brought_back, reversed_by_guard
 from app.history.findings import MemoryReversal, PlanFindings
-from app.history.rewinding import rewound
+from app.history.rewinding import plan_rewind
 from app.history.trace import Entries
-from app.history.undoing import undone
+from app.history.undoing import plan_undo
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback, RollbackKind
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ class Plan:
         return tuple(change.memory.id for change in self.changes)
 
 
-def find(target: Target) -> TargetRows:
+def find_target(target: Target) -> TargetRows:
     """The rows of a target. Raises NotFound, and NothingToUndo for an entry that changed no memory."""
     if target.kind in (RollbackKind.REFINEMENT, RollbackKind.REWIND):
         return _find_refinement(target)
@@ -174,9 +174,9 @@ def find(target: Target) -> TargetRows:
     return _find_entry(target)
 
 
-def preview(target: Target) -> Plan:
+def preview_plan(target: Target) -> Plan:
     """What `roll_back` would do now. Reads only. Raises NotFound or NothingToUndo."""
-    found = find(target)
+    found = find_target(target)
     return make_plan(found, db.session.get_one(Agent, found.agent_id, populate_existing=True), lock=False)
 
 
@@ -185,23 +185,23 @@ def make_plan(found: TargetRows, agent: Agent, *, lock: bool) -> Plan:
     mass = agent.core_token_usage
     if found.undone_by is None and found.is_final:
         return Plan(found, PlanFindings(), None, mass, mass, found.reversed)
-    findings = _look(found, lock=lock)
+    findings = _make_findings(found, lock=lock)
     final = brought_back(found.account_id, found.agent_id, findings.changes)
     if final is not None:
         return Plan(found, PlanFindings(), None, mass, mass, final)
     after = mass + sum(change.gain for change in findings.changes)
-    return Plan(found, findings, _stopped(found, findings), mass, after)
+    return Plan(found, findings, _refinement_to_end(found, findings), mass, after)
 
 
-def _look(found: TargetRows, *, lock: bool) -> PlanFindings:
+def _make_findings(found: TargetRows, *, lock: bool) -> PlanFindings:
     if found.undone_by is not None:
         return PlanFindings()
     if found.target.kind == RollbackKind.REWIND:
-        return rewound(found.agent_id, found.first_entry, lock=lock)
-    return undone(found.entries, lock=lock)
+        return plan_rewind(found.agent_id, found.first_entry, lock=lock)
+    return plan_undo(found.entries, lock=lock)
 
 
-def _stopped(found: TargetRows, findings: PlanFindings) -> str | None:
+def _refinement_to_end(found: TargetRows, findings: PlanFindings) -> str | None:
     """The open refinement that has to end first; its own undo ends it even where it has changed nothing yet."""
     running = Refinement.open_of(found.agent_id)
     if running is None or findings.conflicts or found.undone_by is not None:
@@ -211,7 +211,7 @@ def _stopped(found: TargetRows, findings: PlanFindings) -> str | None:
 
 
 def _find_refinement(target: Target) -> TargetRows:
-    refinement = db.session.scalar(_fresh(select(Refinement).where(Refinement.id == target.id)))
+    refinement = db.session.scalar(_with_fresh_rows(select(Refinement).where(Refinement.id == target.id)))
     if refinement is None:
         raise NotFound("There is no such refinement.")
     return TargetRows(
@@ -220,12 +220,12 @@ def _find_refinement(target: Target) -> TargetRows:
         refinement.agent_id,
         refinement=refinement,
         undone_by=refinement.undone_by if target.kind == RollbackKind.REFINEMENT else None,
-        reversed=_reversed(refinement.id),
+        reversed=_reversed_refinement(refinement.id),
     )
 
 
 def _find_rollback(target: Target) -> TargetRows:
-    rollback = db.session.scalar(_fresh(select(Rollback).where(Rollback.id == target.id)))
+    rollback = db.session.scalar(_with_fresh_rows(select(Rollback).where(Rollback.id == target.id)))
     if rollback is None:
         raise NotFound("There is no such rollback.")
     return TargetRows(
@@ -248,7 +248,9 @@ def _find_entry(target: Target) -> TargetRows:
         raise NothingToUndo(
             f"Entry {entry.id} is a note that tells the agent what a human did. Such notes stay. Nothing was written."
         )
-    if entry.agent_id is None or not db.session.scalar(select(MemoryState.memory_id).where(_of(entry.id)).limit(1)):
+    if entry.agent_id is None or not db.session.scalar(
+        select(MemoryState.memory_id).where(_written_by_entry(entry.id)).limit(1)
+    ):
         raise NothingToUndo(
             f"Entry {entry.id} changed no memory, so there is nothing to undo. Settings are changed back on the "
             "agent's page. Nothing was written."
@@ -256,18 +258,18 @@ def _find_entry(target: Target) -> TargetRows:
     rollback = db.session.scalar(select(Rollback.id).where(Rollback.entry_id == entry.id))
     if rollback is not None:
         return _find_rollback(Target.rollback(rollback))
-    reversed_ = _reversed(entry.refinement_id) if entry.action in UNLESS_REVERSED else None
+    reversed_ = _reversed_refinement(entry.refinement_id) if entry.action in UNLESS_REVERSED else None
     return TargetRows(target, entry.account_id, entry.agent_id, entry_id=entry.id, reversed=reversed_)
 
 
-def _reversed(refinement_id: str | None) -> str | None:
+def _reversed_refinement(refinement_id: str | None) -> str | None:
     """The refinement itself, if a guard reversed it."""
     return next(iter(reversed_by_guard([refinement_id])), None) if refinement_id else None
 
 
-def _of(entry_id: int) -> ColumnElement[bool]:
+def _written_by_entry(entry_id: int) -> ColumnElement[bool]:
     return MemoryState.entry_id == entry_id
 
 
-def _fresh(query: Select[tuple[T]]) -> Select[tuple[T]]:
+def _with_fresh_rows(query: Select[tuple[T]]) -> Select[tuple[T]]:
     return query.execution_options(populate_existing=True)

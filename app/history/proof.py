@@ -45,7 +45,7 @@ class Proof:
     @classmethod
     def of(cls, account_id: int | None) -> Proof | None:
         """None when there never was one."""
-        said = InstallationMark.read(_mark(account_id))
+        said = InstallationMark.read(_mark_name(account_id))
         if said is None:
             return None
         kept = json.loads(said)
@@ -55,10 +55,10 @@ class Proof:
     @classmethod
     def all(cls) -> list[Proof]:
         """Those that there are, of every account and of the rest."""
-        return [proof for account_id in _accounts() if (proof := cls.of(account_id)) is not None]
+        return [proof for account_id in _account_ids() if (proof := cls.of(account_id)) is not None]
 
     def keep(self, account_id: int | None) -> None:
-        InstallationMark.write(_mark(account_id), json.dumps(asdict(self.verdict) | {"at": self.at.isoformat()}))
+        InstallationMark.write(_mark_name(account_id), json.dumps(asdict(self.verdict) | {"at": self.at.isoformat()}))
 
     def is_stale(self, at: datetime) -> bool:
         return self.at < at - STALE
@@ -76,12 +76,12 @@ def prove_due(at: datetime) -> list[int | None]:
 
     What goes wrong with one account is raised when all others are done.
     """
-    if not _due(at) or not _claim(at - LAPSE):
+    if not _find_due(at) or not _claim_run(at - LAPSE):
         return []
-    due, failures = _due(at), []
+    due, failures = _find_due(at), []
     for account_id in due:
         try:
-            _prove(account_id)
+            _prove_account(account_id)
         except Exception as error:  # noqa: BLE001 - raised below: one account's trouble is no other's
             release()
             failures.append(error)
@@ -92,24 +92,24 @@ def prove_due(at: datetime) -> list[int | None]:
     return due
 
 
-def _accounts() -> list[int | None]:
+def _account_ids() -> list[int | None]:
     with reading() as session:
         return [*session.scalars(select(Account.id).order_by(Account.id)), None]
 
 
-def _due(at: datetime) -> list[int | None]:
-    accounts = _accounts()
+def _find_due(at: datetime) -> list[int | None]:
+    accounts = _account_ids()
     with reading():
         proofs = {account_id: Proof.of(account_id) for account_id in accounts}
     return [account_id for account_id, proof in proofs.items() if proof is None or proof.is_due_again(at)]
 
 
-def _claim(lapsed: datetime) -> bool:
+def _claim_run(lapsed: datetime) -> bool:
     with writing():
         return InstallationMark.claim(RUNNING, lapsed=lapsed)
 
 
-def _prove(account_id: int | None) -> None:
+def _prove_account(account_id: int | None) -> None:
     proof = Proof(at=now(), verdict=verify_rest() if account_id is None else verify_account(account_id))
     with writing():
         InstallationMark.write(RUNNING, "")
@@ -136,5 +136,5 @@ def _accounts_told(account_id: int | None) -> Sequence[int]:
     return [account_id] if account_id is not None else db.session.scalars(select(Account.id).order_by(Account.id)).all()
 
 
-def _mark(account_id: int | None) -> str:
+def _mark_name(account_id: int | None) -> str:
     return "proof of the rest" if account_id is None else f"proof of account {account_id}"

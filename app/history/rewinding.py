@@ -13,11 +13,20 @@ from sqlalchemy import exists, func, or_, select
 
 from app.extensions import db
 from app.history.findings import MemoryReversal, PlanFindings
-from app.history.trace import MemoryWrite, Recorded, Trace, present, recorded, state_query, traces, written_by
+from app.history.trace import (
+    MemoryWrite,
+    Recorded,
+    Trace,
+    present_memories,
+    read_states,
+    read_traces,
+    state_query,
+    written_by,
+)
 from app.models import Action, AuditLog, MemoryState, Refinement, Rollback
 
 
-def rewound(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
+def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
     """What it takes to be just before the entry `since` again."""
     reversible = select(AuditLog.id).where(
         AuditLog.agent_id == agent_id,
@@ -25,25 +34,25 @@ def rewound(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
         or_(AuditLog.refinement_id.is_not(None), AuditLog.action == Action.PROMOTE),
     )
     memories = written_by(reversible)
-    rollbacks = _rollbacks(agent_id, since)
-    found = traces(memories, since=0)
-    goals = {number: _walk(trace, since, rollbacks) for number, trace in found.items()}
-    states = _states(goals)
+    rollbacks = _rollbacks_since(agent_id, since)
+    found = read_traces(memories, since=0)
+    goals = {number: _find_goal(trace, since, rollbacks) for number, trace in found.items()}
+    states = _goal_states(goals)
     changes: list[MemoryReversal] = []
     stays: list[int] = []
-    for memory in present(memories, lock=lock):
+    for memory in present_memories(memories, lock=lock):
         goal, trace = goals[memory.id], found[memory.id]
         if goal.entry_id is not None:
             change = MemoryReversal(memory, states[memory.id], goal.constitutional(states[memory.id]))
-            changes += [change] if _differs(change, trace) else []
+            changes += [change] if _differs_from_goal(change, trace) else []
         elif memory.is_active and goal.flag:
             stays.append(memory.id)
         elif memory.is_active:
             changes.append(MemoryReversal(memory, None, False))
-    return PlanFindings(tuple(changes), stays=tuple(stays), later=_refinements(agent_id, since))
+    return PlanFindings(tuple(changes), stays=tuple(stays), later=_refinements_since(agent_id, since))
 
 
-def _differs(change: MemoryReversal, trace: Trace) -> bool:
+def _differs_from_goal(change: MemoryReversal, trace: Trace) -> bool:
     """Whether the memory shows other work than it would, or has another flag."""
     if change.state is None or change.constitutional != change.memory.constitutional:
         return True
@@ -71,18 +80,18 @@ class _Undone:
     since: int
 
 
-def _walk(trace: Trace, since: int, rollbacks: Mapping[int, _Undone]) -> _Goal:
+def _find_goal(trace: Trace, since: int, rollbacks: Mapping[int, _Undone]) -> _Goal:
     steps = [step for step in trace.steps if step.entry_id >= since]
     goal = _Goal(steps[0].previous_entry_id)
     before: dict[int, _Goal] = {}
     for step in steps:
-        following = _after(step, goal, before, since, rollbacks.get(step.entry_id))
+        following = _next_goal(step, goal, before, since, rollbacks.get(step.entry_id))
         if following is not None:
             before[step.entry_id], goal = goal, following
     return goal
 
 
-def _after(
+def _next_goal(
     step: MemoryWrite, goal: _Goal, before: Mapping[int, _Goal], since: int, undone: _Undone | None
 ) -> _Goal | None:
     """The goal after one more step; None when the step is left out."""
@@ -102,7 +111,7 @@ def _after(
     )
 
 
-def _rollbacks(agent_id: int, since: int) -> dict[int, _Undone]:
+def _rollbacks_since(agent_id: int, since: int) -> dict[int, _Undone]:
     """By its own entry: what each rollback since then took back."""
     first = select(func.min(AuditLog.id)).where(AuditLog.refinement_id == Rollback.refinement_id).scalar_subquery()
     rows = db.session.execute(
@@ -113,17 +122,17 @@ def _rollbacks(agent_id: int, since: int) -> dict[int, _Undone]:
     return {entry_id: _Undone(target, began) for entry_id, target, began in rows.tuples()}
 
 
-def _states(goals: Mapping[int, _Goal]) -> dict[int, Recorded]:
+def _goal_states(goals: Mapping[int, _Goal]) -> dict[int, Recorded]:
     """By memory id: the state that it goes to."""
     wanted = {(number, goal.entry_id) for number, goal in goals.items() if goal.entry_id is not None}
     query = state_query().where(
         MemoryState.memory_id.in_({number for number, _ in wanted}),
         MemoryState.entry_id.in_({entry_id for _, entry_id in wanted}),
     )
-    return {state.memory_id: state for state in recorded(query) if (state.memory_id, state.entry_id) in wanted}
+    return {state.memory_id: state for state in read_states(query) if (state.memory_id, state.entry_id) in wanted}
 
 
-def _refinements(agent_id: int, since: int) -> tuple[str, ...]:
+def _refinements_since(agent_id: int, since: int) -> tuple[str, ...]:
     """Those since then that changed memories and whose work stands."""
     wrote = exists().where(MemoryState.entry_id == AuditLog.id)
     began = select(AuditLog.refinement_id).where(AuditLog.agent_id == agent_id, AuditLog.id >= since, wrote)

@@ -18,7 +18,7 @@ from sqlalchemy.orm import selectinload
 
 from app.extensions import db
 from app.history.chain import DAMAGE, raise_unless_damage
-from app.history.difference import Difference, differs, number
+from app.history.difference import Difference, numbered_entry, owner_difference
 from app.models import Account, Agent, AuditLog, User
 from app.models.logged import Logged, Said, logged_models
 
@@ -38,10 +38,10 @@ class ReplayedRows:
 
     def take(self, entry: AuditLog) -> None:
         """The next entry of the chain."""
-        for table, rows in _dict(entry.said).items():
-            for key, said in _dict(rows).items():
+        for table, rows in _as_dict(entry.said).items():
+            for key, said in _as_dict(rows).items():
                 newest = self._words.of(table, key)
-                newest.update({name: [value, entry.sequence, entry.id] for name, value in _dict(said).items()})
+                newest.update({name: [value, entry.sequence, entry.id] for name, value in _as_dict(said).items()})
 
     def compare(self, owner: Agent | Account) -> None:
         """Raises Difference unless the rows say the same."""
@@ -49,28 +49,32 @@ class ReplayedRows:
         kind, owner_id = ("account", account_id) if agent_id is None else ("agent", agent_id)
         for model in logged_models():
             if model.owned_by() == kind:
-                with closing(_present(model, owner, owner_id)) as present:
+                with closing(_present_rows(model, owner, owner_id)) as present:
                     for key, said in present:
-                        self._compare(owner, model, key, said)
+                        self._compare_row(owner, model, key, said)
         for table, key, words in self._words.left():
             _, sequence, entry_id = next(iter(words.values()))
             named = f"{_NAMES.get(table, table)} {key}"
-            raise differs(owner, f"{number(sequence, entry_id)} says of {named}, but its row is gone.", entry_id)
+            raise owner_difference(
+                owner, f"{numbered_entry(sequence, entry_id)} says of {named}, but its row is gone.", entry_id
+            )
 
-    def _compare(self, owner: Agent | Account, model: type[Logged], key: str, now: Said) -> None:
+    def _compare_row(self, owner: Agent | Account, model: type[Logged], key: str, now: Said) -> None:
         named = f"{model.LOGGED_AS} {key}"
         words = self._words.pop(model.__tablename__, key)
         if not words and now:
-            raise differs(owner, f"{named} is in no entry of the log.")
+            raise owner_difference(owner, f"{named} is in no entry of the log.")
         for name, value in now.items():
             if name not in words:
-                raise differs(owner, f"of {named} no entry says the {name}.")
+                raise owner_difference(owner, f"of {named} no entry says the {name}.")
             if words[name][0] != value:
-                entry, entry_id = number(*words[name][1:]), words[name][2]
-                raise differs(owner, f"{name} of {named} is not what {entry} says.", entry_id)
+                entry, entry_id = numbered_entry(*words[name][1:]), words[name][2]
+                raise owner_difference(owner, f"{name} of {named} is not what {entry} says.", entry_id)
         for name, (_, sequence, entry_id) in words.items():
             if name not in now:
-                raise differs(owner, f"{named} has no {name}, of which {number(sequence, entry_id)} says.", entry_id)
+                raise owner_difference(
+                    owner, f"{named} has no {name}, of which {numbered_entry(sequence, entry_id)} says.", entry_id
+                )
 
 
 def check_strayed_rows() -> None:
@@ -78,20 +82,22 @@ def check_strayed_rows() -> None:
     for model in logged_models():
         for key in cast(Table, model.__table__).foreign_keys:
             lost = and_(key.parent.is_not(None), ~exists().where(key.column == key.parent))
-            found = db.session.scalar(select(_key(model)).where(lost).order_by(_key(model)).limit(1))
+            found = db.session.scalar(select(_key_column(model)).where(lost).order_by(_key_column(model)).limit(1))
             if found is not None:
                 raise Difference(
                     f"The {model.LOGGED_AS} {found} names a row of {key.column.table.name} that is not there."
                 )
 
 
-def _key(model: type[Logged]) -> Any:
+def _key_column(model: type[Logged]) -> Any:
     return getattr(model, model.LOG_KEY)
 
 
-def _present(model: type[Logged], owner: Agent | Account, owner_id: int) -> Generator[tuple[str, Said], None, None]:
+def _present_rows(
+    model: type[Logged], owner: Agent | Account, owner_id: int
+) -> Generator[tuple[str, Said], None, None]:
     """The rows that there are, with what an entry would say of each now. To be closed."""
-    query: Any = select(model).where(model.belongs_to((model.owned_by(), owner_id))).order_by(_key(model))
+    query: Any = select(model).where(model.belongs_to((model.owned_by(), owner_id))).order_by(_key_column(model))
     if model is User:
         query = query.options(selectinload(User.roles))
     rows = db.session.scalars(query.execution_options(yield_per=BATCH, populate_existing=True))
@@ -100,12 +106,12 @@ def _present(model: type[Logged], owner: Agent | Account, owner_id: int) -> Gene
             yield row.log_key, row.said()
     except DAMAGE as error:
         raise_unless_damage(error)
-        raise differs(owner, f"a row of {model.__tablename__} can't be read: it was damaged.") from None
+        raise owner_difference(owner, f"a row of {model.__tablename__} can't be read: it was damaged.") from None
     finally:
         rows.close()
 
 
-def _dict(value: object) -> dict[str, Any]:
+def _as_dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
@@ -122,7 +128,7 @@ class _Words:
         """To be read and changed until the next call."""
         found = self._held.get((table, key))
         if found is None:
-            found = self._held[table, key] = self._fetch(table, key)
+            found = self._held[table, key] = self._fetch_words(table, key)
             if len(self._held) > self.HELD:
                 self._put_away(*self._held.popitem(last=False))
         self._held.move_to_end((table, key))
@@ -131,7 +137,7 @@ class _Words:
     def pop(self, table: str, key: str) -> dict[str, Word]:
         """Empty where nothing was said, or it was popped before."""
         found = self._held.pop((table, key), None)
-        return self._fetch(table, key) if found is None else found
+        return self._fetch_words(table, key) if found is None else found
 
     def left(self) -> Iterator[tuple[str, str, dict[str, Word]]]:
         """Those that nobody popped and of which something was said."""
@@ -140,7 +146,7 @@ class _Words:
             for table, key, words in self._file.execute('SELECT "table", "key", words FROM words ORDER BY 1, 2'):
                 yield table, key, json.loads(words)
 
-    def _fetch(self, table: str, key: str) -> dict[str, Word]:
+    def _fetch_words(self, table: str, key: str) -> dict[str, Word]:
         if self._file is None:
             return {}
         where = 'DELETE FROM words WHERE "table" = ? AND "key" = ? RETURNING words'

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, fu
 from sqlalchemy.orm import aliased
 
 from app.extensions import db
-from app.history.difference import differs, number
+from app.history.difference import numbered_entry, owner_difference
 from app.history.strays import is_written
 from app.models import Agent, AuditLog, InstallationMark, Memory, MemoryState, MemoryType
 from app.models.state import NOTHING, STATE_FIELDS
@@ -37,7 +37,7 @@ def check_memories(agent: Agent) -> None:
     _check_unexplained(agent)
     for name in ("core_token_usage", "core_count", "journal_count"):
         if getattr(agent, name) != totals[name]:
-            raise differs(agent, f"{name} is {getattr(agent, name)}, but the memories make {totals[name]}.")
+            raise owner_difference(agent, f"{name} is {getattr(agent, name)}, but the memories make {totals[name]}.")
 
 
 class _Block:
@@ -56,26 +56,28 @@ class _Block:
         before = select(func.max(earlier.entry_id)).where(is_earlier).scalar_subquery()
         is_foreign = Memory.agent_id.is_distinct_from(self._agent.id)
         wrong = (
-            self._states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_foreign)
+            self._select_states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_foreign)
             .outerjoin(Memory, Memory.id == MemoryState.memory_id)
             .where(or_(MemoryState.previous_entry_id.is_distinct_from(before), is_foreign))
         )
         for sequence, entry_id, memory_id, foreign in _in_order(wrong):
             told = "which the agent does not have" if foreign else "but not from the state that it had before"
-            raise differs(self._agent, f"{number(sequence, entry_id)} wrote memory {memory_id}, {told}.", entry_id)
+            raise owner_difference(
+                self._agent, f"{numbered_entry(sequence, entry_id)} wrote memory {memory_id}, {told}.", entry_id
+            )
 
     def check_foreign(self) -> None:
         """No memory that began here has a state from outside of the agent's log."""
         state, entry = aliased(MemoryState), aliased(AuditLog)
         foreign = (
-            self._states(state.memory_id, state.entry_id)
+            self._select_states(state.memory_id, state.entry_id)
             .join(state, state.memory_id == MemoryState.memory_id)
             .outerjoin(entry, entry.id == state.entry_id)
             .where(MemoryState.previous_entry_id.is_(None), entry.chain.is_distinct_from(self._agent.chain))
         )
         for memory_id, entry_id in _in_order(foreign):
             sentence = f"memory {memory_id} has a state of entry id {entry_id}, which is not in this chain."
-            raise differs(self._agent, sentence)
+            raise owner_difference(self._agent, sentence)
 
     def check_copies(self) -> None:
         """What a reversal wrote is what it says: a copy of the state that it names, or the state before, taken away.
@@ -86,7 +88,7 @@ class _Block:
         is_taken = MemoryState.restores_entry_id == NOTHING
         named_entry = case((is_taken, MemoryState.previous_entry_id), else_=MemoryState.restores_entry_id)
         is_other = [
-            _comparable(MemoryState, name).is_distinct_from(_comparable(source, name))
+            _comparable_column(MemoryState, name).is_distinct_from(_comparable_column(source, name))
             for name in STATE_FIELDS
             if name not in _TAKEN_FIELDS
         ]
@@ -105,54 +107,62 @@ class _Block:
             and_(~is_taken, or_(source.restores_entry_id != NOTHING, *is_no_copy)),
         )
         query = (
-            self._states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id)
+            self._select_states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id)
             .outerjoin(source, and_(source.memory_id == MemoryState.memory_id, source.entry_id == named_entry))
             .where(MemoryState.restores_entry_id.is_not(None), wrong)
         )
         for sequence, entry_id, memory_id in _in_order(query):
-            sentence = f"{number(sequence, entry_id)} gave memory {memory_id} another state than the one that it names."
-            raise differs(self._agent, sentence, entry_id)
+            entry = numbered_entry(sequence, entry_id)
+            sentence = f"{entry} gave memory {memory_id} another state than the one that it names."
+            raise owner_difference(self._agent, sentence, entry_id)
 
     def check_rows(self) -> None:
         """Every memory that was written here last is what that entry says."""
         is_stale = Memory.entry_id.is_distinct_from(MemoryState.entry_id)
-        is_other = [_comparable(Memory, name).is_distinct_from(_comparable(MemoryState, name)) for name in STATE_FIELDS]
-        query = self._newest(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_stale, *is_other)
+        is_other = [
+            _comparable_column(Memory, name).is_distinct_from(_comparable_column(MemoryState, name))
+            for name in STATE_FIELDS
+        ]
+        query = self._select_newest(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_stale, *is_other)
         for sequence, entry_id, memory_id, stale, *others in _in_order(query.where(or_(is_stale, *is_other))):
-            entry = number(sequence, entry_id)
+            entry = numbered_entry(sequence, entry_id)
             name = next((name for name, other in zip(STATE_FIELDS, others, strict=True) if other), None)
             if stale or name is None:
-                raise differs(self._agent, f"memory {memory_id} does not name {entry}, which wrote it last.", entry_id)
-            raise differs(self._agent, f"{name} of memory {memory_id} is not what {entry} wrote.", entry_id)
+                raise owner_difference(
+                    self._agent, f"memory {memory_id} does not name {entry}, which wrote it last.", entry_id
+                )
+            raise owner_difference(self._agent, f"{name} of memory {memory_id} is not what {entry} wrote.", entry_id)
 
     def check_immutable(self) -> None:
         """The flag follows from the tags: those that count now, or that counted when all flags were last set."""
         counted = set((InstallationMark.read("immutable_tags") or "").split(","))
         tagged = or_(Memory.immutable, cast(Memory.tags, Text) != "[]")
-        rows = db.session.execute(self._newest(Memory.id, Memory.tags, Memory.immutable).where(tagged))
+        rows = db.session.execute(self._select_newest(Memory.id, Memory.tags, Memory.immutable).where(tagged))
         for memory_id, tags, immutable in rows.tuples():
             if immutable not in (self._agent.is_immutable(tags), any(tag.lower() in counted for tag in tags)):
-                raise differs(self._agent, f"the flag immutable of memory {memory_id} is not what its tags say.")
+                raise owner_difference(
+                    self._agent, f"the flag immutable of memory {memory_id} is not what its tags say."
+                )
 
     def totals(self) -> Counter[str]:
         """What the memories that were written here last make of the agent's totals."""
         is_core = MemoryState.type == MemoryType.CORE
-        counted = self._newest(
+        counted = self._select_newest(
             func.coalesce(func.sum(case((is_core, MemoryState.token_estimate), else_=0)), 0).label("core_token_usage"),
             func.coalesce(func.sum(case((is_core, 1), else_=0)), 0).label("core_count"),
             func.coalesce(func.sum(case((is_core, 0), else_=1)), 0).label("journal_count"),
         )
         return Counter(db.session.execute(counted.where(MemoryState.discarded_at.is_(None))).mappings().one())
 
-    def _states(self, *columns: Any) -> Select[Any]:
+    def _select_states(self, *columns: Any) -> Select[Any]:
         written = select(*columns).select_from(AuditLog).join(MemoryState, MemoryState.entry_id == AuditLog.id)
         return written.where(self._is_here)
 
-    def _newest(self, *columns: Any) -> Select[Any]:
+    def _select_newest(self, *columns: Any) -> Select[Any]:
         """Of the memories that were written here last: the state, and the row."""
         later = aliased(MemoryState)
         is_old = exists().where(later.memory_id == MemoryState.memory_id, later.entry_id > MemoryState.entry_id)
-        return self._states(*columns).outerjoin(Memory, Memory.id == MemoryState.memory_id).where(~is_old)
+        return self._select_states(*columns).outerjoin(Memory, Memory.id == MemoryState.memory_id).where(~is_old)
 
 
 _TAKEN_FIELDS = ("constitutional", "updated_at", "discarded_at", "version")
@@ -173,10 +183,10 @@ def _check_unexplained(agent: Agent) -> None:
     unexplained = select(Memory.id).where(Memory.agent_id == agent.id, Memory.discarded_at.is_(None), ~is_written())
     memory_id = db.session.scalar(unexplained.order_by(Memory.id).limit(1))
     if memory_id is not None:
-        raise differs(agent, f"memory {memory_id} is in no entry of the log.")
+        raise owner_difference(agent, f"memory {memory_id} is in no entry of the log.")
 
 
-def _comparable(model: type[Memory | MemoryState], name: str) -> ColumnElement[Any]:
+def _comparable_column(model: type[Memory | MemoryState], name: str) -> ColumnElement[Any]:
     """PostgreSQL compares no JSON; its text was copied, or written by one and the same serialiser."""
     column: ColumnElement[Any] = getattr(model, name)
     return cast(column, Text) if name in ("tags", "other_dates") else column

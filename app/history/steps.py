@@ -62,7 +62,7 @@ def _read_log(refinement: Refinement) -> list[Step]:
     return steps
 
 
-def _operation(entry: AuditLog) -> Data:
+def _operation_data(entry: AuditLog) -> Data:
     return {"entry": entry.id, "action": str(entry.action), **entry.data}
 
 
@@ -78,10 +78,10 @@ _ENTRIES: Mapping[Action, tuple[str, Callable[[AuditLog], Data]]] = {
     ),
     Action.NOTE_TO_ADMINS: ("noted", lambda entry: {"entry": entry.id}),
     Action.REFINEMENT_SNAPSHOT: ("running", lambda entry: dict(entry.data)),
-    Action.REFINEMENT_CONSOLIDATE: ("operation", _operation),
-    Action.REFINEMENT_UPDATE: ("operation", _operation),
-    Action.REFINEMENT_DELETE: ("operation", _operation),
-    Action.REFINEMENT_PROTECT: ("operation", _operation),
+    Action.REFINEMENT_CONSOLIDATE: ("operation", _operation_data),
+    Action.REFINEMENT_UPDATE: ("operation", _operation_data),
+    Action.REFINEMENT_DELETE: ("operation", _operation_data),
+    Action.REFINEMENT_PROTECT: ("operation", _operation_data),
     Action.REFINEMENT_STOP_REQUESTED: ("stop_requested", lambda entry: {}),
     Action.REFINEMENT_END: ("ended", lambda entry: {"status": entry.data["status"]}),
 }

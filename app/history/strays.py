@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, String, cast, exists, func, literal, select, true, union_all
 
 from app.extensions import db
-from app.history.difference import Difference, differs
+from app.history.difference import Difference, owner_difference
 from app.models import Account, Agent, AuditLog, Memory, MemoryState
 
 
@@ -28,7 +28,7 @@ def check_unexplained(whose: ColumnElement[bool] | None = None) -> None:
     unexplained = query.where(true() if whose is None else whose, ~is_written())
     found = db.session.execute(unexplained.order_by(Memory.id).limit(1))
     for memory_id, agent_id in found.tuples():
-        raise differs(db.session.get_one(Agent, agent_id), f"memory {memory_id} is in no entry of the log.")
+        raise owner_difference(db.session.get_one(Agent, agent_id), f"memory {memory_id} is in no entry of the log.")
 
 
 def is_written() -> ColumnElement[bool]:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 
 from app.extensions import db, now, reading, writing
 from app.history.journal_notes import tell_agent
-from app.history.words import memories
+from app.history.words import describe_memories
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct
 from app.values.plural import count_nouns
 from app.vocabulary import ROLLBACKS
@@ -43,16 +43,16 @@ def tell(agent_id: int, actor: str) -> None:
     """Write one note about all that this actor did since the last one. Does nothing when another worker was first."""
     with writing():
         agent = Agent.lock(agent_id)
-        acts = _untold(agent, actor)
+        acts = _untold_acts(agent, actor)
         if not acts or agent.forgotten_at is not None:
             return
         entries = [entry for _, entry in acts]
-        told = tell_agent(agent, _note(actor, entries), about={"entries": [entry.id for entry in entries]})
+        told = tell_agent(agent, _note_text(actor, entries), about={"entries": [entry.id for entry in entries]})
         for act, _ in acts:
             act.told_at = told.at
 
 
-def _untold(agent: Agent, actor: str) -> Sequence[tuple[HumanAct, AuditLog]]:
+def _untold_acts(agent: Agent, actor: str) -> Sequence[tuple[HumanAct, AuditLog]]:
     mine = (HumanAct.agent_id == agent.id, HumanAct.actor == actor)
     recent = select(HumanAct.id).where(*mine, HumanAct.told_at > now() - HOUR).limit(1)
     if db.session.scalar(recent) is not None:
@@ -62,55 +62,55 @@ def _untold(agent: Agent, actor: str) -> Sequence[tuple[HumanAct, AuditLog]]:
     return db.session.execute(query.execution_options(populate_existing=True)).tuples().all()
 
 
-def _note(actor: str, entries: Sequence[AuditLog]) -> str:
-    done = [words for kind, group in groupby(entries, key=_kind) for words in _WORDS[kind[0]](list(group))]
+def _note_text(actor: str, entries: Sequence[AuditLog]) -> str:
+    done = [words for kind, group in groupby(entries, key=_group_key) for words in _WORDS[kind[0]](list(group))]
     said = "; ".join(done)
-    return f"{_who(actor)} changed my memories {_when(entries[0].at, entries[-1].at)}: {said}."
+    return f"{_actor_words(actor)} changed my memories {_period_words(entries[0].at, entries[-1].at)}: {said}."
 
 
-def _who(actor: str) -> str:
+def _actor_words(actor: str) -> str:
     if actor == str(COMMAND_LINE):
         return "Somebody at the command line of this system"
     return f"A human who runs this system, {actor.partition(':')[2]},"
 
 
-def _when(first: datetime, last: datetime) -> str:
+def _period_words(first: datetime, last: datetime) -> str:
     begin, end = f"{first:%Y-%m-%d %H:%M}", f"{last:%Y-%m-%d %H:%M}"
     if begin == end:
         return f"on {begin} UTC"
     return f"between {begin} and {end[11:] if begin[:10] == end[:10] else end} UTC"
 
 
-def _kind(entry: AuditLog) -> tuple[Action, object]:
+def _group_key(entry: AuditLog) -> tuple[Action, object]:
     """What is told together when it follows one upon the other."""
     return Action(entry.action), entry.data["constitutional"] if entry.action == Action.CONSTITUTIONAL_TOGGLE else None
 
 
-def _toggled(entries: list[AuditLog]) -> list[str]:
-    named = memories([entry.data["id"] for entry in entries])
+def _toggle_words(entries: list[AuditLog]) -> list[str]:
+    named = describe_memories([entry.data["id"] for entry in entries])
     if entries[0].data["constitutional"]:
         return [f"made {named} constitutional"]
     return [f"took the constitutional flag off {named}"]
 
 
-def _imported(entries: list[AuditLog]) -> list[str]:
+def _import_words(entries: list[AuditLog]) -> list[str]:
     return [f"imported {count_nouns(entry.data['imported'], 'memory')}" for entry in entries]
 
 
 def _rolled_back(entries: list[AuditLog]) -> list[str]:
-    return [f"{_undid(entry.data)} ({_moved(entry.data)})" for entry in entries]
+    return [f"{_undone_words(entry.data)} ({_counts_words(entry.data)})" for entry in entries]
 
 
-def _undid(data: dict[str, Any]) -> str:
+def _undone_words(data: dict[str, Any]) -> str:
     return ROLLBACKS[data["kind"]].told.format(**data)
 
 
-def _moved(data: dict[str, Any]) -> str:
+def _counts_words(data: dict[str, Any]) -> str:
     return f"{count_nouns(data['restored'], 'memory')} restored, {data['removed']:,} removed"
 
 
 _WORDS: dict[Action, Callable[[list[AuditLog]], list[str]]] = {
     Action.ROLLBACK: _rolled_back,
-    Action.CONSTITUTIONAL_TOGGLE: _toggled,
-    Action.IMPORT: _imported,
+    Action.CONSTITUTIONAL_TOGGLE: _toggle_words,
+    Action.IMPORT: _import_words,
 }

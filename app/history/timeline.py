@@ -77,12 +77,12 @@ def timeline_of(refinement: Refinement) -> list[TimelineRow]:
     undone = {rollback.target_entry_id for rollback in rollbacks if rollback.stands}
     rows = [
         replace(row, reversed=True) if row.kind in reversed_kinds or (row.entry and row.entry in undone) else row
-        for row in fold(steps_of(refinement), refinement)
+        for row in fold_steps(steps_of(refinement), refinement)
     ]
     return [*rows, *(_tell_rollback(rollback, refinement) for rollback in rollbacks)]
 
 
-def fold(steps: Iterable[Step], refinement: Refinement) -> list[TimelineRow]:
+def fold_steps(steps: Iterable[Step], refinement: Refinement) -> list[TimelineRow]:
     """Turns without an operation between them are one row, refusals one row a kind, a question and its answer too."""
     rows: list[TimelineRow] = []
     for step in steps:
@@ -120,7 +120,7 @@ def _rollbacks_of(refinement: Refinement) -> list[Rollback]:
 
 
 def _tell_rollback(rollback: Rollback, refinement: Refinement) -> TimelineRow:
-    by = _who(rollback.requested_by)
+    by = _actor_words(rollback.requested_by)
     about: dict[str, Any] = {"tokens": (rollback.mass_before, rollback.mass_after), "rollback": rollback.id}
     if refinement.id in rollback.redid:
         return TimelineRow("given_back", "history", "Its work was given back", rollback.at, "info", by, **about)
@@ -129,22 +129,22 @@ def _tell_rollback(rollback: Rollback, refinement: Refinement) -> TimelineRow:
     return TimelineRow("taken_back", term.icon, term.taken_back, rollback.at, term.tone, by, **about)
 
 
-def _queued(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_queued(step: Step, refinement: Refinement) -> TimelineRow:
     words = TRIGGERS[refinement.trigger].meaning
-    who = _who(refinement.started_by) if refinement.trigger == Trigger.ADMIN else ""
+    who = _actor_words(refinement.started_by) if refinement.trigger == Trigger.ADMIN else ""
     return TimelineRow("queued", "clock", "Queued", step.at, detail=f"{words}, {who}" if who else words)
 
 
-def _who(actor: str) -> str:
+def _actor_words(actor: str) -> str:
     """Of a human's act: `from the command line`, `by ann@example.org`."""
     return "from the command line" if actor == str(COMMAND_LINE) else f"by {actor.partition(':')[2]}"
 
 
-def _begun(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_begun(step: Step, refinement: Refinement) -> TimelineRow:
     return TimelineRow("begun", "play", "Started", step.at)
 
 
-def _deduplicated(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_deduplicated(step: Step, refinement: Refinement) -> TimelineRow:
     title = f"{count_nouns(step.data['removed'], 'exact duplicate')} removed"
     keeps_only_this = refinement.status in (Status.DECLINED, Status.ROLLED_BACK)
     detail = "matched by hash, content not read" + ("; kept all the same" if keeps_only_this else "")
@@ -152,41 +152,41 @@ def _deduplicated(step: Step, refinement: Refinement) -> TimelineRow:
     return TimelineRow("deduplicated", "copy", title, step.at, "info", detail, tokens=tokens)
 
 
-def _asked(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_asked(step: Step, refinement: Refinement) -> TimelineRow:
     return TimelineRow("asked", "chat", "The agent is asked for its consent", step.at, "ask")
 
 
-def _answered(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_answered(step: Step, refinement: Refinement) -> TimelineRow:
     granted = bool(step.data["granted"])
     title = f"The agent said {'YES' if granted else 'NO'}"
     detail = "its words are sealed" if step.data.get("asked", True) else "it asked for this refinement itself"
     return TimelineRow("answered", "chat", title, step.at, "ok" if granted else "ask", detail)
 
 
-def _noted(step: Step, refinement: Refinement) -> TimelineRow | None:
+def _tell_noted(step: Step, refinement: Refinement) -> TimelineRow | None:
     """The event only names the entry of the note: what it says stands with the notes."""
     quotes = [note.text or "" for note in refinement.notes if note.entry_id == step.data["entry"]]
     return TimelineRow("note", "chat", "Wrote to the admins", step.at, "ask", quote=quotes[0]) if quotes else None
 
 
-def _running(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_running(step: Step, refinement: Refinement) -> TimelineRow:
     detail = f"baseline for the limit of {exact_percent(refinement.threshold)}"
     return TimelineRow("snapshot", "flag", f"Snapshot: {step.data['mass']:,} tokens", step.at, detail=detail)
 
 
-def _turn(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_turn(step: Step, refinement: Refinement) -> TimelineRow:
     turn, calls, tokens = (int(step.data.get(name, 0)) for name in ("turn", "calls", "tokens"))
-    return _turns(TimelineRow("turn", "agent", "", step.at), (turn, turn), calls, tokens)
+    return _set_turns(TimelineRow("turn", "agent", "", step.at), (turn, turn), calls, tokens)
 
 
-def _turns(row: TimelineRow, turns: tuple[int, int], calls: int, tokens: int) -> TimelineRow:
+def _set_turns(row: TimelineRow, turns: tuple[int, int], calls: int, tokens: int) -> TimelineRow:
     first, last = turns
     title = f"Turn {last}" if first == last else f"Turns {first} to {last}"
     detail = f"{count_nouns(calls, 'call')}, {tokens:,} model tokens"
     return replace(row, title=title, detail=detail, turns=turns, calls=calls, model_tokens=tokens)
 
 
-def _operation(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_operation(step: Step, refinement: Refinement) -> TimelineRow:
     data, term = step.data, action_term(step.data["action"])
     sources = tuple(int(number) for number in data.get("sources", ()))
     before, after = (int(tokens) for tokens in data["tokens"])
@@ -204,7 +204,7 @@ def _operation(step: Step, refinement: Refinement) -> TimelineRow:
     )
 
 
-def _refused(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_refused(step: Step, refinement: Refinement) -> TimelineRow:
     action, code = str(step.data.get("action", "unknown")), str(step.data.get("code", ""))
     title = "Refused: unknown function" if action == "unknown" else f"Refused: {action}"
     detail = f"{refusal_reason(code)}; nothing changed"
@@ -213,28 +213,28 @@ def _refused(step: Step, refinement: Refinement) -> TimelineRow:
 
 
 def _stop_requested(step: Step, refinement: Refinement) -> TimelineRow:
-    who = _who(refinement.stop_requested_by) if refinement.stop_requested_by else ""
+    who = _actor_words(refinement.stop_requested_by) if refinement.stop_requested_by else ""
     return TimelineRow("stop_requested", "stop", "Stop pressed", step.at, "warn", who)
 
 
-def _ended(step: Step, refinement: Refinement) -> TimelineRow:
+def _tell_ended(step: Step, refinement: Refinement) -> TimelineRow:
     term = STATUSES[step.data["status"]]
     return TimelineRow("ended", term.icon, term.ending, step.at, term.tone)
 
 
 _TELLERS: Mapping[str, Callable[[Step, Refinement], TimelineRow | None]] = {
-    "queued": _queued,
-    "begun": _begun,
-    "deduplicated": _deduplicated,
-    "asked": _asked,
-    "answered": _answered,
-    "noted": _noted,
-    "running": _running,
-    "turn": _turn,
-    "operation": _operation,
-    "refused": _refused,
+    "queued": _tell_queued,
+    "begun": _tell_begun,
+    "deduplicated": _tell_deduplicated,
+    "asked": _tell_asked,
+    "answered": _tell_answered,
+    "noted": _tell_noted,
+    "running": _tell_running,
+    "turn": _tell_turn,
+    "operation": _tell_operation,
+    "refused": _tell_refused,
     "stop_requested": _stop_requested,
-    "ended": _ended,
+    "ended": _tell_ended,
 }
 
 
@@ -249,7 +249,7 @@ def _fold_turn(rows: list[TimelineRow], row: TimelineRow) -> None:
     last = rows.pop() if rows and rows[-1].kind == "turn" else None
     if last is not None and last.turns and row.turns:
         turns = (last.turns[0], row.turns[1])
-        row = _turns(row, turns, row.calls + last.calls, row.model_tokens + last.model_tokens)
+        row = _set_turns(row, turns, row.calls + last.calls, row.model_tokens + last.model_tokens)
     rows.append(row)
 
 

@@ -64,7 +64,7 @@ class Trace:
         return any(step.is_toggle and step.entry_id > entry_id for step in self.steps)
 
 
-def traces(memories: Select[tuple[int]], since: int) -> dict[int, Trace]:
+def read_traces(memories: Select[tuple[int]], since: int) -> dict[int, Trace]:
     """By memory id: every write since an entry, that one included."""
     query = (
         select(*_STEP_COLUMNS)
@@ -106,9 +106,9 @@ class PresentMemory(NamedTuple):
     token_estimate: int
 
 
-def present(memories: Select[tuple[int]], *, lock: bool) -> list[PresentMemory]:
+def present_memories(memories: Select[tuple[int]], *, lock: bool) -> list[PresentMemory]:
     """The rows of these memories in the order of ids, locked against other writers if they are to be changed."""
-    query = select(Memory.id, Memory.entry_id, Memory.immutable, *_facts(Memory)).where(Memory.id.in_(memories))
+    query = select(Memory.id, Memory.entry_id, Memory.immutable, *_fact_columns(Memory)).where(Memory.id.in_(memories))
     query = query.order_by(Memory.id)
     return [PresentMemory._make(row) for row in db.session.execute(lock_row(query) if lock else query)]
 
@@ -132,15 +132,15 @@ class Recorded(NamedTuple):
 
 
 def state_query() -> Select[Any]:
-    """A query for states as `recorded` reads them, to be narrowed."""
+    """A query for states as `read_states` reads them, to be narrowed."""
     names = (MemoryState.memory_id, MemoryState.entry_id, MemoryState.restores_entry_id, MemoryState.tags)
-    return select(*names, *_facts(MemoryState))
+    return select(*names, *_fact_columns(MemoryState))
 
 
-def recorded(query: Select[Any]) -> list[Recorded]:
+def read_states(query: Select[Any]) -> list[Recorded]:
     """The states of a narrowed `state_query`."""
     return [Recorded._make(row) for row in db.session.execute(query)]
 
 
-def _facts(of: type[StateColumns]) -> tuple[Any, ...]:
+def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:
     return of.constitutional, cast(Any, of.discarded_at).is_(None), of.type, of.token_estimate

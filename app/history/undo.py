@@ -12,7 +12,7 @@ from sqlalchemy import update
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.history.findings import MemoryReversal
-from app.history.plan import Plan, Target, find, make_plan
+from app.history.plan import Plan, Target, find_target, make_plan
 from app.models import (
     Action,
     Actor,
@@ -27,7 +27,7 @@ from app.models import (
     record,
 )
 from app.models.human_act import tell_later
-from app.models.restoring import restore
+from app.models.restoring import restore_states
 from app.models.rollback import ROLLED_BACK
 
 ATTEMPTS = 5
@@ -70,16 +70,16 @@ def roll_back(target: Target, *, by: Actor) -> UndoResult:
     written then.
     """
     for _ in range(ATTEMPTS):
-        done = _attempt(target, by)
+        done = _try_roll_back(target, by)
         if done is not None:
             return done
     raise Refused("Refinements kept starting in the meantime. Nothing was undone; pause the agent and try again.")
 
 
-def _attempt(target: Target, by: Actor) -> UndoResult | None:
+def _try_roll_back(target: Target, by: Actor) -> UndoResult | None:
     """None when a refinement started meanwhile: locks go refinement, agent, memories, so it has to begin again."""
     with writing():
-        found = find(target)
+        found = find_target(target)
         running = Refinement.open_of(found.agent_id)
         if running is not None:
             running = Refinement.lock(running.id)
@@ -87,7 +87,7 @@ def _attempt(target: Target, by: Actor) -> UndoResult | None:
         still = Refinement.open_of(agent.id)
         if still is not None and (running is None or running.id != still.id):
             return None
-        plan = make_plan(find(target), agent, lock=True)
+        plan = make_plan(find_target(target), agent, lock=True)
         plan.check_not_final()
         if plan.conflicts:
             raise RollbackConflict(plan)
@@ -95,17 +95,19 @@ def _attempt(target: Target, by: Actor) -> UndoResult | None:
             still.end(agent, Status.STOPPED, reason="An admin rolled back; that ended it first.", by=by)
         if not plan.changes:
             return UndoResult(db.session.get(Rollback, plan.undone_by) if plan.undone_by else None, plan, applied=False)
-        return UndoResult(_apply(plan, agent, by), plan, applied=True)
+        return UndoResult(_apply_plan(plan, agent, by), plan, applied=True)
 
 
-def _apply(plan: Plan, agent: Agent, by: Actor) -> Rollback:
-    rollback = _noun(plan, by)
-    entry = give_back(plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=_data(plan, rollback))
+def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
+    rollback = _make_rollback(plan, by)
+    entry = give_back(
+        plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=_entry_data(plan, rollback)
+    )
     rollback.entry_id, rollback.at = entry.id, entry.at
     tell_later(entry)
     db.session.add(rollback)
     db.session.flush()
-    _mark(rollback)
+    _mark_undone(rollback)
     announce(
         ROLLED_BACK,
         account_id=agent.account_id,
@@ -146,13 +148,13 @@ def give_back(
         memories=memories,
         restored=ways,
     )
-    restore(entry.id, ways, immutable=_immutable(changes, agent))
+    restore_states(entry.id, ways, immutable=_immutable_changes(changes, agent))
     return entry
 
 
-def _noun(plan: Plan, by: Actor) -> Rollback:
+def _make_rollback(plan: Plan, by: Actor) -> Rollback:
     found = plan.found
-    undid, redid = _standing(plan)
+    undid, redid = _undone_and_redone(plan)
     return Rollback(
         id=str(uuid.uuid4()),
         account_id=found.account_id,
@@ -170,7 +172,7 @@ def _noun(plan: Plan, by: Actor) -> Rollback:
     )
 
 
-def _standing(plan: Plan) -> tuple[list[str], list[str]]:
+def _undone_and_redone(plan: Plan) -> tuple[list[str], list[str]]:
     """Refinements and rollbacks whose work is taken back by this, and whose work is given back."""
     found = plan.found
     if found.rollback is not None:
@@ -180,14 +182,14 @@ def _standing(plan: Plan) -> tuple[list[str], list[str]]:
     return ([found.refinement.id] if found.refinement else []), []
 
 
-def _mark(rollback: Rollback) -> None:
+def _mark_undone(rollback: Rollback) -> None:
     for rows in (Refinement, Rollback):
         for ids, mark in ((rollback.undid, rollback.id), (rollback.redid, None)):
             statement = update(rows).where(rows.id.in_(ids)).values(undone_by=mark)
             db.session.execute(statement.execution_options(synchronize_session="fetch"))
 
 
-def _data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
+def _entry_data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
     return {
         "rollback": rollback.id,
         "kind": str(rollback.kind),
@@ -204,7 +206,7 @@ def _data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
     }
 
 
-def _immutable(changes: Sequence[MemoryReversal], agent: Agent) -> dict[int, bool]:
+def _immutable_changes(changes: Sequence[MemoryReversal], agent: Agent) -> dict[int, bool]:
     """For which memories, and to what, that changes with their tags."""
     then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
     return {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}

@@ -21,28 +21,28 @@ from app.history.trace import (
     PresentMemory,
     Recorded,
     Trace,
-    present,
-    recorded,
+    present_memories,
+    read_states,
+    read_traces,
     state_query,
-    traces,
     written_by,
 )
 from app.models import MemoryState, Refinement, Status
 from app.models.state import NOTHING
 
 
-def undone(entries: Entries, *, lock: bool) -> PlanFindings:
+def plan_undo(entries: Entries, *, lock: bool) -> PlanFindings:
     """What it takes to undo all of these entries, and nothing else."""
-    written = _writes(entries)
+    written = _memory_writes(entries)
     if not written:
         return PlanFindings()
     before = _states_before(entries, written)
-    found = traces(written_by(entries), since=min(writes[0] for writes in written.values()))
+    found = read_traces(written_by(entries), since=min(writes[0] for writes in written.values()))
     ways = [
         _Way(memory, written[memory.id], before.get(memory.id), found[memory.id])
-        for memory in present(written_by(entries), lock=lock)
+        for memory in present_memories(written_by(entries), lock=lock)
     ]
-    return _sorted(_looked_at_twice(ways, entries))
+    return _collect_findings(_looked_at_twice(ways, entries))
 
 
 def _looked_at_twice(ways: list[_Way], entries: Entries) -> list[tuple[_Way, _Verdict]]:
@@ -50,7 +50,7 @@ def _looked_at_twice(ways: list[_Way], entries: Entries) -> list[tuple[_Way, _Ve
     judged = [(way, way.verdict()) for way in ways]
     if not any(way.is_doubtful(verdict) for way, verdict in judged):
         return judged
-    whole = traces(written_by(entries), since=0)
+    whole = read_traces(written_by(entries), since=0)
     again = [replace(way, trace=whole[way.memory.id]) for way in ways]
     return [
         (way, way.verdict() if first.is_doubtful(verdict) else verdict)
@@ -58,7 +58,7 @@ def _looked_at_twice(ways: list[_Way], entries: Entries) -> list[tuple[_Way, _Ve
     ]
 
 
-def _sorted(judged: list[tuple[_Way, _Verdict]]) -> PlanFindings:
+def _collect_findings(judged: list[tuple[_Way, _Verdict]]) -> PlanFindings:
     changes: list[MemoryReversal] = []
     conflicts: list[int] = []
     stays: list[int] = []
@@ -72,10 +72,10 @@ def _sorted(judged: list[tuple[_Way, _Verdict]]) -> PlanFindings:
                 stays.append(way.memory.id)
             case _Verdict.GOES_BACK:
                 changes.append(way.change())
-    return PlanFindings(tuple(changes), tuple(conflicts), tuple(stays), _standing(later))
+    return PlanFindings(tuple(changes), tuple(conflicts), tuple(stays), _standing_refinements(later))
 
 
-def _standing(refinement_ids: Collection[str]) -> tuple[str, ...]:
+def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
     """Those whose work was not taken back, by the Time Machine or by the latch: the others are in nobody's way."""
     if not refinement_ids:
         return ()
@@ -159,7 +159,7 @@ class _Way:
         return self.trace.was_toggled_after(self.entries[0])
 
 
-def _writes(entries: Entries) -> dict[int, tuple[int, ...]]:
+def _memory_writes(entries: Entries) -> dict[int, tuple[int, ...]]:
     """By memory id: those of the entries that wrote it, oldest first."""
     query = select(MemoryState.memory_id, MemoryState.entry_id).where(MemoryState.entry_id.in_(entries))
     found: dict[int, list[int]] = defaultdict(list)
@@ -172,5 +172,5 @@ def _states_before(entries: Entries, written: Mapping[int, tuple[int, ...]]) -> 
     """By memory id: the state just before the first of the entries that wrote it; none for what they made."""
     later = aliased(MemoryState)
     is_previous = and_(later.memory_id == MemoryState.memory_id, later.previous_entry_id == MemoryState.entry_id)
-    states = recorded(state_query().join(later, is_previous).where(later.entry_id.in_(entries)))
+    states = read_states(state_query().join(later, is_previous).where(later.entry_id.in_(entries)))
     return {state.memory_id: state for state in states if state.entry_id < written[state.memory_id][0]}

@@ -66,25 +66,25 @@ def verify(agent: Agent | None = None, account: Account | None = None, *, heads:
     Writes nothing.
     """
     if agent is not None:
-        parts = [_agent(agent.id), _unexplained(Agent.id == agent.id)]
+        parts = [_agent_steps(agent.id), _unexplained_steps(Agent.id == agent.id)]
     elif account is not None:
-        parts = [_account(account.id), _unexplained(Agent.account_id == account.id)]
+        parts = [_account_steps(account.id), _unexplained_steps(Agent.account_id == account.id)]
     else:
-        parts = [*map(_account, _ids(select(Account.id).order_by(Account.id))), _strays()]
-    return _judge(chain(*parts, _heads(heads), _triggers()))
+        parts = [*map(_account_steps, _read_ids(select(Account.id).order_by(Account.id))), _stray_steps()]
+    return _make_verdict(chain(*parts, _head_steps(heads), _trigger_steps()))
 
 
 def verify_account(account_id: int) -> Verdict:
     """Check what belongs to one account, and nothing else; writes nothing."""
-    return _judge(_account(account_id))
+    return _make_verdict(_account_steps(account_id))
 
 
 def verify_rest() -> Verdict:
     """Check what belongs to no account: rows of nobody, and the database's triggers; writes nothing."""
-    return _judge(chain(_strays(), _triggers()))
+    return _make_verdict(chain(_stray_steps(), _trigger_steps()))
 
 
-def _judge(steps: Steps) -> Verdict:
+def _make_verdict(steps: Steps) -> Verdict:
     entries = forgotten = 0
     try:
         for entry in steps:
@@ -98,10 +98,10 @@ def _judge(steps: Steps) -> Verdict:
     return Verdict(True, entries, forgotten=forgotten)
 
 
-def _account(account_id: int) -> Steps:
-    for agent_id in _ids(select(Agent.id).where(Agent.account_id == account_id).order_by(Agent.id)):
-        yield from _agent(agent_id)
-    followed, rows = Chain(_load(Account, account_id)), ReplayedRows()
+def _account_steps(account_id: int) -> Steps:
+    for agent_id in _read_ids(select(Agent.id).where(Agent.account_id == account_id).order_by(Agent.id)):
+        yield from _agent_steps(agent_id)
+    followed, rows = Chain(_load_owner(Account, account_id)), ReplayedRows()
 
     def proved(rest: Callable[[], None]) -> Steps:
         for entry in followed.follow(rest):
@@ -109,15 +109,15 @@ def _account(account_id: int) -> Steps:
             yield entry
 
     yield from proved(rest=release)
-    with _snapshot():
-        yield from proved(rest=_stay)
-        account = _load(Account, account_id)
+    with _read_snapshot():
+        yield from proved(rest=_keep_snapshot)
+        account = _load_owner(Account, account_id)
         followed.check_end(account)
         rows.compare(account)
 
 
-def _agent(agent_id: int) -> Steps:
-    agent = _load(Agent, agent_id)
+def _agent_steps(agent_id: int) -> Steps:
+    agent = _load_owner(Agent, agent_id)
     followed, settings, undone = Chain(agent), ReplayedSettings(agent), Undone()
     calls, acts, rows = ReplayedAttention(agent), Acts(agent), ReplayedRows()
 
@@ -128,9 +128,9 @@ def _agent(agent_id: int) -> Steps:
             yield entry
 
     yield from proved(rest=release)
-    with _snapshot():
-        yield from proved(rest=_stay)
-        agent = _load(Agent, agent_id)
+    with _read_snapshot():
+        yield from proved(rest=_keep_snapshot)
+        agent = _load_owner(Agent, agent_id)
         followed.check_end(agent)
         settings.compare(agent)
         check_forgotten(agent)
@@ -144,25 +144,25 @@ def _agent(agent_id: int) -> Steps:
         undone.compare(agent)  # after the rows, which say it plainly when the one undone is gone
 
 
-def _strays() -> Steps:
-    with _snapshot():
+def _stray_steps() -> Steps:
+    with _read_snapshot():
         check_strays()
         check_strayed_rows()
     yield from ()
 
 
-def _unexplained(whose: ColumnElement[bool]) -> Steps:
-    with _snapshot():
+def _unexplained_steps(whose: ColumnElement[bool]) -> Steps:
+    with _read_snapshot():
         check_unexplained(whose)
     yield from ()
 
 
-def _heads(heads: Sequence[Head]) -> Steps:
+def _head_steps(heads: Sequence[Head]) -> Steps:
     check_heads(heads)
     yield from ()
 
 
-def _triggers() -> Steps:
+def _trigger_steps() -> Steps:
     """Last, because a row that was altered says more than the trigger that was taken away for it."""
     missing = sorted(missing_triggers(db.session.connection()))
     if missing:
@@ -172,7 +172,7 @@ def _triggers() -> Steps:
 
 
 @contextmanager
-def _snapshot() -> Iterator[None]:
+def _read_snapshot() -> Iterator[None]:
     """What is read in it is of one moment. It blocks no writer."""
     release()
     if not is_sqlite(db.session()):
@@ -185,17 +185,17 @@ def _snapshot() -> Iterator[None]:
         release()
 
 
-def _stay() -> None:
+def _keep_snapshot() -> None:
     """Between batches, where the snapshot has to last."""
 
 
-def _ids(query: Select[tuple[int]]) -> list[int]:
+def _read_ids(query: Select[tuple[int]]) -> list[int]:
     found = list(db.session.scalars(query))
     release()
     return found
 
 
-def _load(model: type[Owner], number: int) -> Owner:
+def _load_owner(model: type[Owner], number: int) -> Owner:
     try:
         return db.session.get_one(model, number, populate_existing=True)
     except DAMAGE as error:

@@ -106,14 +106,14 @@ def _note_use(token_id: int, public_id: str, moment: datetime) -> None:
     release()
     is_old = or_(AgentToken.last_used_at.is_(None), AgentToken.last_used_at <= moment - USED_EVERY)
     try:
-        with db.engine.begin() as connection, _impatient(connection):
+        with db.engine.begin() as connection, _short_lock_timeout(connection):
             connection.execute(update(AgentToken).where(AgentToken.id == token_id, is_old).values(last_used_at=moment))
     except (OperationalError, DiskFull) as error:
         log.info("use of a token not noted", token=public_id, error=type(error).__name__)
 
 
 @contextmanager
-def _impatient(connection: Connection) -> Iterator[None]:
+def _short_lock_timeout(connection: Connection) -> Iterator[None]:
     """Give up after a moment where somebody else holds what is to be written."""
     if connection.dialect.name != "sqlite":
         connection.execute(text(f"SET LOCAL lock_timeout = {PATIENCE_MS}"))

@@ -30,7 +30,7 @@ def back_up(path: Path, passphrase: str, *, by: Actor) -> str:
     key, written = _in_use(), False
     try:
         with writing():
-            _record(key, "file", by)
+            _record_backup(key, "file", by)
             key.back_up(path, passphrase)
             written = True
     except FileExistsError:
@@ -46,7 +46,7 @@ def reveal_words(*, by: Actor) -> tuple[str, ...]:
     """The recovery words of the master key that is in use, to be shown once they are recorded as shown."""
     key = _in_use()
     with writing():
-        _record(key, "words", by)
+        _record_backup(key, "words", by)
     return key.words
 
 
@@ -86,6 +86,6 @@ def _in_use() -> MasterKey:
     return master_key(row.fingerprint if row else None)
 
 
-def _record(key: MasterKey, form: str, by: Actor) -> None:
+def _record_backup(key: MasterKey, form: str, by: Actor) -> None:
     data = {"fingerprint": key.fingerprint, "form": form}
     record_in_all_accounts(Action.MASTER_KEY_BACKUP, by, lambda _: data)

@@ -39,20 +39,20 @@ class Forgotten:
     memories: int
 
 
-def forget(agent_id: int, *, by: Actor) -> Forgotten:
+def forget_agent(agent_id: int, *, by: Actor) -> Forgotten:
     """Destroy the keys of an agent, in one transaction with its entries; then `shredding.shred` cleans the disk.
 
     An open refinement is ended first, exceptions and tokens are revoked, what waits to be imported is emptied.
     Raises NotFound, or AgentForgotten when it was done already.
     """
     for _ in range(ATTEMPTS):
-        done = _attempt(agent_id, by)
+        done = _try_to_forget(agent_id, by)
         if done is not None:
             return done
     raise Refused("Refinements kept starting in the meantime. Nothing was done; pause the agent and try again.")
 
 
-def _attempt(agent_id: int, by: Actor) -> Forgotten | None:
+def _try_to_forget(agent_id: int, by: Actor) -> Forgotten | None:
     """None when a refinement started meanwhile: locks go refinement, intakes, agent, so it has to begin again."""
     with writing():
         running = Refinement.open_of(agent_id)
@@ -66,10 +66,10 @@ def _attempt(agent_id: int, by: Actor) -> Forgotten | None:
             return None
         if still is not None:
             still.end(agent, Status.STOPPED, reason="The agent was forgotten; that ended it first.", by=by)
-        return _destroy(agent, waiting, by)
+        return _forget_locked_agent(agent, waiting, by)
 
 
-def _destroy(agent: Agent, waiting: list[Intake], by: Actor) -> Forgotten:
+def _forget_locked_agent(agent: Agent, waiting: list[Intake], by: Actor) -> Forgotten:
     for intake in waiting:
         intake.settle(IntakeStatus.FAILED, error="The agent was forgotten before this was taken in.")
     done = Forgotten(

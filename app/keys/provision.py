@@ -17,7 +17,7 @@ LOOK_BACK = timedelta(days=7)
 """A token that has no keys after a week was revoked, or its agent has none; nobody waits for it any more."""
 
 
-def provision(agent_id: int) -> None:
+def provision_keys(agent_id: int) -> None:
     """Make the agent's keys where there are none, and seal them to each of its live tokens. Does it once.
 
     Does nothing for an agent that was forgotten.

@@ -77,12 +77,12 @@ def rotate_master_key(*, by: Actor, told: Told = lambda _: None) -> MasterRotati
     """
     ring = key_ring()
     with ring.held():
-        done = _begin(by, told)
+        done = _begin_rotation(by, told)
         new = master_key(done.fingerprint)
         ring.take(new)
         told("taken")
         while not done.finished and _rewrap_all(done, new.public, told):
-            done.finished = _retire(new.public, by)
+            done.finished = _retire_old_keys(new.public, by)
             told("looked for what is left")
     return done
 
@@ -111,7 +111,7 @@ def record_in_all_accounts(action: Action, by: Actor, told: Callable[[int], dict
         record(action, actor=by, of=account, subject="master_key", data=told(account.id))
 
 
-def _begin(by: Actor, told: Told) -> MasterRotation:
+def _begin_rotation(by: Actor, told: Told) -> MasterRotation:
     """Register the new public half: from its commit on, new writes are sealed to it. An open rotation is taken up."""
     with reading():
         rows = _in_use()
@@ -155,18 +155,18 @@ def _in_use() -> Sequence[MasterKeyRow]:
 def _rewrap_all(done: MasterRotation, new: MasterPublicKey, told: Told) -> bool:
     """Seal everything anew that an earlier master key opens. Returns whether all that is left could be."""
     for agent_id in _agents_left(new):
-        with _noting(done, f"agent {agent_id}"), writing():
+        with _note_problems(done, f"agent {agent_id}"), writing():
             done.keys += _rewrap_agent(Agent.lock(agent_id), new)
         told(f"agent {agent_id}")
     for intake_id in _intakes_left(new):
-        with _noting(done, f"intake {intake_id}"), writing():
-            done.intakes += _reseal(Intake.lock(intake_id), new)
+        with _note_problems(done, f"intake {intake_id}"), writing():
+            done.intakes += _reseal_intake(Intake.lock(intake_id), new)
         told(f"intake {intake_id}")
     return not done.problems
 
 
 @contextmanager
-def _noting(done: MasterRotation, what: str) -> Iterator[None]:
+def _note_problems(done: MasterRotation, what: str) -> Iterator[None]:
     """What does not open is no reason to leave the others behind."""
     try:
         yield
@@ -190,14 +190,14 @@ def _rewrap_agent(agent: Agent, new: MasterPublicKey) -> int:
     return len(left)
 
 
-def _reseal(intake: Intake, new: MasterPublicKey) -> int:
+def _reseal_intake(intake: Intake, new: MasterPublicKey) -> int:
     if intake.sealed is None or intake.reader == new.fingerprint:
         return 0
     intake.reseal(db.session.get_one(Agent, intake.agent_id), new)
     return 1
 
 
-def _retire(new: MasterPublicKey, by: Actor) -> bool:
+def _retire_old_keys(new: MasterPublicKey, by: Actor) -> bool:
     """End the rotation, unless somebody sealed to the old key while it went on. Returns whether it is ended."""
     earlier = [row.fingerprint for row in _in_use() if row.fingerprint != new.fingerprint]
     said = {"step": "done", "from": earlier, "to": new.fingerprint}

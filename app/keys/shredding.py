@@ -26,7 +26,7 @@ def is_due() -> bool:
     return InstallationMark.read(TO_SHRED) is not None
 
 
-def shred() -> bool:
+def shred_files() -> bool:
     """Clean the files if that is due; returns whether they are clean. Not in a transaction. Safe to repeat."""
     due = InstallationMark.read(TO_SHRED)
     sqlite = is_sqlite(db.session())

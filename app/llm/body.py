@@ -22,7 +22,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _PART = re.compile(rb"[\[{,]")
 
 
-def unpacked(body: bytes, encoding: str, most: int) -> bytes | None:
+def unpack_body(body: bytes, encoding: str, most: int) -> bytes | None:
     """At most so many bytes of what was sent. Nothing but the plain form is asked for; of some servers gzip comes.
 
     None where it comes in another form, or in more than one: layers of gzip grow a thousandfold each.
@@ -52,7 +52,7 @@ def says_too_long(body: bytes) -> bool:
         return False
 
 
-def tidy(body: bytes) -> bytes:
+def tidy_body(body: bytes) -> bytes:
     """Give content in parts and arguments as objects the plain-text form of a chat completion; else change nothing.
 
     Some compatible servers send them; LiteLLM fails on the first and warns, quoting it, of the second.

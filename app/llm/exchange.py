@@ -74,7 +74,7 @@ def current_exchange() -> Exchange | None:
 
 
 @contextmanager
-def making(exchange: Exchange) -> Iterator[None]:
+def use_exchange(exchange: Exchange) -> Iterator[None]:
     """What this thread sends meanwhile belongs to the exchange."""
     before = _current.set(exchange)
     try:
@@ -89,7 +89,7 @@ def in_time(exchange: Exchange, work: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            with making(exchange):
+            with use_exchange(exchange):
                 outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001  the one who waits gets it
             outcome.set_exception(error)

@@ -57,11 +57,11 @@ class CallOutcome:
         return self.status is not None or self.fault is not None
 
 
-def failure(model_id: str, error: Exception, answer: CallOutcome) -> ModelError:
+def as_model_error(model_id: str, error: Exception, answer: CallOutcome) -> ModelError:
     """The error to raise for what LiteLLM raised. What is known of the network goes before what LiteLLM made of it."""
     if not answer.is_known:
         answer = _answer_by(error)
-    kind = _kind(error, answer)
+    kind = _error_kind(error, answer)
     return sentence_for(model_id, kind, answer.status, seconds_to_wait(answer.retry_after), answer.problem)
 
 
@@ -100,7 +100,7 @@ def seconds_to_wait(retry_after: object, now: datetime | None = None) -> float |
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _kind(error: Exception, answer: CallOutcome) -> ModelErrorKind:
+def _error_kind(error: Exception, answer: CallOutcome) -> ModelErrorKind:
     names = set(_class_names(error))
     if answer.fault is not None:
         return answer.fault

@@ -87,9 +87,9 @@ _COST_DIGITS = 12
 _one_at_a_time = threading.Lock()
 
 
-def warm() -> None:
+def preload_litellm() -> None:
     """Load LiteLLM now (6 s of CPU, 200 MB), so that no refinement waits for it. For a worker's start."""
-    _load()
+    _load_litellm()
 
 
 class LiteLLMClients:
@@ -111,7 +111,7 @@ class LiteLLMClient:
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
     ) -> Reply:
         """One attempt, over a second after `timeout` at the latest, whatever the provider and its server do."""
-        _load()
+        _load_litellm()
         line, exchange = self._line, Exchange.within(timeout)
         try:
             return in_time(exchange, lambda: line.ask(messages, tools, exchange))
@@ -122,13 +122,13 @@ class LiteLLMClient:
             self._line = line.again()
             failed = failures.sentence_for(self._model_id, ModelErrorKind.TIMEOUT)
         except Exception as error:  # noqa: BLE001  LiteLLM lets any exception through
-            failed = failures.failure(self._model_id, error, exchange.answer())
+            failed = failures.as_model_error(self._model_id, error, exchange.answer())
         raise failed  # out here, so that the provider's exception, which may quote the prompt, is no context of it
 
     def context_window(self) -> int | None:
         if self._model_id == offline.MODEL_ID:
             return offline.CONTEXT_WINDOW
-        prices = _load().model_cost
+        prices = _load_litellm().model_cost
         provider, _, name = self._model_id.partition("/")
         known = prices.get(self._model_id) or prices.get(name) or {}
         same = self._model_id in prices or known.get("litellm_provider") == provider
@@ -155,8 +155,8 @@ class _Line:
             self._route.wire.close()
 
     def ask(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], exchange: Exchange) -> Reply:
-        litellm = _load()
-        route = self._route = self._route or _route(litellm, *self._reaches)
+        litellm = _load_litellm()
+        route = self._route = self._route or _make_route(litellm, *self._reaches)
         litellm._internal_context.is_internal_call.set(True)  # no success callbacks in its own threads: 20 % of the CPU
         raw = litellm.completion(
             messages=[dict(message) for message in messages],
@@ -168,7 +168,7 @@ class _Line:
         )
         if exchange.problem:
             raise ValueError("LiteLLM made a reply of what was not taken for one.")
-        return _reply(raw)
+        return _parse_reply(raw)
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,10 @@ class _ModelRoute:
     wire: Client | None = None
 
 
-def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _ModelRoute:
+def _make_route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _ModelRoute:
     if model_id == offline.MODEL_ID:
         return _ModelRoute({"model": model_id})
-    provider, known_as = _provider(litellm, model_id, api_base)
+    provider, known_as = _find_provider(litellm, model_id, api_base)
     if api_base:
         _refuse_other_credentials(model_id, provider)
         api_key = api_key or PLACEHOLDER_KEY
@@ -192,7 +192,7 @@ def _route(litellm: Any, model_id: str, api_base: str | None, api_key: str | Non
     return _through_http_handler(arguments) if provider in _WITH_HTTP_HANDLER else _ModelRoute(arguments)
 
 
-def _provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, str]:
+def _find_provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, str]:
     """LiteLLM's provider and its name for the model. An unknown name at an own address is OpenAI-compatible.
 
     A name that is an address is refused: some providers would be asked there, with the operator's usual key.
@@ -240,12 +240,12 @@ def _through_http_handler(arguments: dict[str, Any]) -> _ModelRoute:
     return _ModelRoute({**arguments, "client": HTTPHandler(client=wire)}, wire)
 
 
-def _reply(raw: Any) -> Reply:
+def _parse_reply(raw: Any) -> Reply:
     choice = raw.choices[0]
     return Reply(
         text=visible_text(choice.message.content),
         tool_calls=tuple(_tool_call(index, call) for index, call in enumerate(choice.message.tool_calls or ())),
-        usage=_usage(raw),
+        usage=_parse_usage(raw),
         finish_reason=str(choice.finish_reason or "stop"),
     )
 
@@ -255,18 +255,18 @@ def _tool_call(index: int, call: Any) -> ToolCall:
     return ToolCall(number, str(call.function.name or ""), str(call.function.arguments or ""))
 
 
-def _usage(raw: Any) -> Usage:
+def _parse_usage(raw: Any) -> Usage:
     counted = getattr(raw, "usage", None)
     cost = Decimal(str(raw._hidden_params.get("response_cost") or 0))
     cost = round(min(cost, _MOST_COST), _COST_DIGITS) if cost.is_finite() else Decimal(0)
     return Usage(
-        prompt_tokens=_count(getattr(counted, "prompt_tokens", 0)),
-        completion_tokens=_count(getattr(counted, "completion_tokens", 0)),
+        prompt_tokens=_bounded_count(getattr(counted, "prompt_tokens", 0)),
+        completion_tokens=_bounded_count(getattr(counted, "completion_tokens", 0)),
         cost_usd=max(cost, Decimal(0)),
     )
 
 
-def _count(tokens: object) -> int:
+def _bounded_count(tokens: object) -> int:
     return min(max(0, tokens), _MOST_TOKENS) if isinstance(tokens, int) else 0
 
 
@@ -280,13 +280,13 @@ def _key_in(variable: str) -> str:
     return key
 
 
-def _load() -> Any:
+def _load_litellm() -> Any:
     with _one_at_a_time:
-        return _loaded()
+        return _import_litellm()
 
 
 @functools.cache
-def _loaded() -> Any:
+def _import_litellm() -> Any:
     os.environ.update(_ENVIRONMENT)
     with nothing_collected(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LiteLLM's and its typed dicts' own; a worker's operator can't act on them
@@ -296,14 +296,14 @@ def _loaded() -> Any:
         import litellm
 
         _leave_arguments_alone()
-        _silence(litellm)
+        _silence_logs(litellm)
         _register_offline(litellm)
-        _rehearse(litellm)
+        _make_first_calls(litellm)
     warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)  # they quote what the model said
     return litellm
 
 
-def _rehearse(litellm: Any) -> None:
+def _make_first_calls(litellm: Any) -> None:
     """Two calls to nobody, one of which fails, to load the hundreds of modules that LiteLLM leaves for its first.
 
     Threads that load them at once meet half-imported ones (httpx2, by way of tools): 64 of 800 calls failed so.
@@ -334,7 +334,7 @@ def _leave_arguments_alone() -> None:
         setattr(made, name, lambda tool_calls: tool_calls)
 
 
-def _silence(litellm: Any) -> None:
+def _silence_logs(litellm: Any) -> None:
     """No prompt and no reply may reach a log or a terminal, at any level."""
     litellm.telemetry = False
     litellm.set_verbose = False

@@ -51,7 +51,7 @@ class LedgerMemory:
 
 def answer(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Reply:
     """Answer as a model would: a consent question in words, a refinement by its next call."""
-    return _next_step(messages) if tools else Reply(_consent(messages))
+    return _next_step(messages) if tools else Reply(_consent_answer(messages))
 
 
 def read_ledger(messages: Sequence[Message]) -> list[LedgerMemory]:
@@ -61,7 +61,7 @@ def read_ledger(messages: Sequence[Message]) -> list[LedgerMemory]:
     if len(blocks) != 1:
         return []
     try:
-        entries = [_entry(json.loads(line)) for line in blocks[0].split("\n") if line]
+        entries = [_parse_entry(json.loads(line)) for line in blocks[0].split("\n") if line]
     except (ValueError, LookupError, TypeError, RecursionError):
         return []
     return entries if len({entry.id for entry in entries}) == len(entries) else []
@@ -71,7 +71,7 @@ def certain_deletions(entries: Sequence[LedgerMemory], threshold: Decimal = DEFA
     """Which memory may go, and which one carries all of it: at most 10, and never so much that the latch would trip."""
     may_cut = (1 - threshold) * sum(entry.tokens for entry in entries)
     found: dict[int, int] = {}
-    for entry, carrier in _contained(entries):
+    for entry, carrier in _find_contained(entries):
         if len(found) < MAX_CHANGES and entry.tokens <= may_cut:
             found[entry.id] = carrier.id
             may_cut -= entry.tokens
@@ -83,11 +83,11 @@ def split_units(content: str) -> tuple[str, ...]:
     units: list[str] = []
     for line in content.splitlines():
         folded = " ".join(line.split())
-        units += [folded] if _QUOTING.search(folded) else _sentences(folded)
+        units += [folded] if _QUOTING.search(folded) else _split_sentences(folded)
     return tuple(unit for unit in units if unit)
 
 
-def _consent(messages: Sequence[Message]) -> str:
+def _consent_answer(messages: Sequence[Message]) -> str:
     asked = [str(message.get("content") or "") for message in messages if message.get("role") == "user"]
     question = asked[-1].lstrip().partition("\n")[0].strip() if asked else ""
     if question == "Question: refinement":
@@ -98,21 +98,21 @@ def _consent(messages: Sequence[Message]) -> str:
 
 
 def _next_step(messages: Sequence[Message]) -> Reply:
-    calls, results = _calls(messages), _results(messages)
+    calls, results = _read_calls(messages), _read_results(messages)
     outcomes = [results.get(call.id, {}) for call in calls]
     if any(call.name == "complete_refinement" for call in calls) or any(map(_is_final, outcomes)):
         return Reply("There is nothing left to do.")
-    plan = certain_deletions(read_ledger(messages), _threshold(messages))
-    tried = [_argument(call, "id") for call in calls if call.name == "delete_memory"]
+    plan = certain_deletions(read_ledger(messages), _read_threshold(messages))
+    tried = [_read_argument(call, "id") for call in calls if call.name == "delete_memory"]
     left = [number for number in plan if number not in tried]
     refused = any(outcome.get("type") != "deleted" for outcome in outcomes)
     if left and not refused:
-        return _call(len(calls), "delete_memory", id=left[0])
+        return _make_call(len(calls), "delete_memory", id=left[0])
     done = [number for number, outcome in zip(tried, outcomes, strict=False) if outcome.get("type") == "deleted"]
-    return _call(len(calls), "complete_refinement", summary=_summary(done, plan))
+    return _make_call(len(calls), "complete_refinement", summary=_write_summary(done, plan))
 
 
-def _summary(done: Sequence[object], plan: Mapping[int, int]) -> str:
+def _write_summary(done: Sequence[object], plan: Mapping[int, int]) -> str:
     if not done:
         return f"{_WHO}. It changed nothing: there was no change that it could be certain of."
     pairs = ", ".join(f"{number} (in {plan[number]})" for number in done if isinstance(number, int) and number in plan)
@@ -126,7 +126,7 @@ def _last_carrier(found: Mapping[int, int], carrier: int) -> int:
     return carrier
 
 
-def _contained(entries: Sequence[LedgerMemory]) -> list[tuple[LedgerMemory, LedgerMemory]]:
+def _find_contained(entries: Sequence[LedgerMemory]) -> list[tuple[LedgerMemory, LedgerMemory]]:
     holders: dict[str, list[int]] = {}
     for place, entry in enumerate(entries):
         for unit in set(entry.units):
@@ -135,12 +135,12 @@ def _contained(entries: Sequence[LedgerMemory]) -> list[tuple[LedgerMemory, Ledg
     for place, entry in enumerate(entries):
         if entry.may_go:
             rarest = min((holders[unit] for unit in entry.units), key=len)
-            carriers = (other for other in rarest if other != place and _carries(entries, other, place))
+            carriers = (other for other in rarest if other != place and _carries_memory(entries, other, place))
             pairs += [(entry, entries[other]) for other in list(carriers)[:1]]
     return pairs
 
 
-def _carries(entries: Sequence[LedgerMemory], other: int, place: int) -> bool:
+def _carries_memory(entries: Sequence[LedgerMemory], other: int, place: int) -> bool:
     """Whether all of the memory at `place` stands in `other`, its tags too. Of equal ones the earliest stays."""
     whole, part = entries[other], entries[place]
     if not part.tags <= whole.tags:
@@ -152,7 +152,7 @@ def _carries(entries: Sequence[LedgerMemory], other: int, place: int) -> bool:
     return all(unit in rest for unit in part.units)
 
 
-def _sentences(line: str) -> list[str]:
+def _split_sentences(line: str) -> list[str]:
     sentences: list[str] = []
     for piece in _SENTENCE_END.split(line):
         goes_on = piece[:1].islower() or piece[:1].isdigit()
@@ -163,7 +163,7 @@ def _sentences(line: str) -> list[str]:
     return sentences
 
 
-def _entry(found: Mapping[str, Any]) -> LedgerMemory:
+def _parse_entry(found: Mapping[str, Any]) -> LedgerMemory:
     number, tokens, constitutional = found["id"], found["tokens"], found.get("constitutional", False)
     tags = found.get("tags", [])
     if type(number) is not int or type(tokens) is not int or type(constitutional) is not bool:
@@ -175,7 +175,7 @@ def _entry(found: Mapping[str, Any]) -> LedgerMemory:
     )
 
 
-def _threshold(messages: Sequence[Message]) -> Decimal:
+def _read_threshold(messages: Sequence[Message]) -> Decimal:
     for message in messages:
         found = _THRESHOLD.search(str(message.get("content") or "").partition("<ledger>")[0])
         if found and message.get("role") == "user":
@@ -183,14 +183,14 @@ def _threshold(messages: Sequence[Message]) -> Decimal:
     return DEFAULT_THRESHOLD
 
 
-def _calls(messages: Sequence[Message]) -> list[ToolCall]:
+def _read_calls(messages: Sequence[Message]) -> list[ToolCall]:
     made = [call for message in messages for call in message.get("tool_calls") or ()]
     return [ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in made]
 
 
-def _results(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
+def _read_results(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
     told = [message for message in messages if message.get("role") == "tool"]
-    return {str(message.get("tool_call_id")): _object(message.get("content")) for message in told}
+    return {str(message.get("tool_call_id")): _parse_object(message.get("content")) for message in told}
 
 
 def _is_final(outcome: Mapping[str, Any]) -> bool:
@@ -198,11 +198,11 @@ def _is_final(outcome: Mapping[str, Any]) -> bool:
     return over or "terminated" in str(outcome.get("error", "")).lower()
 
 
-def _argument(call: ToolCall, name: str) -> object:
-    return _object(call.arguments).get(name)
+def _read_argument(call: ToolCall, name: str) -> object:
+    return _parse_object(call.arguments).get(name)
 
 
-def _object(text: object) -> dict[str, Any]:
+def _parse_object(text: object) -> dict[str, Any]:
     try:
         found = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -210,5 +210,5 @@ def _object(text: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _call(number: int, name: str, **arguments: Any) -> Reply:
+def _make_call(number: int, name: str, **arguments: Any) -> Reply:
     return Reply(tool_calls=(ToolCall(f"offline_{number}", name, json.dumps(arguments)),), finish_reason="tool_calls")

@@ -99,9 +99,9 @@ def call(name: str, **arguments: Any) -> Reply:
 
 def calls(*wanted: tuple[str, Mapping[str, Any] | str], text: str = "") -> Reply:
     """A reply that calls several. A string instead of arguments stands for their raw text, malformed as it may be."""
-    return Reply(text, tuple(_call(*one) for one in wanted), usage=_USAGE, finish_reason="tool_calls")
+    return Reply(text, tuple(_make_call(*one) for one in wanted), usage=_USAGE, finish_reason="tool_calls")
 
 
-def _call(name: str, arguments: Mapping[str, Any] | str) -> ToolCall:
+def _make_call(name: str, arguments: Mapping[str, Any] | str) -> ToolCall:
     raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return ToolCall(f"call_{next(_numbers)}", name, raw)

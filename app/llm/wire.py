@@ -47,10 +47,10 @@ def bound_every_client() -> None:
 
     Requests of threads that ask no model are sent as ever.
     """
-    httpx.HTTPTransport.handle_request = _send  # type: ignore[method-assign,assignment]
+    httpx.HTTPTransport.handle_request = _send_bounded  # type: ignore[method-assign,assignment]
 
 
-def _send(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+def _send_bounded(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
     exchange = current_exchange()
     if exchange is None:
         return _send_unbounded(transport, request)
@@ -61,7 +61,7 @@ def _send(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Respo
     transport._pool._network_backend = _BACKEND
     request.headers["Accept-Encoding"] = "identity"
     try:
-        return _whole(_send_unbounded(transport, request), exchange)
+        return _read_response(_send_unbounded(transport, request), exchange)
     except httpx.TransportError as error:
         exchange.failed.add(asked)
         is_late = isinstance(error, httpx.TimeoutException)
@@ -69,10 +69,10 @@ def _send(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Respo
         raise
 
 
-def _whole(response: httpx.Response, exchange: Exchange) -> httpx.Response:
+def _read_response(response: httpx.Response, exchange: Exchange) -> httpx.Response:
     """The response with all of its body, in a form that LiteLLM's parser accepts."""
     try:
-        body = _read(response, exchange)
+        body = _read_body(response, exchange)
     finally:
         response.close()
     exchange.status = status = response.status_code
@@ -85,17 +85,17 @@ def _whole(response: httpx.Response, exchange: Exchange) -> httpx.Response:
     return httpx.Response(
         status,
         headers=[*headers, _NOT_AGAIN],
-        stream=httpx.ByteStream(bodies.tidy(body)),
+        stream=httpx.ByteStream(bodies.tidy_body(body)),
         extensions=response.extensions,
     )
 
 
-def _read(response: httpx.Response, exchange: Exchange) -> bytes:
+def _read_body(response: httpx.Response, exchange: Exchange) -> bytes:
     """The body as far as it counts: of an error its beginning, and nothing of what is no reply."""
     is_error = response.status_code >= 400
     limit = bodies.MAX_ERROR_BYTES if is_error else bodies.MAX_REPLY_BYTES
     sent = _read_up_to(limit + 1, response, exchange)
-    body = bodies.unpacked(sent, response.headers.get("content-encoding", ""), limit + 1)
+    body = bodies.unpack_body(sent, response.headers.get("content-encoding", ""), limit + 1)
     if is_error:
         return (body or b"")[:limit]
     if body is None:
@@ -133,7 +133,7 @@ class _Backend(httpcore.NetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
         failed: Exception = httpcore.ConnectError("The name has no address.")
-        for address in _addresses(host, port):
+        for address in _resolve_host(host, port):
             left = _at_most(timeout, httpcore.ConnectTimeout)
             try:
                 return _Stream(self._plain.connect_tcp(address, port, left, local_address, socket_options))
@@ -176,7 +176,7 @@ _BACKEND = _Backend()
 _WRITTEN_AT_ONCE = 16 * 1024
 
 
-def _addresses(host: str, port: int) -> list[str]:
+def _resolve_host(host: str, port: int) -> list[str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:

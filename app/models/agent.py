@@ -30,7 +30,7 @@ from app.models.agent_settings import (
     DEFAULT_REFINEMENT_PROMPT,
     as_json,
     clean_settings,
-    settings,
+    operator_settings,
 )
 from app.models.audit import Action, record
 from app.models.base import ExactRatio, Identity, Model, UtcDateTime, lock_row
@@ -122,7 +122,7 @@ class Agent(Logged, ScheduleColumns, Model):
             failed_attempts=0,
             audit_sequence=0,
             audit_head=b"",
-            **clean_settings({"model_id": model_id, "core_token_budget": settings().default_budget, **fields}),
+            **clean_settings({"model_id": model_id, "core_token_budget": operator_settings().default_budget, **fields}),
         )
         db.session.add(agent)
         db.session.flush()
@@ -182,8 +182,12 @@ class Agent(Logged, ScheduleColumns, Model):
 
     @property
     def effective_refinement_threshold(self) -> Decimal:
-        own = self.refinement_threshold if self.refinement_threshold is not None else settings().default_threshold
-        return max(own, settings().min_threshold)
+        own = (
+            self.refinement_threshold
+            if self.refinement_threshold is not None
+            else operator_settings().default_threshold
+        )
+        return max(own, operator_settings().min_threshold)
 
     @property
     def effective_refinement_prompt(self) -> str:
@@ -241,7 +245,7 @@ class Agent(Logged, ScheduleColumns, Model):
 
     def is_immutable(self, tags: Sequence[str]) -> bool:
         """Whether one of these tags forbids the Knife to touch a memory."""
-        return any(tag.lower() in settings().immutable_tags for tag in tags)
+        return any(tag.lower() in operator_settings().immutable_tags for tag in tags)
 
     def weigh(self, *, added: Iterable[Weighed] = (), removed: Iterable[Weighed] = ()) -> None:
         """Keep the running totals true while the states of memories change."""

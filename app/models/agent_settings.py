@@ -53,7 +53,7 @@ CONFIGURATION = (
 )
 
 
-def settings() -> Settings:
+def operator_settings() -> Settings:
     """The operator's settings, of which some bound an agent's."""
     found: Settings = current_app.extensions["settings"]
     return found
@@ -90,7 +90,7 @@ def parse_threshold(value: object) -> Decimal | None:
     """An exact threshold within the operator's range, or None for the default. Raises Invalid with the range."""
     if value is None or value == "":
         return None
-    low = settings().min_threshold
+    low = operator_settings().min_threshold
     allowed = f"it must be a number from {low:.2f} to 1.00 with at most four digits after the point"
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise Invalid(f"The threshold is not a number: {allowed}.")
@@ -131,6 +131,6 @@ def _clean_endpoint(field: str, value: object) -> str | None:
         raise Invalid("The API base must be an address that starts with http:// or https://.")
     if field == "api_key_env" and not (value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120):
         raise Invalid("The API key is given as the NAME of an environment variable, never as the key itself.")
-    if field == "api_key_env" and not may_hold_a_key(value, settings().api_key_envs):
+    if field == "api_key_env" and not may_hold_a_key(value, operator_settings().api_key_envs):
         raise Invalid(NOT_A_KEY)
     return value

@@ -154,18 +154,18 @@ class AttentionItem(Model):
         """Returns whether it was unseen. The caller has locked the agent, then this row."""
         if self.seen_at is not None:
             return False
-        self.seen_at, self.seen_by = self._record(Action.ATTENTION_SEEN, agent, by).at, str(by)
+        self.seen_at, self.seen_by = self._record_action(Action.ATTENTION_SEEN, agent, by).at, str(by)
         return True
 
     def mark_unseen(self, agent: Agent, *, by: Actor) -> bool:
         """Take that back; returns whether it was seen. For a caller like `mark_seen`'s."""
         if self.seen_at is None:
             return False
-        self._record(Action.ATTENTION_UNSEEN, agent, by)
+        self._record_action(Action.ATTENTION_UNSEEN, agent, by)
         self.seen_at = self.seen_by = None
         return True
 
-    def _record(self, action: Action, agent: Agent, by: Actor) -> AuditLog:
+    def _record_action(self, action: Action, agent: Agent, by: Actor) -> AuditLog:
         announce(f"attention.{self.kind}", account_id=self.account_id, agent_id=self.agent_id)
         data = {"item": self.id, "kind": str(self.kind)}
         return record(action, actor=by, of=agent, subject=self.subject, data=data)

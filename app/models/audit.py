@@ -132,7 +132,7 @@ class AuditLog(Model):
             "states": _digest_states(states),
             "previous": self.previous_hash.hex(),
         }
-        return hashlib.sha256(_canonical(said)).digest()
+        return hashlib.sha256(_canonical_json(said)).digest()
 
 
 class Stateful(Protocol):
@@ -199,11 +199,11 @@ def record(
     states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
     entry.hash = entry.digest(sorted([*states, *restored], key=lambda state: state.memory_id))
     of.audit_sequence, of.audit_head = entry.sequence, entry.hash
-    _store(entry, memories, states)
+    _store_entry(entry, memories, states)
     return entry
 
 
-def _store(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState]) -> None:
+def _store_entry(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState]) -> None:
     """Three statements in the order that the foreign keys want: the entry, the rows that changed, their states."""
     entry.id = insert_row(entry)
     for memory in memories:
@@ -217,9 +217,9 @@ def _store(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryS
 def _digest_states(states: Iterable[Stateful]) -> str:
     digest = hashlib.sha256()
     for state in states:
-        digest.update(_canonical(state.as_recorded()) + b"\n")
+        digest.update(_canonical_json(state.as_recorded()) + b"\n")
     return digest.hexdigest()
 
 
-def _canonical(value: object) -> bytes:
+def _canonical_json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -160,16 +160,16 @@ def lock_row(query: Select[tuple[T]]) -> Select[tuple[T]]:
 def insert_row(row: Model) -> int:
     """One plain INSERT of an object that stays out of the session, as append-only rows may; returns its id."""
     table = cast(Table, row.__table__)
-    return int(db.session.execute(insert(table).returning(table.c.id), _columns(row)).scalar_one())
+    return int(db.session.execute(insert(table).returning(table.c.id), _column_values(row)).scalar_one())
 
 
 def insert_rows(rows: Sequence[Model]) -> None:
     """The same for many objects of one table, in one statement."""
     if rows:
-        db.session.execute(insert(cast(Table, rows[0].__table__)), [_columns(row) for row in rows])
+        db.session.execute(insert(cast(Table, rows[0].__table__)), [_column_values(row) for row in rows])
 
 
-def _columns(row: Model) -> dict[str, Any]:
+def _column_values(row: Model) -> dict[str, Any]:
     return {name: value for name, value in vars(row).items() if not name.startswith("_")}
 
 

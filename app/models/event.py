@@ -63,11 +63,11 @@ def announce(
         data=dict(data or {}),
         at=now(),
     )
-    before_commit(lambda: _write(event))
+    before_commit(lambda: _insert_event(event))
     after_commit(lambda: current_app.extensions["wake_streams"](account_id, event.id))
 
 
-def _write(event: Event) -> None:
+def _insert_event(event: Event) -> None:
     session = db.session()
     if not is_sqlite(session):
         session.flush()

@@ -148,8 +148,8 @@ class AccessGrant(Logged, Question, Model):
             raise RuntimeError("the database tells no time")
         self.status, self.decided_at = GrantStatus.GRANTED, moment
         self.expires_at = moment + timedelta(minutes=self.minutes)
-        self._record(Action.ACCESS_GRANTED, agent, by, minutes=self.minutes, until=iso(self.expires_at))
-        self._announce("granted")
+        self._record_action(Action.ACCESS_GRANTED, agent, by, minutes=self.minutes, until=iso(self.expires_at))
+        self._announce_step("granted")
 
     def end(self, agent: Agent, status: GrantStatus, *, by: Actor, why: str = "") -> None:
         """Reach an end, for good. The caller holds the agent's lock, then this row's. Does nothing to an ended one."""
@@ -161,8 +161,8 @@ class AccessGrant(Logged, Question, Model):
         self.decided_at = self.decided_at or self.ended_at
         if not was_live:
             self.told_at = self.ended_at
-        self._record(_ENDS[status], agent, by, views=self.views, why=why or None)
-        self._announce(str(status))
+        self._record_action(_ENDS[status], agent, by, views=self.views, why=why or None)
+        self._announce_step(str(status))
 
     def end_if_lost(self, agent: Agent, *, by: Actor) -> bool:
         """End it where its human is no admin here any more; returns whether it was so. For a caller like `end`'s."""
@@ -171,11 +171,11 @@ class AccessGrant(Logged, Question, Model):
         self.end(agent, GrantStatus.REVOKED, by=by, why=NO_LONGER_ADMIN)
         return True
 
-    def _record(self, action: Action, agent: Agent, by: Actor, **data: Any) -> None:
+    def _record_action(self, action: Action, agent: Agent, by: Actor, **data: Any) -> None:
         said = {name: value for name, value in data.items() if value is not None}
         record(action, actor=by, of=agent, subject=self.subject, data={"exception": self.id, **said})
 
-    def _announce(self, step: str) -> None:
+    def _announce_step(self, step: str) -> None:
         data = {"exception": self.id, "user": self.user_id}
         announce(f"exception.{step}", account_id=self.account_id, agent_id=self.agent_id, data=data)
 

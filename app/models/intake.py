@@ -65,17 +65,17 @@ class Intake(Question, Model):
         `format` is what it was recognised as (`app/exchange/parsed.py`), `name` the file's own, if it has one.
         Raises AgentForgotten.
         """
-        intake = cls._keep(agent, text, IMPORT, by)
+        intake = cls._store_text(agent, text, IMPORT, by)
         intake.format, intake.name = format, name or format
         return intake
 
     @classmethod
     def receive_conversation(cls, agent: Agent, text: str, *, by: Actor) -> Intake:
         """The same for a transcript, JSON, which a worker asks the agent's model about. Raises AgentForgotten."""
-        return cls._keep(agent, text, CONVERSATION, by)
+        return cls._store_text(agent, text, CONVERSATION, by)
 
     @classmethod
-    def _keep(cls, agent: Agent, text: str, kind: str, by: Actor) -> Intake:
+    def _store_text(cls, agent: Agent, text: str, kind: str, by: Actor) -> Intake:
         agent.check_not_forgotten()
         number, master = str(uuid.uuid4()), master_public_key()
         intake = cls(

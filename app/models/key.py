@@ -237,7 +237,7 @@ def make_keys(agent: Agent) -> AgentKeys:
     """Fresh keys for a new agent, sealed to the master; the caller holds the agent's lock. Raises AgentForgotten."""
     agent.check_not_forgotten()
     keys = make_agent_keys(agent.uuid)
-    _store(agent.id, keys, master_public_key())
+    _store_missing_keys(agent.id, keys, master_public_key())
     return keys
 
 
@@ -247,15 +247,15 @@ def open_keys(agent: Agent, opener: Opener | None = None) -> AgentKeys:
     Raises SealBroken, or AgentForgotten.
     """
     agent.check_not_forgotten()
-    return _open(agent.id, agent.uuid, opener)
+    return _open_sealed_keys(agent.id, agent.uuid, opener)
 
 
-def _open(agent_id: int, uuid: str, opener: Opener | None) -> AgentKeys:
+def _open_sealed_keys(agent_id: int, uuid: str, opener: Opener | None) -> AgentKeys:
     rows = db.session.scalars(_sealed_to_masters(agent_id) if opener is None else _sealed_to(agent_id, opener)).all()
     readers = sorted({row.reader for row in rows})
     openers = [opener] if opener is not None else [master_key(reader) for reader in readers] or [master_key()]
     wrapped = [WrappedKey(row.purpose, row.version, row.reader, row.sealed) for row in rows]
-    return open_agent_keys(uuid, wrapped, *openers, renew=lambda: _open(agent_id, uuid, opener))
+    return open_agent_keys(uuid, wrapped, *openers, renew=lambda: _open_sealed_keys(agent_id, uuid, opener))
 
 
 def _sealed_to_masters(agent_id: int) -> Select[tuple[AgentKey]]:
@@ -272,13 +272,16 @@ def has_keys(agent: Agent) -> bool:
 
 def share_with_tokens(agent: Agent, keys: AgentKeys) -> int:
     """Seal the agent's keys to each of its live tokens that lacks one; returns how many keys were sealed."""
-    existing = _held(agent.id)
-    return sum(_store(agent.id, keys, MasterPublicKey(each.public_key), existing) for each in live_tokens(agent.id))
+    existing = _existing_keys(agent.id)
+    return sum(
+        _store_missing_keys(agent.id, keys, MasterPublicKey(each.public_key), existing)
+        for each in live_tokens(agent.id)
+    )
 
 
 def share_with_master(agent: Agent, keys: AgentKeys) -> int:
     """The same for the master key."""
-    return _store(agent.id, keys, master_public_key(), _held(agent.id))
+    return _store_missing_keys(agent.id, keys, master_public_key(), _existing_keys(agent.id))
 
 
 def live_tokens(agent_id: int) -> Sequence[AgentToken]:
@@ -287,12 +290,12 @@ def live_tokens(agent_id: int) -> Sequence[AgentToken]:
     return db.session.scalars(query.order_by(AgentToken.id)).all()
 
 
-def _held(agent_id: int) -> set[tuple[str, int, str]]:
+def _existing_keys(agent_id: int) -> set[tuple[str, int, str]]:
     query = select(AgentKey.purpose, AgentKey.version, AgentKey.reader).where(AgentKey.agent_id == agent_id)
     return set(db.session.execute(query).tuples())
 
 
-def _store(
+def _store_missing_keys(
     agent_id: int, keys: AgentKeys, reader: MasterPublicKey, existing: set[tuple[str, int, str]] | None = None
 ) -> int:
     new = [

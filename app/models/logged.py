@@ -65,15 +65,15 @@ class Logged:
 
     def said(self) -> Said:
         """What an entry says of it as it is now, by column. Empty: nothing yet."""
-        return self._said(self.logged_columns())
+        return self._logged_values(self.logged_columns())
 
     @classmethod
     def logged_columns(cls) -> list[str]:
         other = cls.PROVED_ELSEWHERE | cls.UNPROVED.keys()
-        return [column.name for column in _table(cls).columns if column.name not in other]
+        return [column.name for column in _mapped_table(cls).columns if column.name not in other]
 
-    def _said(self, names: Iterable[str]) -> Said:
-        columns = _table(type(self)).columns
+    def _logged_values(self, names: Iterable[str]) -> Said:
+        columns = _mapped_table(type(self)).columns
         return {name: as_said(columns[name], getattr(self, name)) for name in names}
 
 
@@ -85,23 +85,23 @@ def as_said(column: Column[Any], value: Any) -> Any:
         return int(value * column.type.SCALE)
     match value:
         case Sealed():
-            return _digest(value.at_rest)
+            return _sha256_digest(value.at_rest)
         case bytes():
-            return _digest(value)
+            return _sha256_digest(value)
         case datetime():
             return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).isoformat()
         case []:
             return None  # as which some types store it
         case str():
-            return str(value) if len(value) <= LONGEST else _digest(value.encode(errors="surrogatepass"))
+            return str(value) if len(value) <= LONGEST else _sha256_digest(value.encode(errors="surrogatepass"))
     return value
 
 
 def take_what_changed(owner: Owner, also: Iterable[Logged] = ()) -> dict[str, dict[str, Said]] | None:
     """What a chain's next entry has to say, by table and key: of rows that changed since the last, and of `also`."""
     session = db.session()
-    touched = _touched(session)
-    _note(session)
+    touched = _touched_rows(session)
+    _note_changed_rows(session)
     rows = [row for row in touched.values() if row.logged_for == owner]
     for row in rows:
         del touched[id(row)]
@@ -118,24 +118,24 @@ def logged_models() -> list[type[Logged]]:
     return sorted(models, key=lambda model: model.__tablename__)
 
 
-def _digest(value: bytes) -> str:
+def _sha256_digest(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
 
-def _table(model: type[Logged]) -> Table:
+def _mapped_table(model: type[Logged]) -> Table:
     return cast(Table, model.__table__)
 
 
-def _touched(session: Session) -> dict[int, Logged]:
+def _touched_rows(session: Session) -> dict[int, Logged]:
     found: dict[int, Logged] = session.info.setdefault(_TOUCHED, {})
     return found
 
 
-def _note(session: Session) -> None:
+def _note_changed_rows(session: Session) -> None:
     """What is new, or changed in what the log says of it, is remembered until an entry takes it along."""
     for row in (*session.new, *session.dirty):
         if isinstance(row, Logged) and (row in session.new or _has_changed(row)):
-            _touched(session)[id(row)] = row
+            _touched_rows(session)[id(row)] = row
 
 
 def _has_changed(row: Logged) -> bool:
@@ -145,7 +145,7 @@ def _has_changed(row: Logged) -> bool:
 
 @event.listens_for(Session, "before_flush")
 def _before_flush(session: Session, _context: Any, _instances: Any) -> None:
-    _note(session)
+    _note_changed_rows(session)
 
 
 @event.listens_for(Session, "after_commit")

@@ -20,7 +20,7 @@ from app.models.refinement import Refinement
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Source, StateColumns
 from app.silo import AgentKeys
 from app.values.actor import Actor
-from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fits
+from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fit_one_memory
 from app.values.text import clean_content, clean_tags
 from app.values.token_mass import estimate_tokens
 
@@ -193,7 +193,7 @@ class Memory(StateColumns, Model):
         """Of these, in their order, those whose dates and tags it has room for."""
         dates, tags, found = self.dates, {*self.tags}, list[Memory]()
         for other in others:
-            if fits(dates | other.dates, tags | {*other.tags}):
+            if fit_one_memory(dates | other.dates, tags | {*other.tags}):
                 dates, tags = dates | other.dates, tags | {*other.tags}
                 found.append(other)
         return found
@@ -205,7 +205,7 @@ class Memory(StateColumns, Model):
         """
         dates = self.dates.union(*(other.dates for other in others))
         tags = sorted({*self.tags}.union(*(other.tags for other in others)))
-        if not fits(dates, tags):
+        if not fit_one_memory(dates, tags):
             raise TooManyDates(
                 f"Together they carry {len(dates):,} dates and {len(tags):,} tags; one memory can carry {MOST_DATES:,} "
                 f"dates and {MOST_CARRIED_TAGS:,} tags. Nothing was changed."
@@ -225,7 +225,7 @@ class Memory(StateColumns, Model):
     def protect(self, agent: Agent, *, by: Actor) -> None:
         """Make it constitutional, by an admin. The caller has locked the agent, then this row."""
         if not self.constitutional:
-            self._toggle(agent, True, by)
+            self._set_constitutional(agent, True, by)
 
     def release(self, agent: Agent, *, by: Actor) -> None:
         """Take that back. Raises Refused while a refinement is open. The caller has locked the agent, then this row."""
@@ -236,9 +236,9 @@ class Memory(StateColumns, Model):
             raise Refused(
                 f"Memory {self.id} stays constitutional while refinement {running.id} is open. Nothing was changed."
             )
-        self._toggle(agent, False, by)
+        self._set_constitutional(agent, False, by)
 
-    def _toggle(self, agent: Agent, constitutional: bool, by: Actor) -> None:
+    def _set_constitutional(self, agent: Agent, constitutional: bool, by: Actor) -> None:
         self.become(agent, constitutional=constitutional, updated_at=now(), version=self.version + 1)
         entry = record(
             Action.CONSTITUTIONAL_TOGGLE,

@@ -104,7 +104,7 @@ class SettingProposal(Question, Model):
         """What waits for these settings waits no more: something newer was said about them."""
         for field, proposal in cls.open_of(agent.id).items():
             if field in fields:
-                proposal._settle(agent, ProposalStatus.SUPERSEDED, by, why)
+                proposal._end_without_change(agent, ProposalStatus.SUPERSEDED, by, why)
         db.session.flush()
 
     @property
@@ -130,7 +130,7 @@ class SettingProposal(Question, Model):
         """
         agent.check_not_forgotten()
         self._require_open()
-        self._end(ProposalStatus.APPLIED, by)
+        self._mark_decided(ProposalStatus.APPLIED, by)
         db.session.flush()
         about = {"proposal": self.id, "authored_by": self.proposed_by} | ({"said": said} if said else {})
         agent.change(by=by, about=about, **{self.field: self.value})
@@ -139,7 +139,7 @@ class SettingProposal(Question, Model):
     def dismiss(self, agent: Agent, *, by: Actor) -> None:
         """It never becomes the setting. Raises Refused."""
         self._require_open()
-        self._settle(agent, ProposalStatus.DISMISSED, by, "")
+        self._end_without_change(agent, ProposalStatus.DISMISSED, by, "")
 
     def reopen(self, agent: Agent, *, by: Actor) -> None:
         """A dismissal is taken back: it waits again. Raises Refused when it was not dismissed, or another one waits."""
@@ -149,16 +149,16 @@ class SettingProposal(Question, Model):
         self.told_at = None
         self.hold(agent, by=by, why=self.why or "An admin took its dismissal back.")
 
-    def _settle(self, agent: Agent, status: ProposalStatus, by: Actor, why: str) -> None:
+    def _end_without_change(self, agent: Agent, status: ProposalStatus, by: Actor, why: str) -> None:
         """An end without a change. Of one that was held the log says so; one that nobody saw leaves no entry."""
         was_held = self.status == ProposalStatus.HELD
-        self._end(status, by)
+        self._mark_decided(status, by)
         if was_held:
             data = {"field": self.field, "proposal": self.id} | ({"why": why} if why else {})
             record(Action.AGENT_SETTING_DISMISSED, actor=by, of=agent, subject=self.subject, data=data)
         agent.announce("settled")
 
-    def _end(self, status: ProposalStatus, by: Actor) -> None:
+    def _mark_decided(self, status: ProposalStatus, by: Actor) -> None:
         self.status, self.decided_at, self.decided_by = status, now(), str(by)
 
     def _require_open(self) -> None:

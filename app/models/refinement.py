@@ -97,7 +97,7 @@ class Refinement(Tally, Logged, Model):
         if not self.is_open:
             return super().said() | {"is_open": False}
         running = _SAID_WHILE_RUNNING if self.status == Status.RUNNING else ()
-        return self._said((*_SAID_FROM_THE_START, *running)) | {"is_open": True}
+        return self._logged_values((*_SAID_FROM_THE_START, *running)) | {"is_open": True}
 
     @property
     def is_open(self) -> bool:
@@ -167,7 +167,7 @@ class Refinement(Tally, Logged, Model):
             raise Refused("Already running: a refinement of this agent is open. Nothing was started.") from error
         asked = {"trigger": str(trigger), "mode": str(mode)}
         weight = {"mass": agent.core_token_usage, "count": agent.core_count, "at": iso(agent.last_attempt_at)}
-        refinement._record(Action.REFINEMENT_START, agent, by, asked | weight)
+        refinement._record_action(Action.REFINEMENT_START, agent, by, asked | weight)
         refinement.announce("queued", **asked)
         return refinement
 
@@ -194,7 +194,7 @@ class Refinement(Tally, Logged, Model):
         self.status = Status.RUNNING
         self.mass_before = self.kept_mass = agent.core_token_usage
         self.threshold = agent.effective_refinement_threshold
-        entry = self._record(
+        entry = self._record_action(
             Action.REFINEMENT_SNAPSHOT,
             agent,
             WORKER,
@@ -218,7 +218,7 @@ class Refinement(Tally, Logged, Model):
         if not self.is_open or self.stop_requested_at is not None:
             return
         self.stop_requested_at, self.stop_requested_by = now(), str(by)
-        self._record(Action.REFINEMENT_STOP_REQUESTED, agent, by)
+        self._record_action(Action.REFINEMENT_STOP_REQUESTED, agent, by)
         if self.status == Status.QUEUED:
             self.end(agent, Status.STOPPED, reason="Stopped before a worker began.", by=by)
         else:
@@ -239,10 +239,12 @@ class Refinement(Tally, Logged, Model):
         agent.take_end(self)
         data: dict[str, Any] = {"status": str(status), "line": self.machine_line, "stats": self.stats}
         data |= {"turns": self.turns, "calls": self.calls, "schedule": agent.schedule_as_json()}
-        call_attention(self._record(Action.REFINEMENT_END, agent, by, data))
+        call_attention(self._record_action(Action.REFINEMENT_END, agent, by, data))
         self.announce("ended", status=str(status))
 
-    def _record(self, action: Action, agent: Agent, by: Actor, data: Mapping[str, Any] | None = None) -> AuditLog:
+    def _record_action(
+        self, action: Action, agent: Agent, by: Actor, data: Mapping[str, Any] | None = None
+    ) -> AuditLog:
         return record(action, actor=by, of=agent, subject=self.subject, refinement_id=self.id, data=data)
 
     def measure(self, agent: Agent) -> None:

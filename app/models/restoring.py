@@ -14,7 +14,7 @@ from app.models.memory import Memory
 from app.models.state import NOTHING, STATE_FIELDS, MemoryState, Restoration
 
 
-def restore(entry_id: int, ways: Sequence[Restoration], *, immutable: Mapping[int, bool]) -> None:
+def restore_states(entry_id: int, ways: Sequence[Restoration], *, immutable: Mapping[int, bool]) -> None:
     """Write the states that this entry gave back, and let the memories take them. The caller keeps the totals true.
 
     The constitutional flags are cleared first, so that their protection does not block the rest of a state.
@@ -24,9 +24,9 @@ def restore(entry_id: int, ways: Sequence[Restoration], *, immutable: Mapping[in
         [w.memory_id, w.source_entry_id, w.restores_entry_id, w.constitutional] for w in ways if w.source_entry_id
     ]
     taken = [[w.memory_id] for w in ways if not w.source_entry_id]
-    _write(_COPY, copied, {"entry": entry_id})
+    _insert_states(_COPY, copied, {"entry": entry_id})
     if taken:
-        _write(_TAKE_AWAY, taken, {"entry": entry_id, "at": ways[0].at})
+        _insert_states(_TAKE_AWAY, taken, {"entry": entry_id, "at": ways[0].at})
     for statement in (_LOWER_FLAGS, _FOLLOW):
         db.session.execute(statement, {"entry": entry_id})
     if immutable:
@@ -37,7 +37,7 @@ def restore(entry_id: int, ways: Sequence[Restoration], *, immutable: Mapping[in
             db.session.expire(loaded)
 
 
-def _write(statement: str, rows: list[list[Any]], values: dict[str, Any]) -> None:
+def _insert_states(statement: str, rows: list[list[Any]], values: dict[str, Any]) -> None:
     """One INSERT … SELECT over rows that are given as JSON: the one form that both databases take as a set."""
     if not rows:
         return

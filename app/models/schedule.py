@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.agent_settings import settings
+from app.models.agent_settings import operator_settings
 from app.models.base import UtcDateTime, iso
 
 if TYPE_CHECKING:
@@ -44,15 +44,15 @@ GROWN = "core_token_usage - last_look_mass >= (core_token_budget + 9) / 10"
 """By at least a tenth of the budget, rounded up, in whole tokens; unknown, so not true, without a look."""
 
 
-def _index(name: str, *columns: str, where: str) -> Index:
+def _partial_index(name: str, *columns: str, where: str) -> Index:
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 SCHEDULE_INDEXES = (
-    _index("ix_agents_by_last_refinement", "last_refinement_at", "id", where=STARTABLE),
-    _index("ix_agents_over_budget", "last_look_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET}"),
-    _index("ix_agents_grown", "last_attempt_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET} AND {GROWN}"),
-    _index("ix_agents_to_retry", "retry_at", "id", where=f"{STARTABLE} AND retry_at IS NOT NULL"),
+    _partial_index("ix_agents_by_last_refinement", "last_refinement_at", "id", where=STARTABLE),
+    _partial_index("ix_agents_over_budget", "last_look_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET}"),
+    _partial_index("ix_agents_grown", "last_attempt_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET} AND {GROWN}"),
+    _partial_index("ix_agents_to_retry", "retry_at", "id", where=f"{STARTABLE} AND retry_at IS NOT NULL"),
 )
 
 
@@ -92,7 +92,7 @@ class ScheduleColumns:
     @property
     def scheduled_from(self) -> datetime:
         """When the tick wants it."""
-        return LONG_AGO if self.last_refinement_at is None else self.last_refinement_at + interval()
+        return LONG_AGO if self.last_refinement_at is None else self.last_refinement_at + refinement_interval()
 
     @property
     def too_large_from(self) -> datetime | None:
@@ -155,6 +155,6 @@ class ScheduleColumns:
         }
 
 
-def interval() -> timedelta:
+def refinement_interval() -> timedelta:
     """From one refinement to when the tick wants the next."""
-    return timedelta(days=settings().interval_days) - TICK_SLACK
+    return timedelta(days=operator_settings().interval_days) - TICK_SLACK

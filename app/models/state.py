@@ -103,10 +103,10 @@ class MemoryState(StateColumns, Model):
         What a reversal wrote says what it restores: the hash of that entry covers the content, and `verify` compares.
         """
         if self.restores_entry_id is not None:
-            return _restored(
+            return _restored_form(
                 self.memory_id, self.previous_entry_id, self.restores_entry_id, self.constitutional, self.discarded_at
             )
-        said = {field: _plain(value) for field, value in self.fields().items()}
+        said = {field: _plain_value(value) for field, value in self.fields().items()}
         return said | {"memory": self.memory_id, "previous_entry": self.previous_entry_id, "kept": self.kept}
 
 
@@ -130,17 +130,19 @@ class Restoration:
 
     def as_recorded(self) -> dict[str, Any]:
         """The same as the state's own, once it is written."""
-        return _restored(self.memory_id, self.previous_entry_id, self.restores_entry_id, self.constitutional, self.at)
+        return _restored_form(
+            self.memory_id, self.previous_entry_id, self.restores_entry_id, self.constitutional, self.at
+        )
 
 
-def _restored(
+def _restored_form(
     memory_id: int, previous: int | None, restores: int, constitutional: bool, discarded_at: datetime | None
 ) -> dict[str, Any]:
     said = {"memory": memory_id, "previous_entry": previous, "restores": restores, "constitutional": constitutional}
-    return said if restores != NOTHING else said | {"discarded_at": _plain(discarded_at)}
+    return said if restores != NOTHING else said | {"discarded_at": _plain_value(discarded_at)}
 
 
-def _plain(value: object) -> object:
+def _plain_value(value: object) -> object:
     match value:
         case Sealed():
             return base64.b64encode(value.at_rest).decode()
@@ -149,6 +151,6 @@ def _plain(value: object) -> object:
         case datetime():
             return value.astimezone(UTC).isoformat()
         case list():
-            return [_plain(each) for each in value]
+            return [_plain_value(each) for each in value]
         case _:
             return value

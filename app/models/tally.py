@@ -166,7 +166,7 @@ class Tally:
         """What happened in the machine's own words: counts and tokens, never content."""
         by_guard = self.status == Status.ROLLED_BACK
         stands = {"deduplicated": self.deduplicated} if by_guard else self.counts
-        done = [self._words(name, count) for name, count in stands.items() if count]
+        done = [self._describe_count(name, count) for name, count in stands.items() if count]
         done += [f"{as_nouns(self._operations)} reversed"] if by_guard else []
         line = ", ".join(done) or "no change"
         if None not in (self.memories_before, self.memories_after) and self.memories_before != self.memories_after:
@@ -176,7 +176,7 @@ class Tally:
             line += f", {self.mass_at_start:,} → {self.mass_after:,} tokens"
         return line
 
-    def _words(self, name: str, count: int) -> str:
+    def _describe_count(self, name: str, count: int) -> str:
         if name == "consolidated" and self.memories_merged:
             return f"{count} consolidated ({self.memories_merged:,} memories merged into {count})"
         return f"{count} {name}"

@@ -60,20 +60,20 @@ def create() -> Starlette:
 
     Only `serve` ends open streams when the server is told to stop; another server needs a limit to its patience.
     """
-    return assemble(_flask(load_settings()))
+    return assemble_application(_make_flask_app(load_settings()))
 
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises Misconfigured."""
     logs.init(settings.log_level)
-    flask = _flask(settings)
-    application = assemble(flask)
+    flask = _make_flask_app(settings)
+    application = assemble_application(flask)
     _settle_down()
     keep_closing(flask)
     server_of(application, settings).run()
 
 
-def assemble(
+def assemble_application(
     flask: Flask, hub: Hub | None = None, stream: EventStream | None = None, deadlines: Deadlines = DEADLINES
 ) -> Starlette:
     """Pages, stream and the agents' tools over one Flask application."""
@@ -97,7 +97,7 @@ def assemble(
             Mount("/", pages),
         ],
         middleware=[Middleware(RequestNormalizer)],
-        lifespan=_lifespan,
+        lifespan=_server_lifespan,
     )
     application.router.default = pages  # a path with a line break matches no route, and is answered like any other
     application.state.hub = hub
@@ -109,7 +109,7 @@ def assemble(
 def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
     """A server that bounds its connections, and ends the open streams when it is told to stop."""
     connections = Connections(Bounds(settings.address_bound, connections=descriptors_for_connections()))
-    return _Server(_configuration(application, settings, connections), application.state.hub)
+    return _Server(_server_configuration(application, settings, connections), application.state.hub)
 
 
 def _settle_down() -> None:
@@ -167,12 +167,12 @@ class WithoutQuery(logging.Filter):
         return True
 
 
-def _flask(settings: Settings) -> Flask:
+def _make_flask_app(settings: Settings) -> Flask:
     return ready_app(Part.WEB, settings)
 
 
 @asynccontextmanager
-async def _lifespan(application: Starlette) -> AsyncIterator[None]:
+async def _server_lifespan(application: Starlette) -> AsyncIterator[None]:
     """The hub lives with the server. The queue's library loads beside it, so that no first click waits for it."""
     asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "tasks.refinement")
     running = asyncio.create_task(application.state.hub.run())
@@ -192,7 +192,7 @@ def _on_sign_out(flask: Flask, user: Any, **_: Any) -> None:
     end_streams(user.id)
 
 
-def _configuration(application: Starlette, settings: Settings, connections: Connections) -> uvicorn.Config:
+def _server_configuration(application: Starlette, settings: Settings, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         application,
         http=partial(GuardedProtocol, connections, application.state.deadlines),  # type: ignore[arg-type]

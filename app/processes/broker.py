@@ -81,7 +81,7 @@ class EmbeddedBroker:
         """
         check_data_dir(self._settings)
         try:
-            self._running = self._start()
+            self._running = self._start_server()
         except BrokerFailed as failure:
             if NO_SPACE in failure.sentence:
                 raise DiskFull(
@@ -90,8 +90,8 @@ class EmbeddedBroker:
             if any(word in failure.sentence for word in UNREADABLE) and self._folder.exists():
                 self._folder.rename(self._folder.with_name(f"broker.unreadable.{time.time_ns()}"))
             self._port = _free_port()
-            self._running = self._start()
-        self._announce()
+            self._running = self._start_server()
+        self._write_address()
         return self._running
 
     def stop(self) -> None:
@@ -114,8 +114,8 @@ class EmbeddedBroker:
             return False
         return answer.startswith(b"+OK\r\n+PONG\r\n")
 
-    def _start(self) -> Running:
-        running = self._child().start()
+    def _start_server(self) -> Running:
+        running = self._make_child().start()
         running.tell()
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():
@@ -126,7 +126,7 @@ class EmbeddedBroker:
             time.sleep(0.005)
         return running
 
-    def _child(self) -> Child:
+    def _make_child(self) -> Child:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Child(
             name="broker",
@@ -138,7 +138,7 @@ class EmbeddedBroker:
             grace=5,
         )
 
-    def _announce(self) -> None:
+    def _write_address(self) -> None:
         """Leave the address where the other processes of this data dir look for it."""
         replace_private(self._address_file, self.url + "\n")
 

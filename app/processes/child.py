@@ -87,7 +87,7 @@ class Running:
 
     def stop(self, hurry: Callable[[], bool] = lambda: False) -> None:
         """SIGTERM, and SIGKILL after its grace, or as soon as there is `hurry`."""
-        self._signal(signal.SIGTERM)
+        self._send_signal(signal.SIGTERM)
         deadline = time.monotonic() + self.child.grace
         while self.status() is None and time.monotonic() < deadline and not hurry():
             time.sleep(0.01)
@@ -95,7 +95,7 @@ class Running:
 
     def kill(self) -> None:
         """SIGKILL to all that is left of its group, also where the child itself has ended."""
-        self._signal(signal.SIGKILL)
+        self._send_signal(signal.SIGKILL)
         self._process.wait()
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
@@ -108,7 +108,7 @@ class Running:
         printable = ("".join(c if c.isprintable() else " " for c in line)[:400].rstrip() for line in lines)
         return [line for line in printable if line][-count:]
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says the second of a zombie
             os.killpg(self.pid, number)
 

@@ -90,7 +90,7 @@ class DataDirLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise self._refusal() from None
+            raise self._make_refusal() from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"process {os.getpid()}, {self._address}".encode(), 0)
         return self
@@ -99,7 +99,7 @@ class DataDirLock:
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
-    def _refusal(self) -> DataDirectoryInUse:
+    def _make_refusal(self) -> DataDirectoryInUse:
         holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace") or "a process that is just starting"
         os.close(self._descriptor)
         return DataDirectoryInUse(

@@ -64,12 +64,12 @@ class PartsFile:
             written = json.loads(self._path.read_text(encoding="utf-8"))
             if not is_alive(written["process"]):
                 return []
-            return [_part(row) for row in written["stopped"]]
+            return [_parse_part(row) for row in written["stopped"]]
         except (OSError, ValueError, KeyError, TypeError):
             return []
 
 
-def _part(row: dict[str, object]) -> StoppedPart:
+def _parse_part(row: dict[str, object]) -> StoppedPart:
     start = row["next_start"]
     return StoppedPart(
         name=str(row["name"]),

@@ -47,7 +47,7 @@ class PreparationResult:
     recovery_words: str = field(default="", repr=False)
 
 
-def address(settings: Settings) -> str:
+def local_address(settings: Settings) -> str:
     """Where a person on this machine finds the pages."""
     host = _local_host(settings)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
@@ -65,8 +65,8 @@ def start_parts(
         if broker:
             supervisor.adopt(broker.start())
         parts = [
-            supervisor.start(_child(settings, "web", grace=8)),
-            supervisor.start(_child(settings, "worker", grace=20)),
+            supervisor.start(_make_child(settings, "web", grace=8)),
+            supervisor.start(_make_child(settings, "worker", grace=20)),
         ]
         outcome = _wait_for(preparation, supervisor) if preparation else PreparationResult()
     for part in parts:
@@ -82,7 +82,7 @@ def wait_until_ready(supervisor: Supervisor, settings: Settings) -> None:
 
 def start_beat(supervisor: Supervisor, settings: Settings) -> None:
     """Last, because nobody waits for the timetable, and its loading would slow the others down."""
-    supervisor.start(_child(settings, "beat", grace=3)).tell()
+    supervisor.start(_make_child(settings, "beat", grace=3)).tell()
 
 
 class Preparation:
@@ -95,7 +95,7 @@ class Preparation:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment(settings),
+            env=_child_environment(settings),
             process_group=0,
             text=True,
         )
@@ -115,7 +115,9 @@ class Preparation:
         said, complained = self._process.communicate()
         if self._process.returncode == 0:
             return PreparationResult(**json.loads(said))
-        raise PreparationFailed(_sentence(complained) or f"The preparation ended with {self._process.returncode}.")
+        raise PreparationFailed(
+            _error_sentence(complained) or f"The preparation ended with {self._process.returncode}."
+        )
 
 
 class _ReadinessProbe:
@@ -146,8 +148,8 @@ def _wait_for(preparation: Preparation, supervisor: Supervisor) -> PreparationRe
     return preparation.outcome()
 
 
-def _child(settings: Settings, name: str, *, grace: float) -> Child:
-    environment = _environment(settings)
+def _make_child(settings: Settings, name: str, *, grace: float) -> Child:
+    environment = _child_environment(settings)
     if name != "worker":
         environment = without_model_keys(environment, settings)
         environment["WHETSTONE_MASTER_KEY_FILE"] = NOWHERE
@@ -167,7 +169,7 @@ def without_model_keys(environment: Mapping[str, str], settings: Settings) -> di
     return {name: value for name, value in environment.items() if name not in listed and not is_like_a_key(name)}
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def _child_environment(settings: Settings) -> dict[str, str]:
     """Of every process that `up` starts: the same data dir and port, and the code of this checkout."""
     return {
         **os.environ,
@@ -182,7 +184,7 @@ def _local_host(settings: Settings) -> str:
     return "127.0.0.1" if settings.host in ANYWHERE else settings.host
 
 
-def _sentence(complained: str) -> str:
+def _error_sentence(complained: str) -> str:
     lines = complained.strip().splitlines()
     try:
         message: str = json.loads(lines[-1])["error"]["message"]

@@ -101,7 +101,7 @@ class Supervisor:
         self._alarm, self._bell = os.pipe()
         os.set_blocking(self._alarm, False)
         os.set_blocking(self._bell, False)
-        self._earlier: dict[signal.Signals, Any] = {s: signal.signal(s, self._hear) for s in ENDING}
+        self._earlier: dict[signal.Signals, Any] = {s: signal.signal(s, self._count_signal) for s in ENDING}
         self._earlier[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         self._earlier_bell = signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
         return self
@@ -128,11 +128,11 @@ class Supervisor:
         """Poll `ready`. Raises ChildFailed, NotReady with what `otherwise` says, or StopRequested on a signal."""
         deadline = time.monotonic() + seconds
         while not ready():
-            self._pause(POLL_SECONDS)
+            self._wait_for_event(POLL_SECONDS)
             for part in self._parts:
                 if (status := part.running.status()) is not None:
                     problem = "Whetstone was not ready yet, so nothing stays running."
-                    raise ChildFailed(_ended(part.running, status, problem))
+                    raise ChildFailed(_ending_message(part.running, status, problem))
             if time.monotonic() > deadline:
                 raise NotReady(f"Not ready after {seconds:g} seconds, so all was stopped. {otherwise()}")
 
@@ -142,7 +142,7 @@ class Supervisor:
             for part in self._parts:
                 self._look_after(part)
             try:
-                self._pause(min(part.next_event() for part in self._parts) - time.monotonic())
+                self._wait_for_event(min(part.next_event() for part in self._parts) - time.monotonic())
             except StopRequested:
                 return
 
@@ -152,10 +152,10 @@ class Supervisor:
                 self._start_again(part)
         elif (status := part.running.status()) is not None:
             part.running.kill()
-            self._note_end(part, _how(status))
+            self._note_end(part, _describe_status(status))
         elif time.monotonic() >= part.next_event():
             part.stops = 0
-            self._report()
+            self._report_stops()
 
     def _note_end(self, part: _Part, how: str) -> None:
         part.ended(how, self._first_pause)
@@ -164,7 +164,7 @@ class Supervisor:
             self._say(
                 f"The {part.name} process stopped {count_times(part.stops)} ({how}); next start in {pause:.0f} seconds."
             )
-        self._report()
+        self._report_stops()
 
     def _start_again(self, part: _Part) -> None:
         try:
@@ -176,9 +176,9 @@ class Supervisor:
         how, log = part.how, successor.child.log
         part.running, part.started, part.next_start = successor, time.monotonic(), None
         self._say(f"The {part.name} process ended ({how}) and was started again; its log is {log}.")
-        self._report()
+        self._report_stops()
 
-    def _report(self) -> None:
+    def _report_stops(self) -> None:
         """A full disk must not end the parts that still run: what can't be written down is said."""
         try:
             self._tell([part.told() for part in self._parts if part.stops])
@@ -192,19 +192,19 @@ class Supervisor:
                 part.running.stop(hurry=lambda: self._signals > 0)
         self._parts.clear()
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _count_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
 
-    def _pause(self, seconds: float) -> None:
+    def _wait_for_event(self, seconds: float) -> None:
         """Sleep until a signal or a child's end, or `seconds`."""
         if self._signals == 0:
             select.select([self._alarm], [], [], None if seconds == float("inf") else max(seconds, 0.0))
-            _drain(self._alarm)
+            _drain_pipe(self._alarm)
         if self._signals:
             raise StopRequested
 
 
-def _drain(descriptor: int) -> None:
+def _drain_pipe(descriptor: int) -> None:
     try:
         while os.read(descriptor, 4096):
             pass
@@ -212,11 +212,11 @@ def _drain(descriptor: int) -> None:
         return
 
 
-def _ended(running: Running, status: int, consequence: str) -> str:
+def _ending_message(running: Running, status: int, consequence: str) -> str:
     lines = running.last_lines()
     log = [f"The end of {running.child.log}:", *(f"  {line}" for line in lines)] if lines else ["Its log is empty."]
-    return "\n".join([f"The {running.child.name} process ended ({_how(status)}). {consequence}", *log])
+    return "\n".join([f"The {running.child.name} process ended ({_describe_status(status)}). {consequence}", *log])
 
 
-def _how(status: int) -> str:
+def _describe_status(status: int) -> str:
     return f"status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"

@@ -39,14 +39,18 @@ def parse_arguments(text: str) -> dict[str, Any]:
     return found
 
 
-def only(arguments: Mapping[str, Any], required: tuple[str, ...], optional: tuple[str, ...] = ()) -> None:
+def check_argument_names(
+    arguments: Mapping[str, Any], required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> None:
     """Raises Invalid unless exactly these keys are there."""
     missing = [name for name in required if arguments.get(name) is None]
     unknown = sorted(str(name)[:40] for name in set(arguments) - {*required, *optional})
     if missing:
-        raise Invalid(f"Missing: {', '.join(missing)}. This call takes {_takes(required, optional)}.")
+        raise Invalid(f"Missing: {', '.join(missing)}. This call takes {_describe_keys(required, optional)}.")
     if unknown:
-        raise Invalid(f"Unknown: {', '.join(map(repr, unknown))}. This call takes {_takes(required, optional)}.")
+        raise Invalid(
+            f"Unknown: {', '.join(map(repr, unknown))}. This call takes {_describe_keys(required, optional)}."
+        )
 
 
 def memory_id(value: object) -> int:
@@ -82,7 +86,7 @@ def query_text(value: object) -> str:
     return text
 
 
-def day(value: object, *, name: str) -> date | None:
+def parse_day(value: object, *, name: str) -> date | None:
     """An ISO date, or the day in UTC of an ISO time. Raises Invalid."""
     if value is None or value == "":
         return None
@@ -98,7 +102,7 @@ def _day_of_time(text: str) -> date:
     return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
 
 
-def _takes(required: tuple[str, ...], optional: tuple[str, ...]) -> str:
+def _describe_keys(required: tuple[str, ...], optional: tuple[str, ...]) -> str:
     return ", ".join([*required, *(f"{name} (optional)" for name in optional)])
 
 

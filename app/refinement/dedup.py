@@ -18,14 +18,14 @@ def remove_exact_duplicates(refinement: Refinement, agent: Agent) -> int:
     locks of refinement and agent.
     """
     removed = 0
-    for _, group in groupby(_duplicates(agent), key=lambda memory: memory.content_hash):
+    for _, group in groupby(_lock_duplicates(agent), key=lambda memory: memory.content_hash):
         removed += _keep_few(refinement, agent, list(group))
     if removed:
         refinement.announce("deduplicated", removed=removed, tokens=refinement.deduplicated_tokens)
     return removed
 
 
-def _duplicates(agent: Agent) -> list[Memory]:
+def _lock_duplicates(agent: Agent) -> list[Memory]:
     mine = (Memory.agent_id == agent.id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
     twice = select(Memory.content_hash).where(*mine).group_by(Memory.content_hash).having(func.count() > 1)
     query = select(Memory).where(*mine, Memory.content_hash.in_(twice))

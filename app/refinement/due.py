@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, or_, sel
 
 from app.models.agent import Agent, is_changeable
 from app.models.refinement import Refinement
-from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, interval
+from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, refinement_interval
 from app.values.refinement_states import OPEN_STATES
 
 Queries = tuple[Select[tuple[int]], ...]
@@ -22,25 +22,25 @@ Queries = tuple[Select[tuple[int]], ...]
 def due_by_schedule(at: datetime) -> Queries:
     """Those that the scheduled tick starts: never refined, then those that waited longest."""
     last = Agent.last_refinement_at
-    return tuple(_startable(at, last, wanted) for wanted in (last.is_(None), last <= at - interval()))
+    return tuple(_startable_agents(at, last, wanted) for wanted in (last.is_(None), last <= at - refinement_interval()))
 
 
 def due_hourly(at: datetime) -> Queries:
     """Those that the hourly sweep starts for their size: not looked at yet, not for a week, grown since."""
     last = Agent.last_look_at
     too_large = and_(text(OVER_BUDGET), or_(Agent.retry_at.is_(None), Agent.retry_at <= at))
-    unseen = (_startable(at, last, too_large, wanted) for wanted in (last.is_(None), last <= at - LOOK_PAUSE))
-    return *unseen, _startable(at, Agent.last_attempt_at, too_large, text(GROWN))
+    unseen = (_startable_agents(at, last, too_large, wanted) for wanted in (last.is_(None), last <= at - LOOK_PAUSE))
+    return *unseen, _startable_agents(at, Agent.last_attempt_at, too_large, text(GROWN))
 
 
 def due_again(at: datetime) -> Queries:
     """Those that it starts because the schedule still wants them, some days after a failure."""
     last = Agent.last_refinement_at
-    waited = or_(last.is_(None), last <= at - interval())
-    return (_startable(at, Agent.retry_at, Agent.retry_at.is_not(None), Agent.retry_at <= at, waited),)
+    waited = or_(last.is_(None), last <= at - refinement_interval())
+    return (_startable_agents(at, Agent.retry_at, Agent.retry_at.is_not(None), Agent.retry_at <= at, waited),)
 
 
-def _startable(at: datetime, order: Any, *wanted: ColumnElement[bool] | TextClause) -> Select[tuple[int]]:
+def _startable_agents(at: datetime, order: Any, *wanted: ColumnElement[bool] | TextClause) -> Select[tuple[int]]:
     """Active, not paused, rested, with something to change and no open refinement."""
     rested = (
         or_(moment.is_(None), moment <= at - ATTEMPT_PAUSE) for moment in (Agent.last_attempt_at, Agent.declined_at)

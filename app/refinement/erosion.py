@@ -28,7 +28,7 @@ from app.models import (
     RollbackKind,
     Status,
 )
-from app.models.agent_settings import settings
+from app.models.agent_settings import operator_settings
 
 WINDOW = timedelta(days=30)
 
@@ -56,25 +56,25 @@ class Erosion:
 
 def erosion_of(agent: Agent, *, at: datetime | None = None) -> Erosion:
     """Over the 30 days before `at` (now, unless given), an open refinement included. Reads only."""
-    counted = _standing(agent, (at or now()) - WINDOW)
+    counted = _standing_refinements(agent, (at or now()) - WINDOW)
     if not counted:
         return Erosion(0, agent.core_token_usage)
     cut = sum((each.mass_before or 0) - (each.kept_mass or 0) for each in counted)
     return Erosion(
         cut - _given_back(agent, counted),
-        (counted[0].mass_before or 0) + _added(agent, counted[0].snapshot_entry_id or 0),
+        (counted[0].mass_before or 0) + _added_tokens(agent, counted[0].snapshot_entry_id or 0),
     )
 
 
 def fix_erosion_limit(refinement: Refinement, agent: Agent) -> None:
     """Fix the guard's numbers with the refinement's snapshot, which the caller has just taken."""
-    refinement.erosion_floor = settings().erosion_floor
+    refinement.erosion_floor = operator_settings().erosion_floor
     db.session.flush()
     found = erosion_of(agent, at=refinement.started_at)
     refinement.erosion_cut, refinement.erosion_base = found.cut, found.base
 
 
-def eroded(refinement: Refinement, agent: Agent) -> Erosion | None:
+def excess_erosion(refinement: Refinement, agent: Agent) -> Erosion | None:
     """What would be cut in all, if that is too much. What was saved meanwhile counts, so the log is asked once more."""
     floor = refinement.erosion_floor
     if floor is None or refinement.mass_before is None or refinement.kept_mass is None:
@@ -87,7 +87,7 @@ def eroded(refinement: Refinement, agent: Agent) -> Erosion | None:
     return found if found.is_below(floor) else None
 
 
-def _standing(agent: Agent, since: datetime) -> Sequence[Refinement]:
+def _standing_refinements(agent: Agent, since: datetime) -> Sequence[Refinement]:
     """The refinements whose cuts count, in the order of their snapshots. What a guard reversed cut nothing."""
     query = select(Refinement).where(
         Refinement.agent_id == agent.id,
@@ -132,7 +132,7 @@ def _kept_before() -> ColumnElement[int]:
     return func.coalesce(found, 0)
 
 
-def _added(agent: Agent, since: int) -> int:
+def _added_tokens(agent: Agent, since: int) -> int:
     """Tokens of core memories saved, imported and promoted since an entry, less what was undone of it."""
     rows = db.session.execute(
         select(AuditLog.id, AuditLog.action, func.sum(MemoryState.token_estimate))

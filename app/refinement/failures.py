@@ -38,7 +38,7 @@ class FailureReason:
         return {"reason": self.words, "agents": self.count, "newest": iso(self.newest)}
 
 
-def standing(account_id: int, *states: Status) -> list[ColumnElement[bool]]:
+def failure_conditions(account_id: int, *states: Status) -> list[ColumnElement[bool]]:
     """What to ask of a refinement: that it failed this week, and that its agent had none since."""
     later = aliased(Refinement)
     return [
@@ -54,23 +54,23 @@ def reasons_of(account_id: int, *states: Status) -> list[FailureReason]:
     query = select(Refinement.reason, func.count(), func.max(Refinement.ended_at))
     found: dict[str, FailureReason] = {}
     for text, count, newest in db.session.execute(
-        query.where(*standing(account_id, *states)).group_by(Refinement.reason)
+        query.where(*failure_conditions(account_id, *states)).group_by(Refinement.reason)
     ).tuples():
-        words = short(text)
+        words = short_reason(text)
         known = found.get(words, FailureReason(words, 0, None))
         times = [moment for moment in (known.newest, newest) if moment]
         found[words] = FailureReason(words, known.count + count, max(times, default=None))
     return sorted(found.values(), key=lambda each: (-each.count, each.words))
 
 
-def short(reason: str | None) -> str:
+def short_reason(reason: str | None) -> str:
     """The first sentence, without what differs from one attempt to the next."""
     first = _PAUSE.sub("", reason or "").partition(". ")[0].partition("; ")[0].removesuffix(".")
     return first or NO_REASON
 
 
-def gives(words: str) -> ColumnElement[bool]:
-    """That its reason is this one, as `short` tells it."""
+def has_reason(words: str) -> ColumnElement[bool]:
+    """That its reason is this one, as `short_reason` tells it."""
     if words == NO_REASON:
         return Refinement.reason.is_(None)
     ends = (".", ";", " and asks for a pause of ")

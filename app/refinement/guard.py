@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, select, update
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.history.undo import give_back
-from app.history.undoing import undone
+from app.history.undoing import plan_undo
 from app.models import (
     Action,
     Agent,
@@ -30,7 +30,7 @@ from app.models import (
     Status,
 )
 from app.models.tally import MAX_PROTECTIONS
-from app.refinement.erosion import WINDOW, Erosion, eroded
+from app.refinement.erosion import WINDOW, Erosion, excess_erosion
 from app.silo import AgentKeys
 from app.values.mass_story import exact_percent, percent
 
@@ -62,14 +62,14 @@ class ProtectionsUsed(Refused):
 
 
 @contextmanager
-def fenced(claim: Claim, *, mutations: int = 0, protections: int = 0) -> Iterator[tuple[Refinement, Agent]]:
+def fenced_transaction(claim: Claim, *, mutations: int = 0, protections: int = 0) -> Iterator[tuple[Refinement, Agent]]:
     """A transaction that may change memories: the row is claimed first, and what is about to be made is counted.
 
     Raises Terminated, CapReached or ProtectionsUsed before anything is written. A refusal raised inside leaves no trace
     of the count.
     """
     with writing():
-        refinement = _claim(claim, mutations, protections)
+        refinement = _claim_row(claim, mutations, protections)
         yield refinement, Agent.lock(refinement.agent_id)
 
 
@@ -78,7 +78,7 @@ def check_fence(claim: Claim) -> Refinement:
     refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
     if refinement is None:
         raise NotFound("There is no such refinement.")
-    _explain(refinement, claim)
+    _check_running(refinement, claim)
     return refinement
 
 
@@ -101,7 +101,7 @@ _FENCE = (
 )
 
 
-def _claim(claim: Claim, mutations: int, protections: int) -> Refinement:
+def _claim_row(claim: Claim, mutations: int, protections: int) -> Refinement:
     values = {"refinement": claim.refinement_id, "held_by": claim.worker}
     row = db.session.scalar(_FENCE, values | {"mutations": mutations, "protections": protections})
     if row is not None:
@@ -109,7 +109,7 @@ def _claim(claim: Claim, mutations: int, protections: int) -> Refinement:
     refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
     if refinement is None:
         raise NotFound("There is no such refinement.")
-    _explain(refinement, claim)
+    _check_running(refinement, claim)
     if protections:
         raise ProtectionsUsed(
             f"All {MAX_PROTECTIONS} protections of a refinement are used. Nothing was changed; go on without "
@@ -121,7 +121,7 @@ def _claim(claim: Claim, mutations: int, protections: int) -> Refinement:
     )
 
 
-def _explain(refinement: Refinement, claim: Claim) -> None:
+def _check_running(refinement: Refinement, claim: Claim) -> None:
     if refinement.status != Status.RUNNING:
         raise Terminated(f"This refinement is terminated ({refinement.status}). Nothing was changed.")
     if refinement.worker != claim.worker:
@@ -169,7 +169,7 @@ def _weight_at(memory: Memory, entry_id: int) -> int:
     return state.token_estimate
 
 
-def spend(refinement: Refinement, before: Mapping[int, int], after: Mapping[int, int]) -> None:
+def book_kept_mass(refinement: Refinement, before: Mapping[int, int], after: Mapping[int, int]) -> None:
     """Book a change on the kept mass: what its memories kept before it, and what they keep after."""
     if refinement.kept_mass is None:
         raise RuntimeError("a change before the snapshot")
@@ -220,16 +220,16 @@ class LatchTrip:
         return said | {"erosion": {"cut": self.erosion.cut, "base": self.erosion.base, "floor": str(self.floor)}}
 
 
-def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | None:
+def check_latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | None:
     """After every change, in its transaction: below the threshold, or below the erosion floor together with those
     before it, the whole refinement is reversed and ended.
     """
-    trip = _tripped(refinement, agent)
+    trip = _find_trip(refinement, agent)
     if trip is None:
         return None
     db.session.flush()
     operations = select(AuditLog.id).where(AuditLog.refinement_id == refinement.id, AuditLog.action != Action.DEDUP)
-    findings = undone(operations, lock=True)
+    findings = plan_undo(operations, lock=True)
     note = Memory.write(agent, _journal_of(trip), keys=keys, source=Source.REFINEMENT, type_=MemoryType.JOURNAL)
     db.session.flush()
     give_back(
@@ -246,8 +246,8 @@ def latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | 
     return trip
 
 
-def _tripped(refinement: Refinement, agent: Agent) -> LatchTrip | None:
-    erosion = None if refinement.has_tripped else eroded(refinement, agent)
+def _find_trip(refinement: Refinement, agent: Agent) -> LatchTrip | None:
+    erosion = None if refinement.has_tripped else excess_erosion(refinement, agent)
     if refinement.retention is None or not (refinement.has_tripped or erosion):
         return None
     return LatchTrip(

@@ -49,7 +49,7 @@ class Heartbeat:
         with self._lock:
             self._held[claim.refinement_id] = claim.worker
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+                self._thread = threading.Thread(target=self._run_timer, name="heartbeat", daemon=True)
                 self._thread.start()
         try:
             yield
@@ -68,20 +68,20 @@ class Heartbeat:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self) -> None:
+    def _run_timer(self) -> None:
         while not self._stop.wait(self._interval):
             if held := self.held():
-                self._beat(held)
+                self._beat_once(held)
 
-    def _beat(self, held: dict[str, str]) -> None:
+    def _beat_once(self, held: dict[str, str]) -> None:
         with self._app.app_context():
             try:
-                beat(held)
+                set_heartbeats(held)
             except (SQLAlchemyError, WhetstoneError) as error:
                 log.warning("heartbeat missed", refinements=len(held), error=type(error).__name__)
 
 
-def beat(held: dict[str, str]) -> None:
+def set_heartbeats(held: dict[str, str]) -> None:
     """Set the heartbeat of the refinements (id to worker) that are still held by those workers."""
     db.session.rollback()
     db.session.connection(execution_options={"whetstone_immediate": True})

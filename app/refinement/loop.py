@@ -60,7 +60,7 @@ Ask = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Reply
 OnTurn = Callable[[int, Reply], None]
 
 
-def converse(
+def run_tool_loop(
     ask: Ask, opening: Sequence[Mapping[str, Any]], tools: Toolbox, limits: Limits, on_turn: OnTurn
 ) -> LoopOutcome:
     """Let the model call its tools, strictly one after another, until they say that it is over or a limit is reached.
@@ -71,7 +71,7 @@ def converse(
     messages: list[Mapping[str, Any]] = list(opening)
     used, silent, refused = Usage(), 0, RefusedCalls()
     for turn in range(1, limits.max_turns + 1):
-        reached, told = _limit(used, limits), tools.is_over
+        reached, told = _reached_limit(used, limits), tools.is_over
         if reached is not None:
             return LoopOutcome.CLOSED if told else reached
         try:
@@ -82,8 +82,8 @@ def converse(
             return LoopOutcome.CLOSED
         used += reply.usage
         on_turn(turn, reply)
-        results = _results(reply, tools, limits)
-        messages += [reply.as_message(), *map(_message, reply.tool_calls, results)]
+        results = _call_tools(reply, tools, limits)
+        messages += [reply.as_message(), *map(_result_message, reply.tool_calls, results)]
         if tools.is_over and (told or not tools.was_rolled_back):
             return LoopOutcome.CLOSED
         for call, result in zip(reply.tool_calls, results, strict=False):
@@ -98,19 +98,19 @@ def converse(
     return LoopOutcome.CLOSED if tools.is_over else LoopOutcome.TURNS
 
 
-def _results(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, Any]]:
+def _call_tools(reply: Reply, tools: Toolbox, limits: Limits) -> list[Mapping[str, Any]]:
     """Of its calls, one after another for as long as there is time."""
     results = [tools.call(call.name, call.arguments) for call in reply.tool_calls if limits.time_left() > 0]
     tools.settle()
     return results
 
 
-def _message(call: ToolCall, result: Mapping[str, Any]) -> Mapping[str, Any]:
+def _result_message(call: ToolCall, result: Mapping[str, Any]) -> Mapping[str, Any]:
     content = json.dumps(result, ensure_ascii=False)
     return {"role": "tool", "tool_call_id": call.id, "name": call.sendable_name, "content": content}
 
 
-def _limit(used: Usage, limits: Limits) -> LoopOutcome | None:
+def _reached_limit(used: Usage, limits: Limits) -> LoopOutcome | None:
     if limits.time_left() <= 0:
         return LoopOutcome.TIME
     if used.total_tokens >= limits.max_tokens:

@@ -39,7 +39,7 @@ from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
 from app.refinement.heartbeat import heartbeat
-from app.refinement.loop import Limits, LoopOutcome, converse
+from app.refinement.loop import Limits, LoopOutcome, run_tool_loop
 from app.refinement.prompts import PromptFigures
 from app.refinement.refined_agent import RefinedAgent
 from app.refinement.sweep import DISK_FULL
@@ -54,16 +54,16 @@ class _Stopped(Exception):
     """An admin pressed Stop, or the row is no longer this worker's."""
 
 
-def refine(refinement_id: str, dependencies: Dependencies) -> None:
+def run_refinement(refinement_id: str, dependencies: Dependencies) -> None:
     """Carry one queued refinement to its end. Does nothing when another worker has it, or it has ended."""
-    claim = _begin(refinement_id)
+    claim = _claim_refinement(refinement_id)
     if claim is None:
         return
     with heartbeat().beating(claim):
         _Process(claim, dependencies).run()
 
 
-def _begin(refinement_id: str) -> Claim | None:
+def _claim_refinement(refinement_id: str) -> Claim | None:
     """queued → asking, for exactly one worker."""
     worker = uuid.uuid4().hex
     with writing():
@@ -89,25 +89,27 @@ class _Process:
 
     def _run_to_an_end(self) -> None:
         try:
-            self._run()
+            self._run_steps()
         except _Stopped:
-            self._end(Status.STOPPED, f"An admin pressed Stop; {EARLIER_CHANGES_KEPT}.")
+            self._end_refinement(Status.STOPPED, f"An admin pressed Stop; {EARLIER_CHANGES_KEPT}.")
         except ModelError as error:
-            self._end(Status.FAILED, error.sentence)
+            self._end_refinement(Status.FAILED, error.sentence)
         except SealBroken as error:
             release()
             kept = EARLIER_CHANGES_KEPT.capitalize()
-            self._end(Status.INTERRUPTED, f"{error.sentence} {kept}; `./whetstone verify` finds what it was.")
+            self._end_refinement(
+                Status.INTERRUPTED, f"{error.sentence} {kept}; `./whetstone verify` finds what it was."
+            )
         except DiskFull:
             release()
-            self._end(Status.INTERRUPTED, DISK_FULL)
+            self._end_refinement(Status.INTERRUPTED, DISK_FULL)
         except Exception as error:
             release()
             reason = f"Something unexpected happened in the worker ({type(error).__name__}); {EARLIER_CHANGES_KEPT}."
-            self._end(Status.INTERRUPTED, reason)
+            self._end_refinement(Status.INTERRUPTED, reason)
             raise
 
-    def _run(self) -> None:
+    def _run_steps(self) -> None:
         refined = self._remove_duplicates()
         if refined is None:
             return
@@ -115,14 +117,14 @@ class _Process:
             refined.agent, self._dependencies, subject_id=self._claim.refinement_id, deadline=self._deadline
         )
         calls.open(CallPurpose.CONSENT if refined.is_asked else CallPurpose.REFINEMENT)
-        figures = self._consent(calls, refined)
+        figures = self._ask_consent(calls, refined)
         if figures is not None:
-            self._loop(calls, refined, figures)
+            self._run_loop(calls, refined, figures)
 
     def _remove_duplicates(self) -> RefinedAgent | None:
         """Returns the agent to go on with, or None when that was all there was to do."""
         with writing():
-            refinement, agent = self._locked()
+            refinement, agent = self._lock_rows()
             mass, refinement.memories_before = agent.core_token_usage, agent.core_count
             remove_exact_duplicates(refinement, agent)
             if refinement.mode == Mode.DEDUP_ONLY:
@@ -135,16 +137,16 @@ class _Process:
                 refinement.announce("asked")
             return refined
 
-    def _consent(self, calls: ModelCalls, refined: RefinedAgent) -> PromptFigures | None:
+    def _ask_consent(self, calls: ModelCalls, refined: RefinedAgent) -> PromptFigures | None:
         """Ask, record the answer, and after a YES take the snapshot. None after a NO."""
         answer, usage = ConsentAnswer(True, ""), Usage()
         if refined.is_asked:
             reply = calls.ask(CallPurpose.CONSENT, lambda window: self._unless_stopped(refined.question(window)))
             answer, usage = read_answer(reply), reply.usage
         with writing():
-            refinement, agent = self._locked()
+            refinement, agent = self._lock_rows()
             calls.book()
-            _book(refinement, usage)
+            _book_usage(refinement, usage)
             self._record_answer(refinement, agent, answer, refined)
             return self._take_ledger_snapshot(refinement, agent) if answer.granted else None
 
@@ -182,7 +184,7 @@ class _Process:
         refinement.begin(agent)
         return PromptFigures.of(agent, refinement)
 
-    def _loop(self, calls: ModelCalls, refined: RefinedAgent, figures: PromptFigures) -> None:
+    def _run_loop(self, calls: ModelCalls, refined: RefinedAgent, figures: PromptFigures) -> None:
         opening = refined.opening(figures, calls.open(CallPurpose.REFINEMENT).context_window())
         limits = Limits(
             self._settings.max_turns, calls.time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
@@ -193,15 +195,15 @@ class _Process:
             return calls.ask(CallPurpose.REFINEMENT, lambda _: self._unless_stopped(messages), tools)
 
         try:
-            outcome = converse(ask, opening, tool, limits, partial(self._account, calls))
+            outcome = run_tool_loop(ask, opening, tool, limits, partial(self._book_reply, calls))
         except ModelError:
             if calls.time_left() > 0:
                 raise
             outcome = LoopOutcome.TIME
-        if outcome is LoopOutcome.CLOSED and self._row().stop_requested_at is not None:
+        if outcome is LoopOutcome.CLOSED and self._read_row().stop_requested_at is not None:
             raise _Stopped
         if outcome is not LoopOutcome.CLOSED:
-            self._end(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
+            self._end_refinement(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
 
     def _unless_stopped(self, messages: Sequence[Message]) -> Sequence[Message]:
         """To be sent now. Raises _Stopped; only a rollback is told to the model after the end."""
@@ -211,7 +213,7 @@ class _Process:
             raise _Stopped
         return messages
 
-    def _account(self, calls: ModelCalls, turn: int, reply: Reply) -> None:
+    def _book_reply(self, calls: ModelCalls, turn: int, reply: Reply) -> None:
         """Book a reply's tokens and cost, and let the pages know that the model spoke.
 
         After the end only the call itself is booked: the reply to a rollback, and one that comes back to a worker that
@@ -223,10 +225,10 @@ class _Process:
             if not refinement.is_held_by(self._claim.worker):
                 return
             refinement.turns = max(refinement.turns, turn)
-            _book(refinement, reply.usage)
+            _book_usage(refinement, reply.usage)
             refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
 
-    def _end(self, status: Status, reason: str) -> None:
+    def _end_refinement(self, status: Status, reason: str) -> None:
         """Where the disk is full, wait for room: else nobody would know why it ended."""
         while not self._is_ended(status, reason):
             self._dependencies.pause(ROOM_SECONDS)
@@ -245,14 +247,14 @@ class _Process:
             return False
         return True
 
-    def _locked(self) -> tuple[Refinement, Agent]:
+    def _lock_rows(self) -> tuple[Refinement, Agent]:
         """Both rows, locked in order. Raises _Stopped when this worker may not go on."""
         refinement = Refinement.lock(self._claim.refinement_id)
         if not refinement.is_open or refinement.worker != self._claim.worker or refinement.stop_requested_at:
             raise _Stopped
         return refinement, Agent.lock(refinement.agent_id)
 
-    def _row(self) -> Refinement:
+    def _read_row(self) -> Refinement:
         return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
 
 
@@ -274,7 +276,7 @@ _HOLD = select(Refinement.status, Refinement.worker, Refinement.stop_requested_a
 )
 
 
-def _book(refinement: Refinement, usage: Usage) -> None:
+def _book_usage(refinement: Refinement, usage: Usage) -> None:
     refinement.prompt_tokens += usage.prompt_tokens
     refinement.completion_tokens += usage.completion_tokens
     refinement.cost_usd = (refinement.cost_usd or Decimal(0)) + usage.cost_usd

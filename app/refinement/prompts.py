@@ -9,7 +9,7 @@ from typing import Any
 
 from app.asking.memory_context import NO_IDENTITY, fit_ledger, memory_context
 from app.asking.prompt_memories import PromptMemory
-from app.asking.rendering import render
+from app.asking.rendering import render_prompt
 from app.models import Agent, Refinement
 from app.models.tally import MAX_PROTECTIONS
 
@@ -55,7 +55,7 @@ def consent_messages(
     window: int | None,
 ) -> list[dict[str, Any]]:
     """The question whether the agent wants a refinement: two messages, no tools."""
-    question = render("consent_question.txt", **_numbers(figures))
+    question = render_prompt("consent_question.txt", **_figure_values(figures))
     return [memory_context(system_prompt, core, journal, window), {"role": "user", "content": question}]
 
 
@@ -69,18 +69,18 @@ def refinement_messages(
 ) -> list[dict[str, Any]]:
     """The opening of the loop."""
     shown, heading = fit_ledger(core, window)
-    numbers = _numbers(figures)
-    system = render(
+    numbers = _figure_values(figures)
+    system = render_prompt(
         "refinement_system.txt",
         identity=system_prompt or NO_IDENTITY,
         instructions=instructions,
         **numbers,
     )
-    ledger = render("refinement_ledger.txt", ledger=shown, ledger_heading=heading, **numbers)
+    ledger = render_prompt("refinement_ledger.txt", ledger=shown, ledger_heading=heading, **numbers)
     return [{"role": "system", "content": system}, {"role": "user", "content": ledger}]
 
 
-def _numbers(figures: PromptFigures) -> dict[str, Any]:
+def _figure_values(figures: PromptFigures) -> dict[str, Any]:
     return {
         "core_count": figures.core_count,
         "constitutional_count": figures.constitutional_count,

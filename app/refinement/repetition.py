@@ -39,7 +39,7 @@ class RefusedCalls:
             self._replies_of.clear()
             self._refusals_in.clear()
         elif result["type"] == "error":
-            self._replies_of[_canonical(call)].add(reply)
+            self._replies_of[_canonical_call(call)].add(reply)
             self._refusals_in[reply] += 1
 
     @property
@@ -50,7 +50,7 @@ class RefusedCalls:
         return len(self._refusals_in) >= REPLIES and self._refusals_in.total() >= REFUSALS
 
 
-def _canonical(call: ToolCall) -> str:
+def _canonical_call(call: ToolCall) -> str:
     try:
         arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
     except (ValueError, RecursionError):

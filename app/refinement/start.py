@@ -38,7 +38,7 @@ class AgentInactive(Refused):
     code = "agent_inactive"
 
 
-def start(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL) -> Refinement:
+def start_refinement(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL) -> Refinement:
     """Claim the agent: write the one open refinement that it may have, queued for a worker.
 
     Raises AlreadyRunning, LedgerEmpty, RestingAfterNo, AgentInactive or AgentForgotten; nothing is written then. The
@@ -46,7 +46,7 @@ def start(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL)
     """
     with writing():
         agent = Agent.lock(agent_id)
-        _check(agent, trigger, mode)
+        _check_startable(agent, trigger, mode)
         settings: Settings = current_app.extensions["settings"]
         return Refinement.queue(agent, trigger=trigger, mode=mode, cap=settings.max_mutations, by=by)
 
@@ -60,7 +60,7 @@ def request_stop(refinement_id: str, *, by: Actor) -> Refinement:
         return refinement
 
 
-def _check(agent: Agent, trigger: Trigger, mode: Mode) -> None:
+def _check_startable(agent: Agent, trigger: Trigger, mode: Mode) -> None:
     agent.check_not_forgotten()
     if not agent.active:
         raise AgentInactive

@@ -21,7 +21,7 @@ from app.extensions import db, now, reading, release, writing
 from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
 from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 BATCH = 100
@@ -46,7 +46,7 @@ def sweep_weekly(at: datetime, *, started: Started = lambda _: None) -> list[str
     """The scheduled tick: start every agent that it has waited for. Returns the ids of the refinements."""
     tick = _latest_tick(at)
     ids = _start_all(due_by_schedule(at), Trigger.WEEKLY, started)
-    _handled(tick)
+    _mark_handled(tick)
     return ids
 
 
@@ -62,7 +62,7 @@ def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> l
     with reading():
         known = InstallationMark.read(LAST_TICK)
     if known is None:
-        _handled(tick)
+        _mark_handled(tick)
         return []
     return sweep_weekly(at, started=started) if datetime.fromisoformat(known) < tick else []
 
@@ -78,7 +78,9 @@ def _close_stalled(refinement_id: str) -> bool:
     """One that could not be ended before, because the disk was full, has lost its worker to that."""
     without_room: set[str] = current_app.extensions.setdefault("ends_without_room", set())
     try:
-        closed = _close(refinement_id, _is_stalled(), DISK_FULL if refinement_id in without_room else STALLED)
+        closed = _close_refinement(
+            refinement_id, _is_stalled(), DISK_FULL if refinement_id in without_room else STALLED
+        )
     except DiskFull:
         without_room.add(refinement_id)
         log.error("no room on the disk to end a refinement", refinement=refinement_id)  # noqa: TRY400
@@ -109,9 +111,9 @@ def _close_again_and_again(app: Flask, stop: threading.Event, interval: float) -
         stop.wait(interval)
 
 
-def interrupt(refinement_id: str, worker: str) -> bool:
+def interrupt_refinement(refinement_id: str, worker: str) -> bool:
     """End a refinement that this worker still holds, because it has to leave. Returns whether it was still open."""
-    return _close(refinement_id, Refinement.worker == worker, CLOSED)
+    return _close_refinement(refinement_id, Refinement.worker == worker, CLOSED)
 
 
 def find_lost_starts() -> list[str]:
@@ -131,7 +133,7 @@ def _latest_tick(at: datetime) -> datetime:
     return tick
 
 
-def _handled(tick: datetime) -> None:
+def _mark_handled(tick: datetime) -> None:
     with writing():
         InstallationMark.write(LAST_TICK, tick.isoformat())
 
@@ -147,7 +149,7 @@ def _start_each(due: Select[tuple[int]], trigger: Trigger, started: Started) -> 
     while batch := db.session.scalars(due.where(Agent.id.not_in(refused)).limit(BATCH)).all():
         release()
         for agent_id in batch:
-            refinement_id = _start(agent_id, trigger)
+            refinement_id = _try_start(agent_id, trigger)
             if refinement_id is None:
                 refused.append(agent_id)
             else:
@@ -157,9 +159,9 @@ def _start_each(due: Select[tuple[int]], trigger: Trigger, started: Started) -> 
     return ids
 
 
-def _start(agent_id: int, trigger: Trigger) -> str | None:
+def _try_start(agent_id: int, trigger: Trigger) -> str | None:
     try:
-        return start(agent_id, trigger=trigger, by=BEAT).id
+        return start_refinement(agent_id, trigger=trigger, by=BEAT).id
     except (Refused, NotFound) as error:
         log.info("not started", agent_id=agent_id, trigger=str(trigger), reason=error.code)
         return None
@@ -170,7 +172,7 @@ def _is_stalled() -> ColumnElement[bool]:
     return held & or_(Refinement.heartbeat_at.is_(None), Refinement.heartbeat_at < stale_before())
 
 
-def _close(refinement_id: str, still: ColumnElement[bool], reason: str) -> bool:
+def _close_refinement(refinement_id: str, still: ColumnElement[bool], reason: str) -> bool:
     """End it if, under its lock, it is open and `still` holds: its worker may have come back meanwhile."""
     with writing():
         refinement = Refinement.lock(refinement_id)

@@ -65,13 +65,13 @@ class Timetable:
 
     def count(self, agents: Sequence[Agent]) -> list[tuple[str, int]]:
         """How many of them start how soon, the soonest first; last those that do not, by what keeps them."""
-        found = Counter(self._nearness(due) for due in self.due_of(agents).values())
+        found = Counter(self._due_nearness(due) for due in self.due_of(agents).values())
         order = [*NEARNESS, *sorted(set(found) - {*NEARNESS})]
         return [(when, found[when]) for when in order if found[when]]
 
     def due(self, agent: Agent, *, running: Refinement | None = None, changeable: bool = True) -> Due:
         """The next automatic start of one agent, by whichever rule comes first."""
-        obstacle = _obstacle(agent, running, changeable)
+        obstacle = _find_obstacle(agent, running, changeable)
         if obstacle:
             return obstacle
         starts = [self._at_tick(agent), self._for_its_size(agent), self._once_more(agent)]
@@ -91,20 +91,22 @@ class Timetable:
             (agent.retry_from, _after_failures(agent)),
             key=lambda reason: reason[0],
         )
-        return self._hourly(wait[0], over if wait[0] <= self.at else f"{over}, {wait[1]}")
+        return self._at_hourly_sweep(wait[0], over if wait[0] <= self.at else f"{over}, {wait[1]}")
 
     def _once_more(self, agent: Agent) -> Due | None:
         if agent.retry_at is None:
             return None
-        return self._hourly(max(agent.retry_at, agent.scheduled_from, agent.rested_from), _after_failures(agent))
+        return self._at_hourly_sweep(
+            max(agent.retry_at, agent.scheduled_from, agent.rested_from), _after_failures(agent)
+        )
 
-    def _hourly(self, moment: datetime, why: str) -> Due:
+    def _at_hourly_sweep(self, moment: datetime, why: str) -> Due:
         """By the sweep of the hour that follows."""
         if moment <= self.at:
             return Due(self.at + HOUR, "Within 1 hour", f"Next run within 1 hour ({why}).")
         return Due(moment, self.day(moment), f"Next run about {self.day(moment)} ({why}).")
 
-    def _nearness(self, due: Due) -> str:
+    def _due_nearness(self, due: Due) -> str:
         if due.at is None:
             return "running now" if due.short == "now" else due.short
         if due.at <= self.at + HOUR:
@@ -123,7 +125,7 @@ def _after_failures(agent: Agent) -> str:
     return "again after a failed attempt" if count == 1 else f"again after {count_nouns(count, 'failed attempt')}"
 
 
-def _obstacle(agent: Agent, running: Refinement | None, changeable: bool) -> Due | None:
+def _find_obstacle(agent: Agent, running: Refinement | None, changeable: bool) -> Due | None:
     if running is not None:
         return Due(None, "now", "A refinement is open now.")
     if agent.forgotten_at is not None:

@@ -21,7 +21,16 @@ from app.extensions import db, release, writing
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
 from app.refinement import arguments as accept
 from app.refinement.functions import ACTIONS, specifications
-from app.refinement.guard import Claim, LatchTrip, Terminated, check_fence, fenced, kept_weights, latch, spend
+from app.refinement.guard import (
+    Claim,
+    LatchTrip,
+    Terminated,
+    book_kept_mass,
+    check_fence,
+    check_latch,
+    fenced_transaction,
+    kept_weights,
+)
 from app.silo import AgentKeys
 from app.values.text import clean_content, clean_text, is_blank
 
@@ -79,53 +88,58 @@ class RefinementTool:
         self._calls += 1
         action = ACTIONS.get(name)
         if action is None:
-            return self._refuse("unknown", UnknownFunction())
+            return self._refuse_call("unknown", UnknownFunction())
         try:
             found = accept.parse_arguments(raw_arguments)
         except Invalid as error:
-            return self._refuse(action, error)
-        return self._run(action, found)
+            return self._refuse_call(action, error)
+        return self._run_action(action, found)
 
     def execute(self, action: str, /, **arguments: Any) -> Result:
         """The same for code: actions search, consolidate, update, delete, protect and complete."""
         self._calls += 1
         if action not in ACTIONS.values():
-            return self._refuse("unknown", UnknownFunction("There is no such action."))
-        return self._run(action, arguments)
+            return self._refuse_call("unknown", UnknownFunction("There is no such action."))
+        return self._run_action(action, arguments)
 
-    def _run(self, action: str, found: Mapping[str, Any]) -> Result:
+    def _run_action(self, action: str, found: Mapping[str, Any]) -> Result:
         steps: dict[str, Callable[[Mapping[str, Any]], Result]] = {
-            "search": self._search,
-            "consolidate": self._consolidate,
-            "update": self._update,
-            "delete": self._delete,
-            "protect": self._protect,
-            "complete": self._complete,
+            "search": self._search_memories,
+            "consolidate": self._consolidate_memories,
+            "update": self._update_memory,
+            "delete": self._delete_memory,
+            "protect": self._protect_memory,
+            "complete": self._complete_refinement,
         }
         try:
             return steps[action](found)
         except DiskFull:
             raise  # nothing that a model could do about it
         except WhetstoneError as error:
-            return self._refuse(action, error)
+            return self._refuse_call(action, error)
 
-    def _search(self, found: Mapping[str, Any]) -> Result:
-        accept.only(found, ("query",), ("since", "until"))
+    def _search_memories(self, found: Mapping[str, Any]) -> Result:
+        accept.check_argument_names(found, ("query",), ("since", "until"))
         query = accept.query_text(found["query"])
-        since, until = accept.day(found.get("since"), name="since"), accept.day(found.get("until"), name="until")
+        since, until = (
+            accept.parse_day(found.get("since"), name="since"),
+            accept.parse_day(found.get("until"), name="until"),
+        )
         try:
             refinement = check_fence(self.claim)
             entries = read_entries(refinement.agent_id, self._keys)
-            hits = [e.as_dict() for e in entries if _matches(e.content, query) and _within(e, since, until)]
-            return self._answer(refinement, type="search_results", query=query, count=len(hits), results=_first(hits))
+            hits = [e.as_dict() for e in entries if _matches_query(e.content, query) and _within_dates(e, since, until)]
+            return self._make_result(
+                refinement, type="search_results", query=query, count=len(hits), results=_first_hits(hits)
+            )
         finally:
             release()
 
-    def _consolidate(self, found: Mapping[str, Any]) -> Result:
-        accept.only(found, ("ids", "content"))
+    def _consolidate_memories(self, found: Mapping[str, Any]) -> Result:
+        accept.check_argument_names(found, ("ids", "content"))
         ids, content = accept.memory_ids(found["ids"]), clean_content(found["content"])
-        with fenced(self.claim, mutations=1) as (refinement, agent):
-            sources = [_touchable(memory) for memory in _all_of(agent, ids)]
+        with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
+            sources = [_check_touchable(memory) for memory in _all_of(agent, ids)]
             self._check_shorter(content, sources)
             kept = kept_weights(refinement, sources)
             origin = min(date for memory in sources for date in memory.dates)
@@ -137,7 +151,7 @@ class RefinementTool:
             after = {memory.id: 0 for memory in sources} | {merged.id: min(sum(kept.values()), merged.token_estimate)}
             refinement.consolidated += 1
             refinement.memories_merged += len(sources)
-            done = self._book(
+            done = self._book_change(
                 refinement,
                 agent,
                 Action.REFINEMENT_CONSOLIDATE,
@@ -146,13 +160,13 @@ class RefinementTool:
                 after,
                 {"id": merged.id, "sources": sorted(ids), "tokens": [weight, merged.token_estimate]},
             )
-        return done or self._answer(refinement, type="consolidated", id=merged.id, merged_count=len(sources))
+        return done or self._make_result(refinement, type="consolidated", id=merged.id, merged_count=len(sources))
 
-    def _update(self, found: Mapping[str, Any]) -> Result:
-        accept.only(found, ("id", "content"))
+    def _update_memory(self, found: Mapping[str, Any]) -> Result:
+        accept.check_argument_names(found, ("id", "content"))
         number, content = accept.memory_id(found["id"]), clean_content(found["content"])
-        with fenced(self.claim, mutations=1) as (refinement, agent):
-            memory = _touchable(_all_of(agent, [number])[0])
+        with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
+            memory = _check_touchable(_all_of(agent, [number])[0])
             if self._keys.reveal_memory(memory.id, memory.content) == content:
                 raise Invalid("The content is identical to what the memory says already.")
             kept, before = kept_weights(refinement, [memory]), memory.token_estimate
@@ -160,55 +174,55 @@ class RefinementTool:
             refinement.updated += 1
             after = {memory.id: min(kept[memory.id], memory.token_estimate)}
             data = {"id": memory.id, "tokens": [before, memory.token_estimate]}
-            done = self._book(refinement, agent, Action.REFINEMENT_UPDATE, [memory], kept, after, data)
-        return done or self._answer(
+            done = self._book_change(refinement, agent, Action.REFINEMENT_UPDATE, [memory], kept, after, data)
+        return done or self._make_result(
             refinement, type="updated", id=memory.id, tokens_before=before, tokens_after=memory.token_estimate
         )
 
-    def _delete(self, found: Mapping[str, Any]) -> Result:
-        accept.only(found, ("id",))
+    def _delete_memory(self, found: Mapping[str, Any]) -> Result:
+        accept.check_argument_names(found, ("id",))
         number = accept.memory_id(found["id"])
-        with fenced(self.claim, mutations=1) as (refinement, agent):
-            memory = _touchable(_all_of(agent, [number])[0])
+        with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
+            memory = _check_touchable(_all_of(agent, [number])[0])
             kept = kept_weights(refinement, [memory])
             memory.discard(agent)
             refinement.deleted += 1
             data = {"id": memory.id, "tokens": [memory.token_estimate, 0]}
-            done = self._book(refinement, agent, Action.REFINEMENT_DELETE, [memory], kept, {memory.id: 0}, data)
-        return done or self._answer(refinement, type="deleted", id=memory.id)
+            done = self._book_change(refinement, agent, Action.REFINEMENT_DELETE, [memory], kept, {memory.id: 0}, data)
+        return done or self._make_result(refinement, type="deleted", id=memory.id)
 
-    def _protect(self, found: Mapping[str, Any]) -> Result:
-        accept.only(found, ("id",))
+    def _protect_memory(self, found: Mapping[str, Any]) -> Result:
+        accept.check_argument_names(found, ("id",))
         number = accept.memory_id(found["id"])
-        with fenced(self.claim, protections=1) as (refinement, agent):
+        with fenced_transaction(self.claim, protections=1) as (refinement, agent):
             memory = _all_of(agent, [number])[0]
             if memory.constitutional:
                 raise ConstitutionalMemory("The memory is constitutional already.")
             kept = kept_weights(refinement, [memory])
             memory.become(agent, constitutional=True, version=memory.version + 1)
             data = {"id": memory.id, "tokens": [memory.token_estimate, memory.token_estimate]}
-            self._book(refinement, agent, Action.REFINEMENT_PROTECT, [memory], kept, kept, data)
-        return self._answer(refinement, type="protected", id=memory.id)
+            self._book_change(refinement, agent, Action.REFINEMENT_PROTECT, [memory], kept, kept, data)
+        return self._make_result(refinement, type="protected", id=memory.id)
 
-    def _complete(self, found: Mapping[str, Any]) -> Result:
-        accept.only(found, ("summary",), ("note_to_admins",))
+    def _complete_refinement(self, found: Mapping[str, Any]) -> Result:
+        accept.check_argument_names(found, ("summary",), ("note_to_admins",))
         summary = clean_text(found["summary"], what="summary").strip()
         if is_blank(summary) or len(summary) > 10_000:
             raise Invalid("The summary must have 1 to 10,000 characters.")
         note = found.get("note_to_admins")
         note = None if note is None else clean_note(clean_text(note, what="note_to_admins"))
-        with fenced(self.claim) as (refinement, agent):
+        with fenced_transaction(self.claim) as (refinement, agent):
             self._book_calls(refinement)
             note_to_admins(agent, note, about=refinement)
-            trip = latch(refinement, agent, self._keys)
+            trip = check_latch(refinement, agent, self._keys)
             if trip is None:
-                self._close(refinement, agent, summary)
+                self._record_completion(refinement, agent, summary)
         self.is_over = True
         if trip is not None:
             return self._rolled_back(trip)
-        return self._answer(refinement, type="refinement_complete", summary=summary, stats=refinement.stats)
+        return self._make_result(refinement, type="refinement_complete", summary=summary, stats=refinement.stats)
 
-    def _close(self, refinement: Refinement, agent: Agent, summary: str) -> None:
+    def _record_completion(self, refinement: Refinement, agent: Agent, summary: str) -> None:
         refinement.summary = self._keys.seal(summary, purpose="summary", subject=refinement.id)
         refinement.measure(agent)
         counts = f"I completed a refinement of my core memories. The system's count: {refinement.machine_line}."
@@ -227,7 +241,7 @@ class RefinementTool:
         )
         refinement.end(agent, Status.COMPLETED)
 
-    def _book(
+    def _book_change(
         self,
         refinement: Refinement,
         agent: Agent,
@@ -238,7 +252,7 @@ class RefinementTool:
         data: dict[str, Any],
     ) -> Result | None:
         """Record a change, keep the account of mass, and let the latch look at it. A result only if it tripped."""
-        spend(refinement, kept, after)
+        book_kept_mass(refinement, kept, after)
         data["retention"] = str(refinement.retention)
         entry = record(
             action,
@@ -252,7 +266,7 @@ class RefinementTool:
         )
         self._book_calls(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
-        trip = latch(refinement, agent, self._keys)
+        trip = check_latch(refinement, agent, self._keys)
         return self._rolled_back(trip) if trip else None
 
     def _rolled_back(self, trip: LatchTrip) -> Result:
@@ -265,7 +279,7 @@ class RefinementTool:
             "retention": str(trip.retention),
         }
 
-    def _answer(self, refinement: Refinement, **result: Any) -> Result:
+    def _make_result(self, refinement: Refinement, **result: Any) -> Result:
         retention = refinement.retention if refinement.retention is not None else Decimal(1)
         left = 0 if self.is_over else refinement.changes_left
         return result | {"changes_left": left, "retention": str(retention)}
@@ -278,7 +292,7 @@ class RefinementTool:
                 "a consolidation may not be longer than its sources."
             )
 
-    def _refuse(self, action: str, error: WhetstoneError) -> Result:
+    def _refuse_call(self, action: str, error: WhetstoneError) -> Result:
         """The answer to what was wrong; once it is over, to everything, that it is: that is no refusal that counts."""
         allowed: Result = {}
         if isinstance(error, UnknownFunction):
@@ -290,7 +304,7 @@ class RefinementTool:
             self.is_over, error = True, over
             self._calls -= 1
         refinement = db.session.get_one(Refinement, self.claim.refinement_id)
-        result = self._answer(refinement, type="error", error=error.sentence) | allowed
+        result = self._make_result(refinement, type="error", error=error.sentence) | allowed
         release()
         return result
 
@@ -323,7 +337,7 @@ def _all_of(agent: Agent, ids: list[int]) -> list[Memory]:
     return [found[number] for number in ids]
 
 
-def _touchable(memory: Memory) -> Memory:
+def _check_touchable(memory: Memory) -> Memory:
     if memory.constitutional:
         raise ConstitutionalMemory(f"Memory {memory.id} is constitutional and is never touched. Nothing was changed.")
     if memory.immutable:
@@ -331,17 +345,17 @@ def _touchable(memory: Memory) -> Memory:
     return memory
 
 
-def _first(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _first_hits(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The oldest hits that fit into one result; at least one."""
     together = list(accumulate(len(hit["content"]) for hit in hits[:MAX_RESULTS]))
     return hits[: max(bisect(together, MAX_RESULT_CHARACTERS), 1)]
 
 
-def _matches(content: str, query: str) -> bool:
+def _matches_query(content: str, query: str) -> bool:
     return query.casefold() in content.casefold()
 
 
-def _within(entry: PromptMemory, since: date | None, until: date | None) -> bool:
+def _within_dates(entry: PromptMemory, since: date | None, until: date | None) -> bool:
     """Whether one of its dates is."""
     days = [moment.date() for moment in (entry.date, *entry.other_dates)]
     return any((since is None or day >= since) and (until is None or day <= until) for day in days)

@@ -60,7 +60,7 @@ def hand_in(agent_id: int, messages: object, by: Actor) -> Intake:
         return Intake.receive_conversation(Agent.lock(agent_id), text, by=by)
 
 
-def find(agent_id: int, intake_id: str) -> Intake:
+def find_conversation(agent_id: int, intake_id: str) -> Intake:
     """One of the agent's own conversations. Raises NotFound."""
     intake = db.session.get(Intake, intake_id, populate_existing=True) if _is_uuid(intake_id) else None
     if intake is None or intake.agent_id != agent_id or intake.kind != CONVERSATION:
@@ -68,9 +68,9 @@ def find(agent_id: int, intake_id: str) -> Intake:
     return intake
 
 
-def hear(intake_id: str, dependencies: Dependencies) -> None:
+def reflect_on_conversation(intake_id: str, dependencies: Dependencies) -> None:
     """Ask the agent's model, and keep what it says. Does nothing when another worker asks, or when it is settled."""
-    heard = _claim(intake_id)
+    heard = _claim_conversation(intake_id)
     if heard is None:
         return
     usage = Usage()
@@ -78,15 +78,17 @@ def hear(intake_id: str, dependencies: Dependencies) -> None:
         try:
             reply = calls.ask(CallPurpose.CONVERSATION, heard.messages)
             usage = reply.usage
-            _keep(heard, read_findings(reply), usage, calls)
+            _keep_findings(heard, read_findings(reply), usage, calls)
         except (ModelError, MalformedReply, Invalid, Refused, SealBroken) as error:
-            _fail(heard, error.sentence, usage, calls)
+            _record_failure(heard, error.sentence, usage, calls)
         except Unavailable:
             release()
             raise
         except Exception as error:
             release()
-            _fail(heard, f"Something unexpected happened in the worker ({type(error).__name__}).", usage, calls)
+            _record_failure(
+                heard, f"Something unexpected happened in the worker ({type(error).__name__}).", usage, calls
+            )
             raise
 
 
@@ -127,7 +129,7 @@ class _Heard:
         return intake, Agent.lock(intake.agent_id)
 
 
-def _claim(intake_id: str) -> _Heard | None:
+def _claim_conversation(intake_id: str) -> _Heard | None:
     """For exactly one worker at a time. What can't be heard by anybody is settled at once."""
     with writing():
         intake = Intake.claim_conversation(intake_id)
@@ -140,14 +142,14 @@ def _claim(intake_id: str) -> _Heard | None:
             return None
 
 
-def _keep(heard: _Heard, findings: ExtractedMemories, usage: Usage, calls: ModelCalls) -> None:
+def _keep_findings(heard: _Heard, findings: ExtractedMemories, usage: Usage, calls: ModelCalls) -> None:
     with writing():
         calls.book()
         held = heard.lock()
         if held is None:
             return
         intake, agent = held
-        memories = _write(heard, agent, findings)
+        memories = _write_memories(heard, agent, findings)
         core = [memory for memory in memories if memory.is_core]
         counts = {
             "core": len(core),
@@ -163,7 +165,7 @@ def _keep(heard: _Heard, findings: ExtractedMemories, usage: Usage, calls: Model
         intake.settle(IntakeStatus.TAKEN, imported=len(memories), outcome=counts | usage.as_json())
 
 
-def _write(heard: _Heard, agent: Agent, findings: ExtractedMemories) -> list[Memory]:
+def _write_memories(heard: _Heard, agent: Agent, findings: ExtractedMemories) -> list[Memory]:
     """A memory for each text, but for exact duplicates within them and of active core memories of the same day."""
     wanted: dict[bytes, tuple[MemoryType, str]] = {}
     for type_, texts in ((MemoryType.CORE, findings.core), (MemoryType.JOURNAL, findings.journal)):
@@ -177,7 +179,7 @@ def _write(heard: _Heard, agent: Agent, findings: ExtractedMemories) -> list[Mem
     return [write(text, type_=type_, memory_id=number) for number, (type_, text) in zip(numbers, new, strict=True)]
 
 
-def _fail(heard: _Heard, why: str, usage: Usage, calls: ModelCalls) -> None:
+def _record_failure(heard: _Heard, why: str, usage: Usage, calls: ModelCalls) -> None:
     with writing():
         calls.book()
         held = heard.lock()

@@ -57,14 +57,14 @@ def find_due(at: datetime) -> list[int]:
         return list(session.scalars(select(Agent.id).where(_is_due(at)).order_by(*waited).limit(BATCH)))
 
 
-def promote(agent_id: int, dependencies: Dependencies) -> None:
+def run_promotion(agent_id: int, dependencies: Dependencies) -> None:
     """Ask the agent's model, and promote what it names. Does nothing when the agent is not due, or no longer."""
-    question = _claim(agent_id)
+    question = _claim_agent(agent_id)
     if question is None:
         return
     with ModelCalls(question.agent, dependencies) as calls:
         try:
-            _ask(question, calls)
+            _ask_question(question, calls)
         except ModelError as error:
             question.error = str(error.kind)
         except (MalformedReply, SealBroken) as error:
@@ -72,9 +72,9 @@ def promote(agent_id: int, dependencies: Dependencies) -> None:
         except Exception:
             release()
             question.error = "unexpected"
-            _close(question, calls)
+            _close_question(question, calls)
             raise
-        _close(question, calls)
+        _close_question(question, calls)
 
 
 @dataclass
@@ -99,7 +99,7 @@ class _PromotionQuestion:
         return messages
 
 
-def _claim(agent_id: int) -> _PromotionQuestion | None:
+def _claim_agent(agent_id: int) -> _PromotionQuestion | None:
     """For exactly one worker: the others find the agent asked."""
     moment = now()
     tries = case((_is_rested(moment), 1), else_=Agent.reflection_tries + 1)
@@ -119,14 +119,14 @@ def _claim(agent_id: int) -> _PromotionQuestion | None:
         return _PromotionQuestion(AskedAgent.of(agent, open_keys(agent)), instructions, moment)
 
 
-def _ask(question: _PromotionQuestion, calls: ModelCalls) -> None:
+def _ask_question(question: _PromotionQuestion, calls: ModelCalls) -> None:
     """Raises ModelError, MalformedReply or SealBroken."""
     reply = calls.ask(CallPurpose.PROMOTION, question.messages)
     question.usage = reply.usage
     question.named = read_promotions(reply, question.shown)
 
 
-def _close(question: _PromotionQuestion, calls: ModelCalls) -> None:
+def _close_question(question: _PromotionQuestion, calls: ModelCalls) -> None:
     """Promote, and tell in numbers how the question went; an agent that was forgotten meanwhile is left alone."""
     with writing():
         calls.book()
@@ -135,7 +135,7 @@ def _close(question: _PromotionQuestion, calls: ModelCalls) -> None:
             return
         if question.is_answered:
             agent.last_reflection_at, agent.reflection_tries = question.asked_at, 0
-        promoted = _promote(agent, question.named)
+        promoted = _promote_entries(agent, question.named)
         data = {
             "asked": len(question.shown),
             "promoted": len(promoted),
@@ -148,7 +148,7 @@ def _close(question: _PromotionQuestion, calls: ModelCalls) -> None:
         agent.announce("reflected")
 
 
-def _promote(agent: Agent, ids: Sequence[int]) -> list[Memory]:
+def _promote_entries(agent: Agent, ids: Sequence[int]) -> list[Memory]:
     """Those of them that are journal entries still, and no exact duplicate of a core memory of the same day."""
     known: set[tuple[bytes, date]] = set()
     promoted: list[Memory] = []

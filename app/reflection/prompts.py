@@ -16,9 +16,9 @@ from app.asking.memory_context import (
     memory_context,
     newest_that_fit,
     room_of,
-    weight,
+    weigh_line,
 )
-from app.asking.rendering import encode, render
+from app.asking.rendering import encode_json, render_prompt
 from app.reflection.replies import MAX_CORE, MAX_JOURNAL, MAX_PROMOTED
 from app.reflection.transcript import Turn
 
@@ -30,15 +30,15 @@ def conversation_messages(
     agent: AskedAgent, instructions: str, turns: Sequence[Turn], window: int | None
 ) -> list[dict[str, Any]]:
     """The whole transcript, and as much of the memories as there is room for."""
-    lines = [encode({"role": turn.role, "content": turn.content}) for turn in turns]
-    question = render(
+    lines = [encode_json({"role": turn.role, "content": turn.content}) for turn in turns]
+    question = render_prompt(
         "conversation_question.txt",
         instructions=instructions,
         transcript=lines,
         most_journal=MAX_JOURNAL,
         most_core=MAX_CORE,
     )
-    return [agent.context(_left(window, lines)), {"role": "user", "content": question}]
+    return [agent.context(_tokens_left(window, lines)), {"role": "user", "content": question}]
 
 
 def promotion_messages(
@@ -48,18 +48,18 @@ def promotion_messages(
     journal = agent.read_recent_journal(own=True)
     lines = newest_that_fit(journal, room_of(window) // 2)
     shown = [entry.id for entry in journal[len(journal) - len(lines) :]]
-    question = render(
+    question = render_prompt(
         "promotion_question.txt",
         instructions=instructions,
         journal=lines,
         count=len(journal),
         most=MAX_PROMOTED,
     )
-    context = memory_context(agent.system_prompt, agent.read_core(), (), _left(window, lines))
+    context = memory_context(agent.system_prompt, agent.read_core(), (), _tokens_left(window, lines))
     return [context, {"role": "user", "content": question}], shown
 
 
-def _left(window: int | None, lines: Sequence[str]) -> int:
+def _tokens_left(window: int | None, lines: Sequence[str]) -> int:
     """Tokens of the window that these lines leave to the memories."""
     whole = window or DEFAULT_CONTEXT_WINDOW
-    return max(whole - sum(map(weight, lines)) // CHARACTERS_A_TOKEN, whole // LEAST_SHARE)
+    return max(whole - sum(map(weigh_line, lines)) // CHARACTERS_A_TOKEN, whole // LEAST_SHARE)

@@ -29,7 +29,7 @@ class ExtractedMemories:
 def read_findings(reply: Reply) -> ExtractedMemories:
     """Raises MalformedReply."""
     found = read_object(reply, "journal", "core")
-    return ExtractedMemories(_texts(found, "core", MAX_CORE), _texts(found, "journal", MAX_JOURNAL))
+    return ExtractedMemories(_read_texts(found, "core", MAX_CORE), _read_texts(found, "journal", MAX_JOURNAL))
 
 
 def read_promotions(reply: Reply, shown: Collection[int]) -> list[int]:
@@ -42,7 +42,7 @@ def read_promotions(reply: Reply, shown: Collection[int]) -> list[int]:
     return ids
 
 
-def _texts(found: dict[str, Any], name: str, most: int) -> tuple[str, ...]:
+def _read_texts(found: dict[str, Any], name: str, most: int) -> tuple[str, ...]:
     try:
         return tuple(clean_content(text) for text in read_list(found, name, most))
     except Invalid as error:

@@ -36,7 +36,7 @@ def read_messages(given: object) -> list[Turn]:
     """The text of messages in OpenAI's form, without tool calls. Raises Invalid, in a sentence that quotes nothing."""
     if not isinstance(given, list) or not 1 <= len(given) <= MAX_MESSAGES:
         raise Invalid(f"A conversation is a list of 1 to {MAX_MESSAGES} messages. {_NOTHING_KEPT}")
-    turns = [_turn(number, message) for number, message in enumerate(given, start=1)]
+    turns = [_read_turn(number, message) for number, message in enumerate(given, start=1)]
     characters = sum(len(turn.content) for turn in turns)
     if characters > MAX_CHARACTERS:
         raise Invalid(
@@ -61,16 +61,16 @@ def from_text(text: str) -> list[Turn]:
     return read_messages(given)
 
 
-def _turn(number: int, message: object) -> Turn:
+def _read_turn(number: int, message: object) -> Turn:
     if not isinstance(message, dict) or not {"role"} <= set(message) - BESIDE_TEXT <= {"role", "content"}:
-        raise _wrong(number, "must be an object with role and content, as models' messages have them")
+        raise _message_error(number, "must be an object with role and content, as models' messages have them")
     if message["role"] not in ROLES:
-        raise _wrong(number, f"has another role than {', '.join(ROLES)}")
-    content = "" if _only_calls(message) else _text(number, message.get("content"))
+        raise _message_error(number, f"has another role than {', '.join(ROLES)}")
+    content = "" if _only_calls(message) else _read_text(number, message.get("content"))
     try:
         return Turn(message["role"], clean_text(content, what="content"))
     except Invalid as error:
-        raise _wrong(number, f"can't be used: {error.sentence}") from None
+        raise _message_error(number, f"can't be used: {error.sentence}") from None
 
 
 def _only_calls(message: dict[str, Any]) -> bool:
@@ -78,21 +78,21 @@ def _only_calls(message: dict[str, Any]) -> bool:
     return bool(message.get("tool_calls") or message.get("function_call")) and message.get("content") is None
 
 
-def _text(number: int, content: object) -> object:
+def _read_text(number: int, content: object) -> object:
     """The text itself, or the texts of OpenAI's list of parts, a line each."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise _wrong(number, "has a content that is neither text nor a list of text parts")
-    return "\n".join(_part(number, part) for part in content)
+        raise _message_error(number, "has a content that is neither text nor a list of text parts")
+    return "\n".join(_read_part(number, part) for part in content)
 
 
-def _part(number: int, part: Any) -> str:
+def _read_part(number: int, part: Any) -> str:
     text = part.get("text") if isinstance(part, dict) and set(part) == {"type", "text"} else None
     if not isinstance(text, str) or part["type"] != "text":
-        raise _wrong(number, 'has a part that is not {"type": "text", "text": "…"}')
+        raise _message_error(number, 'has a part that is not {"type": "text", "text": "…"}')
     return text
 
 
-def _wrong(number: int, what: str) -> Invalid:
+def _message_error(number: int, what: str) -> Invalid:
     return Invalid(f"Message {number} {what.rstrip('.')}. {_NOTHING_KEPT}")

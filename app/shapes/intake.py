@@ -23,7 +23,9 @@ class Conversation(ResponseModel):
     @classmethod
     def of(cls, intake: Intake, /, **more: Any) -> Self:
         is_taken = intake.status == IntakeStatus.TAKEN
-        counts = {name: _outcome(intake, name) if is_taken else None for name in ("core", "journal", "duplicates")}
+        counts = {
+            name: _outcome_value(intake, name) if is_taken else None for name in ("core", "journal", "duplicates")
+        }
         return super().of(intake, **counts, **more)
 
 
@@ -41,8 +43,8 @@ class OneImport(ResponseModel):
 
     @classmethod
     def of(cls, intake: Intake, /, **more: Any) -> Self:
-        counts = {"memories": intake.imported, "duplicates": _outcome(intake, "duplicates"), "settings": []}
-        return super().of(intake, **{**counts, "left_out": _outcome(intake, "left_out") or {}, **more})
+        counts = {"memories": intake.imported, "duplicates": _outcome_value(intake, "duplicates"), "settings": []}
+        return super().of(intake, **{**counts, "left_out": _outcome_value(intake, "left_out") or {}, **more})
 
 
 class AdminImport(ResponseModel):
@@ -59,8 +61,8 @@ class AdminImport(ResponseModel):
 
     @classmethod
     def of(cls, intake: Intake, /, **more: Any) -> Self:
-        return super().of(intake, left_out=_outcome(intake, "left_out") or {}, **more)
+        return super().of(intake, left_out=_outcome_value(intake, "left_out") or {}, **more)
 
 
-def _outcome(intake: Intake, name: str) -> Any:
+def _outcome_value(intake: Intake, name: str) -> Any:
     return (intake.outcome or {}).get(name)

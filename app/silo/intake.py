@@ -7,21 +7,21 @@ from app.silo.keys import MasterKey, MasterPublicKey
 
 def seal_intake(text: str, *, intake_id: str, agent_uuid: str, master: MasterPublicKey) -> bytes:
     """Seal a text so that only the holder of the master key, and only for this intake row, can open it."""
-    return master.seal(text.encode(), _info(intake_id, agent_uuid))
+    return master.seal(text.encode(), _intake_info(intake_id, agent_uuid))
 
 
 def open_intake(sealed: bytes, *, intake_id: str, agent_uuid: str, master: MasterKey) -> str:
     """Open an intake. Raises SealBroken."""
-    return master.open(sealed, _info(intake_id, agent_uuid)).decode()
+    return master.open(sealed, _intake_info(intake_id, agent_uuid)).decode()
 
 
 def reseal_intake(
     sealed: bytes, *, intake_id: str, agent_uuid: str, opener: MasterKey, master: MasterPublicKey
 ) -> bytes:
     """The same text, sealed to another master key. Raises SealBroken."""
-    info = _info(intake_id, agent_uuid)
+    info = _intake_info(intake_id, agent_uuid)
     return master.seal(opener.open(sealed, info), info)
 
 
-def _info(intake_id: str, agent_uuid: str) -> str:
+def _intake_info(intake_id: str, agent_uuid: str) -> str:
     return f"whetstone/intake/1|{agent_uuid}|{intake_id}"

@@ -47,21 +47,21 @@ def write_new(path: Path, body: bytes) -> None:
 
     It appears under its name when it is whole: a crash leaves no half of a key behind that name.
     """
-    with _writing(path), _draft(path, body) as draft:
+    with _explain_write_errors(path), _write_draft(path, body) as draft:
         try:
             os.link(draft, path)
         except FileExistsError:
             raise
         except OSError:
             _write_exclusively(path, body)
-        _settle(path.parent)
+        _sync_folder(path.parent)
 
 
-def replace(path: Path, body: bytes) -> None:
+def replace_file(path: Path, body: bytes) -> None:
     """Write a file in the place of the one that is there: at every moment one of both is there, whole."""
-    with _writing(path), _draft(path, body) as draft:
+    with _explain_write_errors(path), _write_draft(path, body) as draft:
         draft.replace(path)
-        _settle(path.parent)
+        _sync_folder(path.parent)
 
 
 def remove_drafts(path: Path) -> None:
@@ -72,24 +72,24 @@ def remove_drafts(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _explain_write_errors(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield
     except FileExistsError as error:
         if Path(error.filename2 or error.filename) == path:
             raise
-        raise _unwritable(path, error) from None
+        raise _unwritable_error(path, error) from None
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise _unwritable_error(path, error) from None
 
 
-def _unwritable(path: Path, error: OSError) -> KeyFileError:
+def _unwritable_error(path: Path, error: OSError) -> KeyFileError:
     return KeyFileError(f"{path} can't be written ({error.strerror}). Nothing was changed.")
 
 
 @contextlib.contextmanager
-def _draft(path: Path, body: bytes) -> Iterator[Path]:
+def _write_draft(path: Path, body: bytes) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.draft")
     try:
         _write_exclusively(draft, body)
@@ -106,7 +106,7 @@ def _write_exclusively(path: Path, body: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _settle(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Let the folder's own entry survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -66,7 +66,7 @@ class KeyRing:
         """
         old = MasterKey.load(self.path) if self.path.exists() else None
         if old is not None and old.fingerprint != new.fingerprint:
-            self._keep(old)
+            self._keep_old_key(old)
         if old is None or old.fingerprint != new.fingerprint:
             new.replace(self.path)
         self.next_path.unlink(missing_ok=True)
@@ -83,13 +83,13 @@ class KeyRing:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path.parent, os.O_RDONLY)
         try:
-            _lock(descriptor)
+            _lock_folder(descriptor)
             remove_drafts(self.path)
             yield
         finally:
             os.close(descriptor)
 
-    def _keep(self, key: MasterKey) -> None:
+    def _keep_old_key(self, key: MasterKey) -> None:
         path = self.kept_path(key.fingerprint)
         if not path.exists():
             key.save(path)
@@ -97,7 +97,7 @@ class KeyRing:
             raise KeyFileError(f"{path} is not the key that its name says: move it away. The key in use was not moved.")
 
 
-def _lock(descriptor: int) -> None:
+def _lock_folder(descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

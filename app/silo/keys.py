@@ -114,11 +114,11 @@ class MasterKey:
 
     def save(self, path: Path) -> None:
         """Write the key file with mode 0600; never over an existing one. Raises FileExistsError or KeyFileError."""
-        keyfile.write_new(path, self._pem(serialization.NoEncryption()))
+        keyfile.write_new(path, self._encode_pem(serialization.NoEncryption()))
 
     def replace(self, path: Path) -> None:
         """Write the key file in the place of another one, which the caller has kept elsewhere."""
-        keyfile.replace(path, self._pem(serialization.NoEncryption()))
+        keyfile.replace_file(path, self._encode_pem(serialization.NoEncryption()))
 
     def back_up(self, path: Path, passphrase: str) -> None:
         """Write a copy that opens with the passphrase only (PKCS #8); never over an existing file.
@@ -127,9 +127,9 @@ class MasterKey:
         """
         if len(passphrase) < SHORTEST_PASSPHRASE:
             raise Invalid(f"The passphrase must have at least {SHORTEST_PASSPHRASE} characters. Nothing was written.")
-        keyfile.write_new(path, self._pem(serialization.BestAvailableEncryption(passphrase.encode())))
+        keyfile.write_new(path, self._encode_pem(serialization.BestAvailableEncryption(passphrase.encode())))
 
-    def _pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:
+    def _encode_pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:
         return self._private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
     def open(self, sealed: bytes, info: str) -> bytes:
@@ -189,13 +189,15 @@ class AgentKeys:
     def seal(self, text: str, *, purpose: str, subject: str | int) -> Sealed:
         """Seal for one row: `purpose` is what it is ("memory", "consent"), `subject` the row's own id."""
         version = self.current_version
-        identity = _identity(purpose, self.agent_uuid, subject, version)
+        identity = _row_identity(purpose, self.agent_uuid, subject, version)
         return seal(text, key=self._data[version], version=version, identity=identity)
 
     def reveal(self, sealed: Sealed, *, purpose: str, subject: str | int) -> str:
         """The one place where sealed text becomes text. Raises SealBroken."""
         version = sealed.key_version
-        return unseal(sealed, key=self._key(version), identity=_identity(purpose, self.agent_uuid, subject, version))
+        return unseal(
+            sealed, key=self._data_key(version), identity=_row_identity(purpose, self.agent_uuid, subject, version)
+        )
 
     def seal_memory(self, memory_id: int, text: str) -> Sealed:
         return self.seal(text, purpose="memory", subject=memory_id)
@@ -218,18 +220,18 @@ class AgentKeys:
         """Every key of the agent, sealed to `reader`."""
         keys = [(DATA, version, key) for version, key in sorted(self._data.items())]
         return [
-            WrappedKey(purpose, version, reader.fingerprint, reader.seal(key, self._info(purpose, version)))
+            WrappedKey(purpose, version, reader.fingerprint, reader.seal(key, self._wrapping_info(purpose, version)))
             for purpose, version, key in [*keys, (DEDUP, 1, self._dedup)]
         ]
 
-    def _key(self, version: int) -> bytes:
+    def _data_key(self, version: int) -> bytes:
         if version not in self._data and self._renew is not None:
             self._data |= self._renew()._data
         if version not in self._data:
             raise SealBroken(f"The agent's data key of version {version} is not there.")
         return self._data[version]
 
-    def _info(self, purpose: str, version: int) -> str:
+    def _wrapping_info(self, purpose: str, version: int) -> str:
         return _key_info(self.agent_uuid, purpose, version)
 
 
@@ -265,7 +267,7 @@ def rewrap(agent_uuid: str, wrapped: WrappedKey, opener: Opener, reader: MasterP
     return replace(wrapped, reader=reader.fingerprint, sealed=sealed)
 
 
-def _identity(purpose: str, agent_uuid: str, subject: str | int, version: int) -> str:
+def _row_identity(purpose: str, agent_uuid: str, subject: str | int, version: int) -> str:
     return f"whetstone/{purpose}/1|{agent_uuid}|{subject}|{version}"
 
 

@@ -80,7 +80,7 @@ def seal(text: str, *, key: bytes, version: int, identity: str) -> Sealed:
     """Seal `text` for the row named by `identity`; a token estimate stands beside it, authenticated."""
     header = _HEADER.pack(_FORMAT, version, estimate_tokens(text))
     nonce = os.urandom(_NONCE)
-    body = AESGCM(key).encrypt(nonce, text.encode(), _associated(identity, header))
+    body = AESGCM(key).encrypt(nonce, text.encode(), _associated_data(identity, header))
     return Sealed(header + nonce + body)
 
 
@@ -93,10 +93,10 @@ def unseal(sealed: Sealed, *, key: bytes, identity: str) -> str:
         blob[_HEADER.size + _NONCE :],
     )
     try:
-        return AESGCM(key).decrypt(nonce, body, _associated(identity, header)).decode()
+        return AESGCM(key).decrypt(nonce, body, _associated_data(identity, header)).decode()
     except InvalidTag:
         raise SealBroken from None
 
 
-def _associated(identity: str, header: bytes) -> bytes:
+def _associated_data(identity: str, header: bytes) -> bytes:
     return identity.encode() + b"|" + header

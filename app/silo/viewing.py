@@ -22,13 +22,13 @@ class ViewKey:
 
     def open(self, sealed: bytes, *, view_id: str) -> str:
         """What was sealed for this view. Raises SealBroken."""
-        return hpke_open(sealed, self._private, _info(view_id)).decode()
+        return hpke_open(sealed, self._private, _view_info(view_id)).decode()
 
 
 def seal_view(text: str, *, view_id: str, reader: bytes) -> bytes:
     """Seal a text to the key pair of one view, `reader` being its public half."""
-    return MasterPublicKey(reader).seal(text.encode(), _info(view_id))
+    return MasterPublicKey(reader).seal(text.encode(), _view_info(view_id))
 
 
-def _info(view_id: str) -> str:
+def _view_info(view_id: str) -> str:
     return f"whetstone/view/1|{view_id}"

@@ -21,7 +21,7 @@ def from_words(text: str) -> bytes:
 
     Raises Invalid, and quotes no word.
     """
-    words = _numbered(text) or text.lower().split()
+    words = _numbered_words(text) or text.lower().split()
     if len(words) != WORDS:
         raise Invalid(f"There must be {WORDS} recovery words; here are {len(words)}. Nothing was written.")
     book = Mnemonic("english")
@@ -38,7 +38,7 @@ def from_words(text: str) -> bytes:
         ) from None
 
 
-def _numbered(text: str) -> list[str]:
+def _numbered_words(text: str) -> list[str]:
     """The words in the order of their numbers, as `1. word` has them; none unless all numbers are there."""
     found = {int(number): word for number, word in re.findall(r"\b(\d{1,2})[.)]?\s+([a-z]+)", text.lower())}
     return [found[place] for place in sorted(found)] if sorted(found) == list(range(1, WORDS + 1)) else []

@@ -27,7 +27,7 @@ class TooManyDates(Invalid):
     code = "too_many_dates"
 
 
-def fits(dates: Iterable[datetime], tags: Iterable[str]) -> bool:
+def fit_one_memory(dates: Iterable[datetime], tags: Iterable[str]) -> bool:
     """Whether one memory can carry all of these."""
     return len({*dates}) <= MOST_DATES and len({*tags}) <= MOST_CARRIED_TAGS
 

@@ -80,12 +80,12 @@ def percent(ratio: Decimal | float | str, limit: Decimal | float | str = 1) -> s
         rounded = share.quantize(TENTH, ROUND_FLOOR)
     elif rounded < edge <= share:
         rounded = share.quantize(TENTH, ROUND_CEILING)
-    return _plain(rounded)
+    return _plain_percent(rounded)
 
 
 def exact_percent(ratio: Decimal | float | str) -> str:
     """A limit as it was set: `75%`, `72.25%`."""
-    return _plain(Decimal(str(ratio)) * 100)
+    return _plain_percent(Decimal(str(ratio)) * 100)
 
 
 def as_nouns(counts: Mapping[str, int]) -> str:
@@ -93,5 +93,5 @@ def as_nouns(counts: Mapping[str, int]) -> str:
     return ", ".join(count_nouns(count, NOUNS[name]) for name, count in counts.items() if count)
 
 
-def _plain(share: Decimal) -> str:
+def _plain_percent(share: Decimal) -> str:
     return f"{share:f}".rstrip("0").rstrip(".") + "%" if "." in f"{share:f}" else f"{share:f}%"

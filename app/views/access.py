@@ -17,7 +17,7 @@ from app.events.topics import LiveRow
 from app.extensions import db
 from app.models import AccessGrant, Agent, AttentionItem, AuditLog, Refinement, Rollback, User
 from app.models.user import ADMIN, AUDITOR
-from app.views.answers import go, is_htmx, wants_json
+from app.views.answers import is_htmx, redirect_to, wants_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +44,7 @@ class SignedOut(WhetstoneError):
     http_status = 401
 
 
-def pages(name: str, module: str) -> Blueprint:
+def signed_in_pages(name: str, module: str) -> Blueprint:
     """A blueprint that only signed-in users of the account reach."""
     blueprint = Blueprint(name, module)
     blueprint.before_request(require_viewer)
@@ -152,6 +152,6 @@ def _ask_to_sign_in() -> ResponseReturnValue:
     if wants_json():
         raise SignedOut("Nobody is signed in. Sign in first; nothing was written.")
     if is_htmx() or request.method != "GET":
-        return go(url_for("security.login"))
+        return redirect_to(url_for("security.login"))
     here = request.full_path.rstrip("?")
-    return go(url_for("security.login", next=here) if here != "/" else url_for("security.login"))
+    return redirect_to(url_for("security.login", next=here) if here != "/" else url_for("security.login"))

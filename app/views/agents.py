@@ -13,11 +13,11 @@ from app.errors import Invalid, Refused
 from app.extensions import writing
 from app.models import Account, Actor, Agent, AgentToken, Mode, Trigger
 from app.models.user import ADMIN
-from app.refinement.start import AlreadyRunning, start
+from app.refinement.start import AlreadyRunning, start_refinement
 from app.values.plural import count_nouns
-from app.views.access import my_agent, needs, pages, row_id, viewer
-from app.views.answers import done, go, is_htmx, page, wants_json
-from app.views.errors import answer
+from app.views.access import my_agent, needs, row_id, signed_in_pages, viewer
+from app.views.answers import answer_act, is_htmx, page, redirect_to, wants_json
+from app.views.errors import answer_error
 from app.views.forms import AGENT_FIELDS, Form
 from app.views.live import parts_of
 from app.views.shown.agent import LedgerPage, RefinementsPage
@@ -25,7 +25,7 @@ from app.views.shown.agents import AgentList
 from tasks import keys
 from tasks import refinement as queue
 
-blueprint = pages("agents", __name__)
+blueprint = signed_in_pages("agents", __name__)
 
 MOST_AT_ONCE = 200
 FILTERS = ("query", "state", "after")
@@ -85,30 +85,30 @@ def refine(agent_id: int) -> ResponseReturnValue:
         refinement_id = start_by_hand(agent.id, viewer().actor, mode)
     except AlreadyRunning as error:
         to = url_for("refinements.show", refinement_id=error.refinement_id)
-        return done("Already running: this is the open one. Nothing else was started.", to=to, tone="info")
-    return go(url_for("refinements.show", refinement_id=refinement_id))
+        return answer_act("Already running: this is the open one. Nothing else was started.", to=to, tone="info")
+    return redirect_to(url_for("refinements.show", refinement_id=refinement_id))
 
 
 @blueprint.post("/agents/<int:agent_id>/pause")
 @needs(ADMIN)
 def pause(agent_id: int) -> ResponseReturnValue:
-    name = _change(my_agent(agent_id).id, Agent.pause)
+    name = _change_agent(my_agent(agent_id).id, Agent.pause)
     undo = url_for("agents.resume", agent_id=agent_id)
-    return _stay(agent_id, f"{name} is paused: no refinement starts by itself.", undo)
+    return _stay_on_page(agent_id, f"{name} is paused: no refinement starts by itself.", undo)
 
 
 @blueprint.post("/agents/<int:agent_id>/resume")
 @needs(ADMIN)
 def resume(agent_id: int) -> ResponseReturnValue:
-    name = _change(my_agent(agent_id).id, Agent.resume)
-    return _stay(agent_id, f"{name} is resumed.", url_for("agents.pause", agent_id=agent_id))
+    name = _change_agent(my_agent(agent_id).id, Agent.resume)
+    return _stay_on_page(agent_id, f"{name} is resumed.", url_for("agents.pause", agent_id=agent_id))
 
 
 @blueprint.post("/agents/selection")
 @needs(ADMIN)
 def show_selection() -> ResponseReturnValue:
     """What Enter on a box does without scripts: the same list with the same boxes checked. Nothing is done."""
-    _chosen()
+    _chosen_agent_ids()
     return _list_again()
 
 
@@ -116,39 +116,39 @@ def show_selection() -> ResponseReturnValue:
 def refuse_selection(error: SelectionRefused) -> ResponseReturnValue:
     """The list as it was, with its boxes checked and the reason above them."""
     if wants_json() or is_htmx():
-        return answer(error.http_status, error.code, error.sentence)
+        return answer_error(error.http_status, error.code, error.sentence)
     return _list_again(problem=error.sentence), error.http_status
 
 
 @blueprint.post("/agents/pause")
 @needs(ADMIN)
 def pause_many() -> ResponseReturnValue:
-    count = _each(lambda agent_id: _change(agent_id, Agent.pause))
-    return done(f"{count_nouns(count, 'agent')} paused.", to=_back())
+    count = _apply_to_chosen(lambda agent_id: _change_agent(agent_id, Agent.pause))
+    return answer_act(f"{count_nouns(count, 'agent')} paused.", to=_list_url())
 
 
 @blueprint.post("/agents/resume")
 @needs(ADMIN)
 def resume_many() -> ResponseReturnValue:
-    count = _each(lambda agent_id: _change(agent_id, Agent.resume))
-    return done(f"{count_nouns(count, 'agent')} resumed.", to=_back())
+    count = _apply_to_chosen(lambda agent_id: _change_agent(agent_id, Agent.resume))
+    return answer_act(f"{count_nouns(count, 'agent')} resumed.", to=_list_url())
 
 
 @blueprint.post("/agents/refinements")
 @needs(ADMIN)
 def refine_many() -> ResponseReturnValue:
     refused: list[str] = []
-    count = _each(lambda agent_id: _start_or_say_why(agent_id, refused))
+    count = _apply_to_chosen(lambda agent_id: _start_or_say_why(agent_id, refused))
     started = count - len(refused)
     words = f"{count_nouns(started, 'agent')} put on the queue."
     if refused:
         words += f" {count_nouns(len(refused), 'agent')} not: {' '.join(refused[:3])}"
-    return done(words, to=_back(), tone="warning" if refused else "success")
+    return answer_act(words, to=_list_url(), tone="warning" if refused else "success")
 
 
 def start_by_hand(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
     """Start a refinement and put it on the queue; returns its id. Raises Refused."""
-    refinement = start(agent_id, trigger=Trigger.ADMIN, by=actor, mode=mode)
+    refinement = start_refinement(agent_id, trigger=Trigger.ADMIN, by=actor, mode=mode)
     queue.enqueue(refinement.id)
     return refinement.id
 
@@ -160,7 +160,7 @@ def _start_or_say_why(agent_id: int, refused: list[str]) -> None:
         refused.append(error.sentence)
 
 
-def _change(agent_id: int, change: Callable[..., None]) -> str:
+def _change_agent(agent_id: int, change: Callable[..., None]) -> str:
     actor = viewer().actor
     with writing():
         agent = Agent.lock(agent_id)
@@ -168,22 +168,22 @@ def _change(agent_id: int, change: Callable[..., None]) -> str:
     return agent.name
 
 
-def _stay(agent_id: int, text: str, undo: str) -> ResponseReturnValue:
+def _stay_on_page(agent_id: int, text: str, undo: str) -> ResponseReturnValue:
     to = url_for("agents.show", agent_id=agent_id)
-    return done(text, to=to, undo=undo, parts=lambda: parts_of("agent", my_agent(agent_id)))
+    return answer_act(text, to=to, undo=undo, parts=lambda: parts_of("agent", my_agent(agent_id)))
 
 
-def _each(act: Callable[[int], object]) -> int:
+def _apply_to_chosen(act: Callable[[int], object]) -> int:
     """Do it to each chosen agent, in a transaction of its own: one refusal leaves the others."""
-    chosen = _chosen()
+    chosen = _chosen_agent_ids()
     for agent_id in chosen:
         act(agent_id)
     return len(chosen)
 
 
-def _chosen() -> Sequence[int]:
+def _chosen_agent_ids() -> Sequence[int]:
     """The selected agents, all of this account. Raises SelectionRefused or NotFound before anything is done."""
-    ids = _selected()
+    ids = _selected_ids()
     if not ids:
         raise SelectionRefused("No agents selected. Select at least one.")
     if len(ids) > MOST_AT_ONCE:
@@ -191,17 +191,17 @@ def _chosen() -> Sequence[int]:
     return [my_agent(agent_id).id for agent_id in ids]
 
 
-def _selected() -> list[int]:
+def _selected_ids() -> list[int]:
     return list(dict.fromkeys(map(row_id, request.form.getlist("agent"))))
 
 
 def _list_again(problem: str = "") -> str:
     shown = AgentList.load(viewer().account_id, **{name: request.form.get(name, "")[:80] for name in FILTERS})
-    shown = replace(shown, selected=frozenset(_selected()), problem=problem)
+    shown = replace(shown, selected=frozenset(_selected_ids()), problem=problem)
     return render_template("agents/index.html", page=shown, json_url=f"{url_for('agents.index')}.json")
 
 
-def _back() -> str:
+def _list_url() -> str:
     """The list as it was looked at."""
     kept: dict[str, Any] = {name: request.form[name] for name in FILTERS if request.form.get(name)}
     return url_for("agents.index", **kept)

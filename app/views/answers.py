@@ -47,7 +47,7 @@ def page(blueprint: Blueprint, rule: str, template: str, *, twin: str = "") -> C
     return register
 
 
-def done(
+def answer_act(
     text: str, *, to: str, undo: str = "", tone: str = "success", parts: Callable[[], str] | None = None
 ) -> ResponseReturnValue:
     """Answer an act. Where htmx asks and there are `parts`, the page stays: they are morphed, and a toast speaks.
@@ -57,10 +57,10 @@ def done(
     if is_htmx() and parts is not None:
         return str(parts()) + render_template("_toast.html", text=text, tone=_TONES[tone], undo=undo)
     flash({"text": text, "undo": undo} if undo else text, tone)  # type: ignore[arg-type]
-    return go(to)
+    return redirect_to(to)
 
 
-def go(address: str) -> Response:
+def redirect_to(address: str) -> Response:
     """Send the browser to another page, whether htmx asks or not."""
     if is_htmx():
         return Response("", headers={"HX-Redirect": address})

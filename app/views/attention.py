@@ -10,12 +10,12 @@ from flask.typing import ResponseReturnValue
 from app.extensions import writing
 from app.models import Agent, AttentionItem
 from app.models.user import ADMIN
-from app.views.access import my_attention_item, needs, pages, viewer
-from app.views.answers import done, page
-from app.views.live import part, parts_of_this_page, pressed_on
+from app.views.access import my_attention_item, needs, signed_in_pages, viewer
+from app.views.answers import answer_act, page
+from app.views.live import parts_of_this_page, pressed_on, wrap_part
 from app.views.shown.attention import AttentionList, ShownItem
 
-blueprint = pages("attention", __name__)
+blueprint = signed_in_pages("attention", __name__)
 
 
 @page(blueprint, "/attention", "attention/index.html")
@@ -27,38 +27,38 @@ def index() -> AttentionList:
 @blueprint.post("/attention/<int:item_id>/seen")
 @needs(ADMIN)
 def mark_seen(item_id: int) -> ResponseReturnValue:
-    if not _change(item_id, AttentionItem.mark_seen):
-        return _stay(item_id, "It was marked as seen already.", tone="info")
-    return _stay(item_id, "Marked as seen.", undo=url_for("attention.mark_unseen", item_id=item_id))
+    if not _change_item(item_id, AttentionItem.mark_seen):
+        return _stay_on_page(item_id, "It was marked as seen already.", tone="info")
+    return _stay_on_page(item_id, "Marked as seen.", undo=url_for("attention.mark_unseen", item_id=item_id))
 
 
 @blueprint.post("/attention/<int:item_id>/unseen")
 @needs(ADMIN)
 def mark_unseen(item_id: int) -> ResponseReturnValue:
-    if not _change(item_id, AttentionItem.mark_unseen):
-        return _stay(item_id, "It is not marked as seen.", tone="info")
-    return _stay(item_id, "Marked as not seen.")
+    if not _change_item(item_id, AttentionItem.mark_unseen):
+        return _stay_on_page(item_id, "It is not marked as seen.", tone="info")
+    return _stay_on_page(item_id, "Marked as not seen.")
 
 
-def _change(item_id: int, change: Callable[..., bool]) -> bool:
+def _change_item(item_id: int, change: Callable[..., bool]) -> bool:
     agent_id, actor = my_attention_item(item_id).agent_id, viewer().actor
     with writing():
         agent = Agent.lock(agent_id)
         return change(AttentionItem.lock(item_id), agent, by=actor)
 
 
-def _stay(item_id: int, text: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
+def _stay_on_page(item_id: int, text: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
     item = my_attention_item(item_id)
     to = {"agent": url_for("agents.show", agent_id=item.agent_id), "list": url_for("attention.index")}
     on_list = pressed_on()[0] == "attention.index"
-    return done(
+    return answer_act(
         text,
         to=to.get(request.form.get("on", ""), url_for("overview.index")),
         undo=undo,
         tone=tone,
-        parts=(lambda: _row(item)) if on_list else parts_of_this_page(),
+        parts=(lambda: _render_row(item)) if on_list else parts_of_this_page(),
     )
 
 
-def _row(item: AttentionItem) -> str:
-    return part(f"attention-{item.id}", render_template("attention/_row.html", row=ShownItem(item), on="list"))
+def _render_row(item: AttentionItem) -> str:
+    return wrap_part(f"attention-{item.id}", render_template("attention/_row.html", row=ShownItem(item), on="list"))

@@ -42,9 +42,9 @@ def init_app(app: Flask) -> None:
     user_authenticated.connect(_on_sign_in, app)
     user_failed_authn.connect(_on_failure, app)
     app.extensions["failure_counts"] = FailureCounts(app.extensions["settings"])
-    _wrap(app, "security.login", _throttled_sign_in)
-    _wrap(app, "security.verify", _throttled_verify)
-    _wrap(app, "security.logout", _audited_sign_out)
+    _wrap_view(app, "security.login", _throttled_sign_in)
+    _wrap_view(app, "security.verify", _throttled_verify)
+    _wrap_view(app, "security.logout", _audited_sign_out)
 
 
 def _by_no_token(_request: Request) -> None:
@@ -54,7 +54,7 @@ def _by_no_token(_request: Request) -> None:
 def _on_sign_in(app: Flask, user: User, **_details: Any) -> None:
     """A page from before is worth nothing after: whoever planted its cookie would know its CSRF token."""
     try:
-        _record(Action.SIGN_IN, user)
+        _record_action(Action.SIGN_IN, user)
     except BaseException:
         session.clear()
         raise
@@ -65,7 +65,7 @@ def _on_sign_in(app: Flask, user: User, **_details: Any) -> None:
 
 def _on_failure(app: Flask, user: User, **_details: Any) -> None:
     """Only for users that exist: no chain stands ready for the names that strangers try."""
-    _record(Action.SIGN_IN_FAILED, user)
+    _record_action(Action.SIGN_IN_FAILED, user)
 
 
 def _audited_sign_out(view: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,13 +73,13 @@ def _audited_sign_out(view: Callable[..., Any]) -> Callable[..., Any]:
 
     def sign_out(**arguments: Any) -> Any:
         if current_user.is_authenticated:
-            _record(Action.SIGN_OUT, viewer())
+            _record_action(Action.SIGN_OUT, viewer())
         return view(**arguments)
 
     return sign_out
 
 
-def _record(action: Action, user: User) -> None:
+def _record_action(action: Action, user: User) -> None:
     account_id, user_id, actor = user.account_id, user.id, user.actor
     with writing():
         account = Account.lock(account_id)
@@ -95,7 +95,7 @@ def _throttled_sign_in(view: Callable[..., Any]) -> Callable[..., Any]:
     def sign_in(**arguments: Any) -> Any:
         if request.method != "POST" or current_user.is_authenticated:
             return view(**arguments)
-        email, counts = _asked_for(), _counts()
+        email, counts = _asked_for(), _failure_counts()
         counts.check_sign_in(email)
         response = current_app.make_response(view(**arguments))
         if current_user.is_authenticated:
@@ -111,7 +111,7 @@ def _throttled_verify(view: Callable[..., Any]) -> Callable[..., Any]:
     def verify(**arguments: Any) -> Any:
         if request.method != "POST" or not current_user.is_authenticated:
             return view(**arguments)
-        counts, earlier, user_id = _counts(), session.get("fs_paa"), viewer().id
+        counts, earlier, user_id = _failure_counts(), session.get("fs_paa"), viewer().id
         counts.check_user(user_id)
         response = view(**arguments)
         if session.get("fs_paa") == earlier:
@@ -121,7 +121,7 @@ def _throttled_verify(view: Callable[..., Any]) -> Callable[..., Any]:
     return verify
 
 
-def _counts() -> FailureCounts:
+def _failure_counts() -> FailureCounts:
     found: FailureCounts = current_app.extensions["failure_counts"]
     return found
 
@@ -135,5 +135,5 @@ def _asked_for() -> str:
     return email.strip().lower()[:254] if isinstance(email, str) else ""
 
 
-def _wrap(app: Flask, endpoint: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def _wrap_view(app: Flask, endpoint: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     app.view_functions[endpoint] = around(app.view_functions[endpoint])

@@ -11,11 +11,11 @@ from app.errors import Refused
 from app.extensions import db
 from app.models import Agent
 from app.models.user import ADMIN
-from app.views.access import needs, pages, viewer
+from app.views.access import needs, signed_in_pages, viewer
 from app.views.agents import start_by_hand
-from app.views.answers import done
+from app.views.answers import answer_act
 
-blueprint = pages("demo", __name__)
+blueprint = signed_in_pages("demo", __name__)
 
 
 class NotEmpty(Refused):
@@ -33,4 +33,4 @@ def create() -> ResponseReturnValue:
     actor = user.actor
     for agent in make_demo_agents(user.account_id, actor):
         start_by_hand(agent.id, actor)
-    return done("Two agents are made, and asked whether they want to refine.", to=url_for("overview.index"))
+    return answer_act("Two agents are made, and asked whether they want to refine.", to=url_for("overview.index"))

@@ -14,7 +14,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from app.errors import DiskFull, WhetstoneError, has_no_room
 from app.extensions import db
 from app.logs import place
-from app.problems import phrase, problem
+from app.problems import problem_response, status_phrase
 from app.views.answers import is_htmx, wants_json
 
 log = structlog.get_logger(__name__)
@@ -41,11 +41,11 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(CSRFError, _of_csrf)
     app.register_error_handler(HTTPException, _of_http)
     app.register_error_handler(OperationalError, _of_the_database)
-    app.register_error_handler(Exception, _unexpected)
+    app.register_error_handler(Exception, _answer_unexpected)
 
 
 def _of_ours(error: WhetstoneError) -> Response:
-    response = answer(error.http_status, error.code, error.sentence)
+    response = answer_error(error.http_status, error.code, error.sentence)
     if retry_after := getattr(error, "retry_after", None):
         response.headers["Retry-After"] = str(retry_after)
     return response
@@ -53,14 +53,14 @@ def _of_ours(error: WhetstoneError) -> Response:
 
 def _of_csrf(error: CSRFError) -> Response:
     sentence = "This page is too old to act from: your sign-in has changed since. Reload it; nothing was written."
-    return answer(400, "stale_page", sentence)
+    return answer_error(400, "stale_page", sentence)
 
 
 def _of_http(error: HTTPException) -> Response:
     code = error.code or 500
     if error.response is not None or code < 400:
         return cast(Response, error.get_response())
-    response = answer(code, _name(code), _sentence(code))
+    response = answer_error(code, _status_name(code), _status_sentence(code))
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     if code == 429:
@@ -70,7 +70,7 @@ def _of_http(error: HTTPException) -> Response:
     return response
 
 
-def _sentence(code: int) -> str:
+def _status_sentence(code: int) -> str:
     if code == 404 and request.path.startswith("/api/"):
         return NO_ADDRESS
     return SENTENCES.get(code, SENTENCES[400 if code < 500 else 500])
@@ -78,10 +78,10 @@ def _sentence(code: int) -> str:
 
 def _of_the_database(error: OperationalError) -> Response:
     log.error("database unavailable", error=type(error.orig).__name__, path=request.path)
-    return answer(503, "unavailable", SENTENCES[503])
+    return answer_error(503, "unavailable", SENTENCES[503])
 
 
-def _unexpected(error: Exception) -> Response:
+def _answer_unexpected(error: Exception) -> Response:
     """Log where it happened, never what the exception says: it may quote what was sent."""
     if has_no_room(error):
         log.error("no room on the disk", place=place(error), endpoint=request.endpoint)
@@ -89,21 +89,21 @@ def _unexpected(error: Exception) -> Response:
     reference = secrets.token_hex(6)
     name, endpoint = type(error).__name__, request.endpoint
     log.error("request failed", error=name, place=place(error), reference=reference, endpoint=endpoint)
-    return answer(500, "unexpected", SENTENCES[500], reference=reference)
+    return answer_error(500, "unexpected", SENTENCES[500], reference=reference)
 
 
-def answer(status: int, code: str, sentence: str, *, reference: str = "") -> Response:
+def answer_error(status: int, code: str, sentence: str, *, reference: str = "") -> Response:
     """The error in the form that the asker reads. From 500 on, the page does without the database."""
     if status >= 500:
         g.bare = True
         db.session.remove()
     if wants_json():
-        return problem(status, code, sentence, reference=reference)
+        return problem_response(status, code, sentence, reference=reference)
     if is_htmx():
         return make_response(render_template("errors/toast.html", sentence=sentence), status)
     page = render_template("errors/error.html", code=status, name=code, sentence=sentence, request_id=reference)
     return make_response(page, status)
 
 
-def _name(status: int) -> str:
-    return phrase(status).lower().replace(" ", "_")
+def _status_name(status: int) -> str:
+    return status_phrase(status).lower().replace(" ", "_")

@@ -16,12 +16,12 @@ from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.grants import opening
 from app.grants.opening import NotCovered
 from app.grants.request import WantedException, request_access
-from app.grants.request import revoke as take_back
+from app.grants.request import revoke_grant as take_back
 from app.models import AccessGrant, GrantStatus
 from app.models.user import ADMIN
 from app.views import errors
-from app.views.access import MOST_DIGITS, my_agent, my_exception, needs, pages, viewer
-from app.views.answers import done, go, page, wants_json
+from app.views.access import MOST_DIGITS, my_agent, my_exception, needs, signed_in_pages, viewer
+from app.views.answers import answer_act, page, redirect_to, wants_json
 from app.views.live import mine_part, parts_of_this_page
 from app.views.shown.asking import FIELDS, UNLESS_TYPED, AskPage
 from app.views.shown.content import HistoryContent, LedgerContent
@@ -34,17 +34,17 @@ from app.views.shown.exception import (
 )
 from tasks import grants as queue
 
-blueprint = pages("exceptions", __name__)
+blueprint = signed_in_pages("exceptions", __name__)
 
 
 @page(blueprint, "/exceptions", "exceptions/index.html")
 def index() -> ExceptionsPage:
-    return ExceptionsPage.load(viewer().account_id, before=_before())
+    return ExceptionsPage.load(viewer().account_id, before=_before_cursor())
 
 
 @page(blueprint, "/agents/<int:agent_id>/exceptions", "exceptions/agent.html")
 def agent(agent_id: int) -> AgentExceptionsPage:
-    return AgentExceptionsPage.load(my_agent(agent_id), before=_before())
+    return AgentExceptionsPage.load(my_agent(agent_id), before=_before_cursor())
 
 
 @page(blueprint, "/exceptions/<uuid:exception_id>", "exceptions/show.html")
@@ -70,7 +70,7 @@ def ask(agent_id: int) -> ResponseReturnValue:
     except (Invalid, NotFound, Refused) as error:
         return render_template("exceptions/new.html", page=AskPage.load(asked, typed, error)), 422
     queue.enqueue(grant.id)
-    return go(url_for("exceptions.show", exception_id=grant.id))
+    return redirect_to(url_for("exceptions.show", exception_id=grant.id))
 
 
 @blueprint.post("/exceptions/<uuid:exception_id>/revoke")
@@ -81,9 +81,9 @@ def revoke(exception_id: UUID) -> ResponseReturnValue:
     take_back(standing.grant.id, by=viewer().actor)
     if was == GrantStatus.GRANTED:
         queue.enqueue_telling(standing.grant.id)
-    text, tone = _revoked(standing, was)
+    text, tone = _revocation_words(standing, was)
     to = url_for("exceptions.show", exception_id=exception_id)
-    return done(text, to=to, tone=tone, parts=_fresh_parts)
+    return answer_act(text, to=to, tone=tone, parts=_fresh_parts)
 
 
 @blueprint.get("/exceptions/mine")
@@ -105,21 +105,21 @@ def ledger(exception_id: UUID) -> LedgerContent:
     after = request.args.get("after", "")
     after = after if after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS else ""
     grant = my_exception(exception_id)
-    return LedgerContent.load(grant, _look(grant, is_ledger=True, after=int(after or 0)), after=after)
+    return LedgerContent.load(grant, _fetch_look(grant, is_ledger=True, after=int(after or 0)), after=after)
 
 
 @page(blueprint, "/exceptions/<uuid:exception_id>/history", "exceptions/history.html")
 @needs(ADMIN)
 def history(exception_id: UUID) -> HistoryContent:
     grant = my_exception(exception_id)
-    return HistoryContent.load(grant, _look(grant, is_ledger=False))
+    return HistoryContent.load(grant, _fetch_look(grant, is_ledger=False))
 
 
 @blueprint.errorhandler(NotCovered)
 def not_covered(error: NotCovered) -> ResponseReturnValue:
     """A page that shows nothing, and says where to look."""
     if wants_json():
-        return errors.answer(error.http_status, error.code, error.sentence)
+        return errors.answer_error(error.http_status, error.code, error.sentence)
     its_page = url_for("exceptions.show", exception_id=(request.view_args or {})["exception_id"])
     advice = Markup('<a href="{}">Its page</a> says how it stands, and whether one may ask again.').format(its_page)
     said = {"title": "Nothing is shown", "sentence": error.sentence, "advice": advice}
@@ -139,15 +139,15 @@ class NotThisWay(Refused):
     http_status = 403
 
 
-def _look(grant: AccessGrant, *, is_ledger: bool, **wanted: Any) -> dict[str, Any]:
+def _fetch_look(grant: AccessGrant, *, is_ledger: bool, **wanted: Any) -> dict[str, Any]:
     """Everything that this look shows, with its receipt written. Raises NotCovered, NotThisWay or NoAnswer."""
     _require_a_reader()
     if is_ledger != (grant.refinement_id is None):
         raise NotCovered
     look = opening.look(grant, viewer(), **wanted)
-    if not queue.answered(look.view_id) and opening.withdraw(look):
+    if not queue.wait_for_answer(look.view_id) and opening.withdraw_view(look):
         raise NoAnswer
-    return opening.fetch(look)
+    return opening.fetch_view(look)
 
 
 def _require_a_reader() -> None:
@@ -158,7 +158,7 @@ def _require_a_reader() -> None:
         raise NotThisWay("This address is for programs: a browser could not clear it in time. Open the page instead.")
 
 
-def _revoked(standing: ExceptionState, was: GrantStatus) -> tuple[str, str]:
+def _revocation_words(standing: ExceptionState, was: GrantStatus) -> tuple[str, str]:
     """What happened, and its tone."""
     again = f"{standing.agent.name} may be asked again."
     if was == GrantStatus.GRANTED:
@@ -174,5 +174,5 @@ def _fresh_parts() -> str:
     return mine_part() + (parts() if parts else "")
 
 
-def _before() -> str:
+def _before_cursor() -> str:
     return request.args.get("before", "")[:36]

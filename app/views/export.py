@@ -13,7 +13,7 @@ from threading import BoundedSemaphore
 from flask import Response, current_app, stream_with_context
 
 from app.errors import WhetstoneError
-from app.history.log import LogEntry, batches
+from app.history.log import LogEntry, read_batches
 from app.shapes.entry import EntryShape
 from app.views.filters import FilterForm
 
@@ -42,14 +42,14 @@ class ExportFormat:
     write: Callable[[Iterable[list[LogEntry]]], Iterator[str]]
 
 
-def download(form: FilterForm, file: ExportFormat) -> Response:
+def download_log(form: FilterForm, file: ExportFormat) -> Response:
     """All that the filters leave, as a file. Raises `Wrong` for filters that can't be used, or ExportsBusy."""
     form.check()
     name = f"audit-agent-{form.agent.id}" if form.agent else "audit"
-    return send(file.write(batches(form.filters)), name, file)
+    return send_pieces(file.write(read_batches(form.filters)), name, file)
 
 
-def send(written: Iterator[str], name: str, file: ExportFormat) -> Response:
+def send_pieces(written: Iterator[str], name: str, file: ExportFormat) -> Response:
     """The pieces of a file, sent as they are made. Raises ExportsBusy."""
     text = _one_of_few(written)
     first = next(text, "")
@@ -75,29 +75,29 @@ def _one_of_few(text: Iterator[str]) -> Generator[str]:
 
 def _csv_lines(read: Iterable[list[LogEntry]]) -> Iterator[str]:
     """RFC 4180, with a header; what a program takes for a formula is made text by an apostrophe."""
-    yield _csv([COLUMNS])
+    yield _format_csv([COLUMNS])
     for entries in read:
-        yield _csv(_cells(entry) for entry in entries)
+        yield _format_csv(_entry_cells(entry) for entry in entries)
 
 
-def _csv(rows: Iterable[Iterable[str]]) -> str:
+def _format_csv(rows: Iterable[Iterable[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerows(rows)
     return text.getvalue()
 
 
-def _cells(entry: LogEntry) -> list[str]:
+def _entry_cells(entry: LogEntry) -> list[str]:
     told = EntryShape.of(entry)
-    return [_inert(_cell(getattr(told, name))) for name in COLUMNS]
+    return [_escape_formula(_cell_text(getattr(told, name))) for name in COLUMNS]
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
-def _inert(cell: str) -> str:
+def _escape_formula(cell: str) -> str:
     return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flask import request
 
-from app.views.access import pages, viewer
+from app.views.access import signed_in_pages, viewer
 from app.views.answers import page
 from app.views.shown.failures import FailuresPage
 
-blueprint = pages("failures", __name__)
+blueprint = signed_in_pages("failures", __name__)
 
 
 @page(blueprint, "/failures", "failures/index.html")

@@ -44,7 +44,7 @@ class FilterForm:
         for name, text in typed.items():
             into, parse = _PARSERS[name]
             try:
-                found[into] = parse(account_id, _printable(text))
+                found[into] = parse(account_id, _require_printable(text))
             except Invalid as error:
                 errors[name] = error.sentence
         filters = Filters(account_id, **found)
@@ -62,7 +62,7 @@ class FilterForm:
             raise Wrong(self.errors)
 
 
-def _agent(account_id: int, typed: str) -> int:
+def _parse_agent(account_id: int, typed: str) -> int:
     """By name, else by id."""
     mine = select(Agent.id).where(Agent.account_id == account_id)
     found = db.session.scalar(mine.where(Agent.name == typed))
@@ -73,7 +73,7 @@ def _agent(account_id: int, typed: str) -> int:
     return found
 
 
-def _who(account_id: int, typed: str) -> LogActor:
+def _parse_actor(account_id: int, typed: str) -> LogActor:
     """`user`, `agent` or `system`, or one of them as the log names it, such as `user:ann@example.org`."""
     kind, _, name = typed.partition(":")
     if kind not in list(ActorKind):
@@ -86,13 +86,13 @@ def _who(account_id: int, typed: str) -> LogActor:
     return LogActor(ActorKind(kind), name, user_id, agent_id)
 
 
-def _action(account_id: int, typed: str) -> Action:
+def _parse_action(account_id: int, typed: str) -> Action:
     if typed not in list(Action):
         raise Invalid(f"The log knows no action {typed!r}.")
     return Action(typed)
 
 
-def _refinement(account_id: int, typed: str) -> str:
+def _parse_refinement(account_id: int, typed: str) -> str:
     """By its id, or by as much of its beginning as the pages show."""
     number = typed.lower()
     if not _UUID_BEGINS.fullmatch(number):
@@ -109,35 +109,35 @@ def _refinement(account_id: int, typed: str) -> str:
 
 
 def _first_day(account_id: int, typed: str) -> datetime:
-    return _midnight(typed)
+    return _parse_day(typed)
 
 
 def _last_day(account_id: int, typed: str) -> datetime | None:
     """The end of that day, which belongs to what is wanted; None for the last day that there is."""
     try:
-        return _midnight(typed) + timedelta(days=1)
+        return _parse_day(typed) + timedelta(days=1)
     except OverflowError:
         return None
 
 
-def _midnight(typed: str) -> datetime:
+def _parse_day(typed: str) -> datetime:
     try:
         return datetime.fromisoformat(typed if _DAY.fullmatch(typed) else "").replace(tzinfo=UTC)
     except ValueError:
         raise Invalid(f"{typed!r} is no day. Write it like 2026-11-30; days are those of UTC.") from None
 
 
-def _printable(text: str) -> str:
+def _require_printable(text: str) -> str:
     if not text.isprintable() or len(text) > MAX_TYPED:
         raise Invalid("This can't be looked for: it is too long, or holds characters that can't be seen.")
     return text
 
 
 _PARSERS: Mapping[str, tuple[str, Callable[[int, str], Any]]] = {
-    "agent": ("agent_id", _agent),
-    "actor": ("who", _who),
-    "action": ("action", _action),
-    "refinement": ("refinement_id", _refinement),
+    "agent": ("agent_id", _parse_agent),
+    "actor": ("who", _parse_actor),
+    "action": ("action", _parse_action),
+    "refinement": ("refinement_id", _parse_refinement),
     "from": ("since", _first_day),
     "to": ("until", _last_day),
 }

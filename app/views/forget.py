@@ -5,14 +5,14 @@ from __future__ import annotations
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.keys.forgetting import forget as destroy
-from app.keys.shredding import shred
+from app.keys.forgetting import forget_agent as destroy
+from app.keys.shredding import shred_files
 from app.models.user import OWNER
-from app.views.access import my_agent, needs, pages, viewer
-from app.views.answers import done, page
+from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.answers import answer_act, page
 from app.views.shown.forgetting import ForgetPage
 
-blueprint = pages("forget", __name__)
+blueprint = signed_in_pages("forget", __name__)
 
 
 @page(blueprint, "/agents/<int:agent_id>/forget", "agents/forget.html")
@@ -31,5 +31,5 @@ def forget(agent_id: int) -> ResponseReturnValue:
         shown = ForgetPage.load(agent, may_forget=True, typed=typed[:200])
         return render_template("agents/forget.html", page=shown, json_url=f"{request.path}.json"), 422
     destroy(agent_id, by=actor)
-    shred()
-    return done(f"{name} is forgotten: its keys are destroyed.", to=url_for("agents.show", agent_id=agent_id))
+    shred_files()
+    return answer_act(f"{name} is forgotten: its keys are destroyed.", to=url_for("agents.show", agent_id=agent_id))

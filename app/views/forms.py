@@ -67,14 +67,14 @@ class Form:
     @property
     def values(self) -> dict[str, Any]:
         """Raises Invalid; see `check`."""
-        return {name: _parse(name, self.typed[name]) for name in self.names}
+        return {name: _parse_field(name, self.typed[name]) for name in self.names}
 
     def check(self) -> None:
         """Raises `Wrong` with every field that can't be saved."""
         errors: dict[str, str] = {}
         for name in self.names:
             try:
-                value = _parse(name, self.typed[name])
+                value = _parse_field(name, self.typed[name])
                 clean_name(value) if name == "name" else clean_setting(name, value)
             except Invalid as error:
                 errors[name] = error.sentence
@@ -98,7 +98,7 @@ class Wrong(Invalid):
         self.errors = errors
 
 
-def _parse(name: str, typed: str) -> Any:
+def _parse_field(name: str, typed: str) -> Any:
     if name in NUMBERS:
         digits = typed.strip().replace(",", "").replace(" ", "")
         return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else typed

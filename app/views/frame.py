@@ -78,10 +78,10 @@ def init_app(app: Flask) -> None:
     app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES)
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
     app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for)
-    app.jinja_env.filters["shell"] = shell
+    app.jinja_env.filters["shell"] = quote_for_shell
     app.jinja_env.filters.update(percent=percent, exact_percent=exact_percent)
-    app.context_processor(_context)
-    app.after_request(_close)
+    app.context_processor(_template_context)
+    app.after_request(_add_headers)
 
 
 def _allow_files() -> None:
@@ -90,7 +90,7 @@ def _allow_files() -> None:
         request.max_content_length = MAX_FILE_BYTES
 
 
-def shell(value: object) -> str:
+def quote_for_shell(value: object) -> str:
     """One word of a command that people copy into a shell, whatever an agent or an address called it."""
     return shlex.quote(str(value))
 
@@ -122,16 +122,16 @@ def _csrf_token() -> str:
     return "" if g.get("streaming") else generate_csrf()
 
 
-def _context() -> dict[str, Any]:
+def _template_context() -> dict[str, Any]:
     """What templates/base.html reads. Error pages of a broken server get only what needs no database."""
-    common = {"home_url": url_for("overview.index"), "app_version": _version(), "nav": []}
+    common = {"home_url": url_for("overview.index"), "app_version": _app_version(), "nav": []}
     if g.get("bare") or g.get("streaming") or not current_user.is_authenticated:
         return common
     user = viewer()
     account = db.session.get(Account, user.account_id)
     held = [role for role in reversed(ROLES) if user.may(role)]
     return common | {
-        "nav": _nav(),
+        "nav": _navigation_items(),
         "account_name": account.name if account else "",
         "viewer": {"email": user.email, "role": _role_word(held)},
         "sign_out_url": url_for("security.logout"),
@@ -152,7 +152,7 @@ def _role_word(held: list[str]) -> str:
     return next((role for role in held if role in ROLES[:3]), held[0] if held else "no role").replace("_", " ")
 
 
-def _nav() -> list[dict[str, Any]]:
+def _navigation_items() -> list[dict[str, Any]]:
     items = (
         ("Overview", "overview.index", "overview"),
         ("Agents", "agents.index", "agent"),
@@ -176,7 +176,7 @@ def _stands_under(endpoint: str) -> bool:
     return request.blueprint in under.get(noun, {noun})
 
 
-def _close(response: Response) -> Response:
+def _add_headers(response: Response) -> Response:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if request.endpoint != "static":
@@ -185,6 +185,6 @@ def _close(response: Response) -> Response:
 
 
 @cache
-def _version() -> str:
+def _app_version() -> str:
     with (ROOT / "pyproject.toml").open("rb") as file:
         return str(tomllib.load(file)["project"]["version"])

@@ -12,19 +12,18 @@ from app.errors import Invalid
 from app.exchange.blind import blind_rows
 from app.exchange.draft import ImportRefused
 from app.exchange.parsed import ImportFormat, left_out_words
-from app.exchange.taking_in import Received
-from app.exchange.taking_in import receive as receive_file
+from app.exchange.taking_in import Received, receive_file
 from app.models import Agent
 from app.models.user import ADMIN
 from app.shapes.memory import BlindMemory
 from app.values.plural import count_nouns
-from app.views.access import my_agent, needs, pages, viewer
-from app.views.answers import done, page
-from app.views.export import JSON_LINES, send
+from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.answers import answer_act, page
+from app.views.export import JSON_LINES, send_pieces
 from app.views.shown.agent import ImportsPage
 from tasks import intake as queue
 
-blueprint = pages("imports", __name__)
+blueprint = signed_in_pages("imports", __name__)
 blueprint.add_app_template_filter(left_out_words, "left_out_words")
 
 
@@ -40,12 +39,12 @@ def receive(agent_id: int) -> ResponseReturnValue:
     agent = my_agent(agent_id)
     actor = viewer().actor
     try:
-        name, sent = _sent()
-        received = receive_file(agent_id, sent, by=actor, name=name, format=_format())
+        name, sent = _read_upload()
+        received = receive_file(agent_id, sent, by=actor, name=name, format=_read_format())
     except Invalid as error:
-        return _refused(agent, error)
+        return _render_refusal(agent, error)
     queue.enqueue(received.intake_id)
-    return done(_told(received), to=url_for("imports.show", agent_id=agent_id))
+    return answer_act(_describe_import(received), to=url_for("imports.show", agent_id=agent_id))
 
 
 @blueprint.get("/agents/<int:agent_id>/memories.jsonl")
@@ -53,15 +52,15 @@ def export(agent_id: int) -> ResponseReturnValue:
     """The blind record; `?discarded=1` with the soft-deleted ones. The same lines as `./whetstone memories export`."""
     agent = my_agent(agent_id)
     rows = blind_rows(agent.id, discarded=request.args.get("discarded") == "1")
-    return send(_lines(rows), f"memories-agent-{agent.id}", JSON_LINES)
+    return send_pieces(_json_lines(rows), f"memories-agent-{agent.id}", JSON_LINES)
 
 
-def _lines(rows: Iterator[BlindMemory]) -> Iterator[str]:
+def _json_lines(rows: Iterator[BlindMemory]) -> Iterator[str]:
     for row in rows:
         yield f"{json.dumps(row.as_json())}\n"
 
 
-def _sent() -> tuple[str, bytes]:
+def _read_upload() -> tuple[str, bytes]:
     file = request.files.get("file")
     sent = file.read() if file else b""
     if file is None or not sent:
@@ -69,7 +68,7 @@ def _sent() -> tuple[str, bytes]:
     return file.filename or "", sent
 
 
-def _format() -> ImportFormat | None:
+def _read_format() -> ImportFormat | None:
     """What the form says that the file is; None to recognise it."""
     chosen = request.form.get("format", "")
     if chosen not in ("", *ImportFormat):
@@ -77,22 +76,22 @@ def _format() -> ImportFormat | None:
     return ImportFormat(chosen) if chosen else None
 
 
-def _told(received: Received) -> str:
+def _describe_import(received: Received) -> str:
     parsed = received.parsed
     number = count_nouns(received.memories, "memory") + (" is" if received.memories == 1 else " are")
     said = [f"Detected format: {parsed.format.words}. {number} checked and sealed.", *parsed.notes]
     return " ".join([*said, "A worker takes them in now."])
 
 
-def _refused(agent: Agent, error: Invalid) -> ResponseReturnValue:
+def _render_refusal(agent: Agent, error: Invalid) -> ResponseReturnValue:
     problems = [error.sentence]
     if isinstance(error, ImportRefused):
         more = error.total - len(error.problems)
-        problems = [_capitalised(str(problem)) for problem in error.problems]
+        problems = [_capitalise_first(str(problem)) for problem in error.problems]
         problems += [f"And {count_nouns(more, f'more {error.noun}')}."] if more > 0 else []
     shown = ImportsPage.load(agent, problems=problems)
     return render_template("agents/imports.html", page=shown, json_url=f"{request.path}.json"), 422
 
 
-def _capitalised(text: str) -> str:
+def _capitalise_first(text: str) -> str:
     return text[:1].upper() + text[1:]

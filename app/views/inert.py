@@ -55,26 +55,26 @@ def inert(text: str, *, changed: bool = False) -> Markup:
         text = text.replace("\n", "↵\n")
     parts, place = [], 0
     for found in (MARKED_IN_CHANGES if changed else MARKED).finditer(text):
-        parts += [str(escape(text[place : found.start()])), *_marks(found[0])]
+        parts += [str(escape(text[place : found.start()])), *_mark_characters(found[0])]
         place = found.end()
     return Markup("".join([*parts, str(escape(text[place:]))]))  # noqa: S704 - each part is escaped, or a mark
 
 
-def _marks(row: str) -> Iterator[str]:
+def _mark_characters(row: str) -> Iterator[str]:
     """One for each kind in turn, with its count, up to the most that anybody reads."""
     shown = 0
     for index, (character, same) in enumerate(groupby(row)):
         if index == MOST_MARKS:
-            yield _mark(f"and {len(row) - shown:,} more unseen characters")
+            yield _unseen_mark(f"and {len(row) - shown:,} more unseen characters")
             return
         count = len(list(same))
         shown += count
-        yield _mark(_name(character) + (f" × {count:,}" if count > 1 else ""))
+        yield _unseen_mark(_character_name(character) + (f" × {count:,}" if count > 1 else ""))
 
 
-def _mark(words: str) -> str:
+def _unseen_mark(words: str) -> str:
     return f'<span class="unseen">{words}</span>'
 
 
-def _name(character: str) -> str:
+def _character_name(character: str) -> str:
     return _NAMES.get(ord(character), f"U+{ord(character):04X}")

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
 from app.errors import NotFound
-from app.events.topics import LiveRow, Topic, TopicKind, register
+from app.events.topics import LiveRow, Topic, TopicKind, register_topic_kinds
 from app.models import AccessGrant, Agent, Refinement, Rollback
 from app.models.rollback import ROLLED_BACK
 from app.models.user import ADMIN
@@ -62,7 +62,7 @@ class LivePage(TopicKind):
         """All of its parts as they are now; with buttons where `act`, or whoever asks, may act."""
         acts = may_act() if act is None else act
         loaded = self.load(account_id, row)
-        parts = (_render(path, may_act=acts, **shown) for shown in loaded for path in self.templates)
+        parts = (_render_part(path, may_act=acts, **shown) for shown in loaded for path in self.templates)
         return Markup("").join(parts)
 
 
@@ -76,7 +76,9 @@ def stream_partials(topic: str, viewer: StreamViewer) -> str:
     found = Topic.parse(topic)
     if found is None or not isinstance(found.kind, LivePage):
         raise NotFound("There is no such topic.")
-    return found.kind.render(viewer.account_id, _row(found.kind, viewer.account_id, found.id), viewer.may(ADMIN))
+    return found.kind.render(
+        viewer.account_id, _find_page_row(found.kind, viewer.account_id, found.id), viewer.may(ADMIN)
+    )
 
 
 def parts_of(page: str, row: LiveRow) -> str:
@@ -101,13 +103,15 @@ def parts_of_this_page() -> Callable[[], str] | None:
     if page is None:
         return None
     account_id = asking_user().account_id
-    return lambda: page.render(account_id, _row(page, account_id, next(iter(named.values()), None)))
+    return lambda: page.render(account_id, _find_page_row(page, account_id, next(iter(named.values()), None)))
 
 
 def mine_part() -> str:
     """The viewer's own live exceptions: on every page of theirs, and in no stream, which others share."""
     mine = my_live_exceptions()
-    return part("my-exceptions", render_template("exceptions/_mine.html", my_exceptions=mine, follows_exceptions=True))
+    return wrap_part(
+        "my-exceptions", render_template("exceptions/_mine.html", my_exceptions=mine, follows_exceptions=True)
+    )
 
 
 def my_live_exceptions() -> list[ExceptionState]:
@@ -115,24 +119,24 @@ def my_live_exceptions() -> list[ExceptionState]:
     return live_of(asking_user().id) if may_act() else []
 
 
-def part(element_id: str, markup: str) -> Markup:
+def wrap_part(element_id: str, markup: str) -> Markup:
     """One partial for htmx, which morphs the element of that id into it."""
     opening = Markup('<hx-partial hx-target="#{}" hx-swap="outerMorph">').format(element_id)
     return opening + Markup(markup) + Markup("</hx-partial>\n")  # noqa: S704 - rendered by our templates
 
 
-def _row(page: TopicKind, account_id: int, row_id: Any) -> LiveRow | None:
+def _find_page_row(page: TopicKind, account_id: int, row_id: Any) -> LiveRow | None:
     """Raises NotFound."""
     return None if page.row is None else own_row(page.row, account_id, row_id)
 
 
-def _render(template: str, **shown: Any) -> Markup:
+def _render_part(template: str, **shown: Any) -> Markup:
     """As a part of the id of the template's one root element."""
     markup = render_template(template, **shown)
     root = _ROOT.match(markup)
     if root is None:
         raise RuntimeError(f"{template} begins with no element that has an id")
-    return part(root[1], markup)
+    return wrap_part(root[1], markup)
 
 
 def _of_agent(event: Any, agent_id: int) -> Any:
@@ -158,7 +162,7 @@ def _of_refinement(event: Any, refinement_id: str) -> Any:
     return (event.refinement_id == refinement_id) | (event.kind == ROLLED_BACK)
 
 
-def _in(folder: str, *names: str) -> tuple[str, ...]:
+def _template_paths(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{folder}/_{name}.html" for name in names)
 
 
@@ -166,20 +170,20 @@ LIVE_PAGES = (
     LivePage(
         "overview",
         load=lambda account_id, _: [{"page": Overview.load(account_id)}],
-        templates=("attention/_unseen.html", *_in("overview", "figures", "attention", "running", "recent")),
+        templates=("attention/_unseen.html", *_template_paths("overview", "figures", "attention", "running", "recent")),
         endpoint="overview.index",
     ),
     LivePage(
         "agents",
         load=lambda account_id, _: ({"row": row} for row in recently_moved(account_id)),
-        templates=_in("agents", "row"),
+        templates=_template_paths("agents", "row"),
     ),
     LivePage(
         "agent",
         Agent,
         _of_agent,
         lambda _, agent: [{"page": LedgerPage.load(agent)}],
-        ("attention/_unseen.html", *_in("agents", "state", "recent", "intakes", "mass", "ledger")),
+        ("attention/_unseen.html", *_template_paths("agents", "state", "recent", "intakes", "mass", "ledger")),
         "agents.show",
     ),
     LivePage(
@@ -187,15 +191,21 @@ LIVE_PAGES = (
         Agent,
         _of_agent,
         lambda _, agent: [{"page": SettingsParts.load(agent)}],
-        _in("agents", "waiting", "history"),
+        _template_paths("agents", "waiting", "history"),
     ),
-    LivePage("tokens", Agent, _of_agent, lambda _, agent: [{"page": TokensPage.load(agent)}], _in("agents", "tokens")),
+    LivePage(
+        "tokens",
+        Agent,
+        _of_agent,
+        lambda _, agent: [{"page": TokensPage.load(agent)}],
+        _template_paths("agents", "tokens"),
+    ),
     LivePage(
         "refinement",
         Refinement,
         _of_refinement,
         lambda _, refinement: [{"page": RefinementPage.load(refinement)}],
-        _in("refinements", "status", "figures", "outcome", "rollback", "timeline"),
+        _template_paths("refinements", "status", "figures", "outcome", "rollback", "timeline"),
         "refinements.show",
     ),
     LivePage(
@@ -203,27 +213,27 @@ LIVE_PAGES = (
         Rollback,
         _of_rollbacks,
         lambda _, rollback: [{"page": RollbackPage.load(rollback)}],
-        _in("rollbacks", "state"),
+        _template_paths("rollbacks", "state"),
         "rollbacks.show",
     ),
     LivePage(
         "audit",
         load=lambda account_id, _: [{"log": Log.load(FilterForm.read(account_id, {}))}],
-        templates=_in("audit", "log"),
+        templates=_template_paths("audit", "log"),
     ),
     LivePage(
         "audit",
         Agent,
         _of_agent,
         lambda account_id, agent: [{"log": Log.load(FilterForm.read(account_id, {}, agent))}],
-        _in("audit", "log"),
+        _template_paths("audit", "log"),
     ),
     LivePage(
         "exceptions",
         None,
         _of_exceptions,
         lambda account_id, _: [{"list": ExceptionList.load(account_id)}],
-        _in("exceptions", "open", "ended"),
+        _template_paths("exceptions", "open", "ended"),
         "exceptions.index",
     ),
     LivePage(
@@ -231,7 +241,7 @@ LIVE_PAGES = (
         Agent,
         _of_exceptions_of_agent,
         lambda account_id, agent: [{"list": ExceptionList.load(account_id, agent)}],
-        _in("exceptions", "open", "ended"),
+        _template_paths("exceptions", "open", "ended"),
         "exceptions.agent",
     ),
     LivePage(
@@ -239,10 +249,10 @@ LIVE_PAGES = (
         AccessGrant,
         _of_exceptions,
         lambda _, grant: [{"page": ExceptionPage.load(grant)}],
-        _in("exceptions", "state", "facts", "views"),
+        _template_paths("exceptions", "state", "facts", "views"),
         "exceptions.show",
     ),
 )
 """Every page that updates itself."""
 
-register(LIVE_PAGES)
+register_topic_kinds(LIVE_PAGES)

@@ -10,32 +10,36 @@ from flask.typing import ResponseReturnValue
 from app.extensions import writing
 from app.models import Agent, Memory, Refinement
 from app.models.user import ADMIN
-from app.views.access import my_agent, needs, pages, viewer
-from app.views.answers import done
-from app.views.live import part, pressed_on
+from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.answers import answer_act
+from app.views.live import pressed_on, wrap_part
 from app.views.shown.agent import AgentState
 from app.views.shown.ledger import Ledger
 
-blueprint = pages("memories", __name__)
+blueprint = signed_in_pages("memories", __name__)
 
 
 @blueprint.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
 @needs(ADMIN)
 def protect(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    _change(agent_id, memory_id, Memory.protect)
+    _change_memory(agent_id, memory_id, Memory.protect)
     text = f"Memory {memory_id} is constitutional: no refinement touches it."
-    return _stay(agent_id, memory_id, text, undo=url_for("memories.release", agent_id=agent_id, memory_id=memory_id))
+    return _stay_on_page(
+        agent_id, memory_id, text, undo=url_for("memories.release", agent_id=agent_id, memory_id=memory_id)
+    )
 
 
 @blueprint.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional/release")
 @needs(ADMIN)
 def release(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    _change(agent_id, memory_id, Memory.release)
+    _change_memory(agent_id, memory_id, Memory.release)
     text = f"Memory {memory_id} is no longer constitutional."
-    return _stay(agent_id, memory_id, text, undo=url_for("memories.protect", agent_id=agent_id, memory_id=memory_id))
+    return _stay_on_page(
+        agent_id, memory_id, text, undo=url_for("memories.protect", agent_id=agent_id, memory_id=memory_id)
+    )
 
 
-def _change(agent_id: int, memory_id: int, change: Callable[..., None]) -> None:
+def _change_memory(agent_id: int, memory_id: int, change: Callable[..., None]) -> None:
     my_agent(agent_id)
     actor = viewer().actor
     with writing():
@@ -43,13 +47,16 @@ def _change(agent_id: int, memory_id: int, change: Callable[..., None]) -> None:
         change(Memory.lock_core(agent, memory_id), agent, by=actor)
 
 
-def _stay(agent_id: int, memory_id: int, text: str, undo: str) -> ResponseReturnValue:
-    return done(
-        text, to=url_for("agents.show", agent_id=agent_id), undo=undo, parts=lambda: _row(my_agent(agent_id), memory_id)
+def _stay_on_page(agent_id: int, memory_id: int, text: str, undo: str) -> ResponseReturnValue:
+    return answer_act(
+        text,
+        to=url_for("agents.show", agent_id=agent_id),
+        undo=undo,
+        parts=lambda: _render_row(my_agent(agent_id), memory_id),
     )
 
 
-def _row(agent: Agent, memory_id: int) -> str:
+def _render_row(agent: Agent, memory_id: int) -> str:
     """The row of the sealed ledger; on the page of an exception the flags beside the text, never the text."""
     row = Ledger.load_row(agent, memory_id)
     if row is None:
@@ -57,5 +64,7 @@ def _row(agent: Agent, memory_id: int) -> str:
     if pressed_on()[0] == "exceptions.ledger":
         is_open = Refinement.open_of(agent.id) is not None
         flags = render_template("exceptions/_flags.html", row=row, agent_id=agent.id, is_open=is_open)
-        return part(f"flags-{memory_id}", flags)
-    return part(f"memory-{memory_id}", render_template("agents/_memory.html", row=row, state=AgentState.load(agent)))
+        return wrap_part(f"flags-{memory_id}", flags)
+    return wrap_part(
+        f"memory-{memory_id}", render_template("agents/_memory.html", row=row, state=AgentState.load(agent))
+    )

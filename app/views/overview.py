@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.views.access import pages, viewer
+from app.views.access import signed_in_pages, viewer
 from app.views.answers import page
 from app.views.shown.overview import Overview
 
-blueprint = pages("overview", __name__)
+blueprint = signed_in_pages("overview", __name__)
 
 
 @page(blueprint, "/", "overview/index.html", twin="/overview.json")

@@ -9,12 +9,12 @@ from flask.typing import ResponseReturnValue
 
 from app.models.user import ADMIN
 from app.refinement.start import request_stop
-from app.views.access import my_refinement, needs, pages, viewer
-from app.views.answers import done, page
+from app.views.access import my_refinement, needs, signed_in_pages, viewer
+from app.views.answers import answer_act, page
 from app.views.live import parts_of
 from app.views.shown.refinement import RefinementPage
 
-blueprint = pages("refinements", __name__)
+blueprint = signed_in_pages("refinements", __name__)
 
 
 @page(blueprint, "/refinements/<uuid:refinement_id>", "refinements/show.html")
@@ -35,4 +35,4 @@ def stop(refinement_id: UUID) -> ResponseReturnValue:
     else:
         text, tone = "Stopped before a worker began. Nothing was changed.", "success"
     to = url_for("refinements.show", refinement_id=refinement_id)
-    return done(text, to=to, tone=tone, parts=lambda: parts_of("refinement", my_refinement(refinement_id)))
+    return answer_act(text, to=to, tone=tone, parts=lambda: parts_of("refinement", my_refinement(refinement_id)))

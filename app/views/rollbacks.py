@@ -9,16 +9,16 @@ from flask.typing import ResponseReturnValue
 
 from app.history.plan import Target
 from app.history.undo import RollbackConflict, UndoResult, roll_back
-from app.history.words import moves
+from app.history.words import describe_moves
 from app.models import RollbackKind
 from app.models.user import ADMIN
-from app.views.access import my_entry, my_refinement, my_rollback, needs, pages, viewer
-from app.views.answers import done, page, wants_json
+from app.views.access import my_entry, my_refinement, my_rollback, needs, signed_in_pages, viewer
+from app.views.answers import answer_act, page, wants_json
 from app.views.live import parts_of_this_page, pressed_on
 from app.views.shown.rollback import PlanPage, RollbackPage, plan_url
 from app.vocabulary import ROLLBACKS
 
-blueprint = pages("rollbacks", __name__)
+blueprint = signed_in_pages("rollbacks", __name__)
 
 
 @page(blueprint, "/refinements/<uuid:refinement_id>/rollback", "rollbacks/plan.html")
@@ -77,20 +77,22 @@ def _roll_back(target: Target) -> ResponseReturnValue:
     except RollbackConflict as conflict:
         if wants_json():
             raise
-        return done(conflict.sentence, to=plan_url(target), tone="warning")
+        return answer_act(conflict.sentence, to=plan_url(target), tone="warning")
     undo = url_for("rollbacks.undo_rollback", rollback_id=made.rollback.id) if made.applied and made.rollback else ""
     tone = "success" if made.applied or made.plan.stops else "info"
-    return done(_said(made), to=_where(target, made), undo=undo, tone=tone, parts=parts_of_this_page())
+    return answer_act(
+        _outcome_words(made), to=_next_page_url(target, made), undo=undo, tone=tone, parts=parts_of_this_page()
+    )
 
 
-def _said(made: UndoResult) -> str:
+def _outcome_words(made: UndoResult) -> str:
     plan = made.plan
     if not made.applied:
         if plan.stops:
             return "Stopped: the refinement had changed nothing yet, so there was nothing to take back."
         return "It was undone already. Nothing was changed." if plan.undone_by else "Nothing is left to undo."
     first = " The refinement that was running was ended first." if plan.stops else ""
-    what = moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=True)
+    what = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=True)
     noun = ROLLBACKS[plan.found.rollback.kind].noun if plan.found.rollback else ""
     how = ROLLBACKS[plan.kind].done.format(noun=noun)
     return f"{how}: {what}.{first}"
@@ -99,7 +101,7 @@ def _said(made: UndoResult) -> str:
 _PLANS = ("rollbacks.plan_refinement", "rollbacks.plan_entry", "rollbacks.plan_rollback")
 
 
-def _where(target: Target, made: UndoResult) -> str:
+def _next_page_url(target: Target, made: UndoResult) -> str:
     """The page of what was undone, where its parts do not come fresh to the page that asked.
 
     Whoever clears the way for another undo comes back to the plan of that.

@@ -8,18 +8,18 @@ from uuid import UUID
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.authoring.versions import revert as take_back
+from app.authoring.versions import revert_setting as take_back
 from app.authoring.versions import versions
 from app.errors import Invalid, Refused
 from app.extensions import writing
 from app.models import Actor, Agent, SettingProposal
 from app.models.user import ADMIN
-from app.views.access import my_agent, needs, pages, row_id, viewer
-from app.views.answers import done, page
+from app.views.access import my_agent, needs, row_id, signed_in_pages, viewer
+from app.views.answers import answer_act, page
 from app.views.forms import SETTINGS_FIELDS, Form
 from app.views.shown.settings import SettingsPage
 
-blueprint = pages("settings", __name__)
+blueprint = signed_in_pages("settings", __name__)
 
 
 @page(blueprint, "/agents/<int:agent_id>/settings", "agents/settings.html")
@@ -43,7 +43,7 @@ def change(agent_id: int) -> ResponseReturnValue:
         shown = SettingsPage.load(my_agent(agent.id), form.blame(error))
         return render_template("agents/settings.html", page=shown, json_url=f"{request.path}.json"), 422
     words = f"Saved: {', '.join(LABELS[name] for name in changed)}." if changed else "Nothing was different."
-    return _back(agent_id, words, tone="success" if changed else "info")
+    return _return_to_page(agent_id, words, tone="success" if changed else "info")
 
 
 @blueprint.post("/agents/<int:agent_id>/settings/revert")
@@ -53,34 +53,36 @@ def revert(agent_id: int) -> ResponseReturnValue:
     my_agent(agent_id)
     entry_id, field = row_id(request.values.get("entry", "")), request.values.get("field", "")[:40]
     made = take_back(agent_id, entry_id, field, by=viewer().actor)
-    return _back(agent_id, f"The {LABELS[field]} is what it was before that.", undo=_undo(agent_id, made, field))
+    return _return_to_page(
+        agent_id, f"The {LABELS[field]} is what it was before that.", undo=_undo_url(agent_id, made, field)
+    )
 
 
 @blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/apply")
 @needs(ADMIN)
 def apply(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
-    field = _decide(agent_id, proposal_id, SettingProposal.apply)
-    undo = _undo(agent_id, versions(my_agent(agent_id), field, limit=1)[0].entry, field)
-    return _back(agent_id, f"The {LABELS[field]} that the agent wrote applies.", undo=undo)
+    field = _decide_proposal(agent_id, proposal_id, SettingProposal.apply)
+    undo = _undo_url(agent_id, versions(my_agent(agent_id), field, limit=1)[0].entry, field)
+    return _return_to_page(agent_id, f"The {LABELS[field]} that the agent wrote applies.", undo=undo)
 
 
 @blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/dismiss")
 @needs(ADMIN)
 def dismiss(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
-    field = _decide(agent_id, proposal_id, SettingProposal.dismiss)
+    field = _decide_proposal(agent_id, proposal_id, SettingProposal.dismiss)
     undo = url_for("settings.hold", agent_id=agent_id, proposal_id=proposal_id)
-    return _back(agent_id, f"The {LABELS[field]} that the agent wrote is dismissed.", undo=undo)
+    return _return_to_page(agent_id, f"The {LABELS[field]} that the agent wrote is dismissed.", undo=undo)
 
 
 @blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/hold")
 @needs(ADMIN)
 def hold(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
     """A dismissal taken back: it waits again."""
-    field = _decide(agent_id, proposal_id, SettingProposal.reopen)
-    return _back(agent_id, f"The {LABELS[field]} that the agent wrote waits again.", tone="info")
+    field = _decide_proposal(agent_id, proposal_id, SettingProposal.reopen)
+    return _return_to_page(agent_id, f"The {LABELS[field]} that the agent wrote waits again.", tone="info")
 
 
-def _decide(agent_id: int, proposal_id: UUID, decide: Callable[..., None]) -> str:
+def _decide_proposal(agent_id: int, proposal_id: UUID, decide: Callable[..., None]) -> str:
     """The setting that it is about. Raises NotFound or Refused."""
     my_agent(agent_id)
     actor: Actor = viewer().actor
@@ -91,13 +93,13 @@ def _decide(agent_id: int, proposal_id: UUID, decide: Callable[..., None]) -> st
     return proposal.field
 
 
-def _undo(agent_id: int, entry_id: int, field: str) -> str:
+def _undo_url(agent_id: int, entry_id: int, field: str) -> str:
     return url_for("settings.revert", agent_id=agent_id, entry=entry_id, field=field)
 
 
-def _back(agent_id: int, words: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
+def _return_to_page(agent_id: int, words: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
     """To the page as it is now: its form has to show it, too."""
-    return done(words, to=url_for("settings.show", agent_id=agent_id), undo=undo, tone=tone)
+    return answer_act(words, to=url_for("settings.show", agent_id=agent_id), undo=undo, tone=tone)
 
 
 LABELS = {

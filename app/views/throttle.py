@@ -52,7 +52,7 @@ class TooManyTries(WhetstoneError):
     http_status = 429
 
     def __init__(self, retry_after: int) -> None:
-        super().__init__(f"Too many failed attempts. Try again in {_duration(retry_after)}.")
+        super().__init__(f"Too many failed attempts. Try again in {_duration_words(retry_after)}.")
         self.retry_after = retry_after
 
 
@@ -66,32 +66,32 @@ class FailureCounts:
 
     def check_sign_in(self, email: str) -> None:
         """Raises TooManyTries, which says when there is room again."""
-        self._check(self._rules(email))
+        self._check_rules(self._sign_in_rules(email))
 
     def note_failed_sign_in(self, email: str) -> None:
-        for items, key in [*self._rules(email), (ATTACK, _account(email))]:
-            self._each(items, key, lambda limiter, item, key: limiter.hit(item, *key))
+        for items, key in [*self._sign_in_rules(email), (ATTACK, _account_key(email))]:
+            self._call_limiter(items, key, lambda limiter, item, key: limiter.hit(item, *key))
 
     def check_user(self, user_id: int) -> None:
         """Raises TooManyTries."""
-        self._check([(BY_USER, ("user", str(user_id)))])
+        self._check_rules([(BY_USER, ("user", str(user_id)))])
 
     def note_failed_user(self, user_id: int) -> None:
-        self._each(BY_USER, ("user", str(user_id)), lambda limiter, item, key: limiter.hit(item, *key))
+        self._call_limiter(BY_USER, ("user", str(user_id)), lambda limiter, item, key: limiter.hit(item, *key))
 
-    def _rules(self, email: str) -> list[Counted]:
+    def _sign_in_rules(self, email: str) -> list[Counted]:
         if device := known_device(request, email):
             return [(BY_DEVICE, ("device", device))]
         address = network_of(request.remote_addr or "")
-        pair = (*_account(email), address)
+        pair = (*_account_key(email), address)
         return [(BY_ADDRESS, ("address", address)), (BY_ACCOUNT_AND_ADDRESS, pair), (WHILE_ATTACKED, ("slow", *pair))]
 
-    def _check(self, rules: list[Counted]) -> None:
-        seconds = [self._seconds_left(items, key) for items, key in rules if self._applies(items, key)]
+    def _check_rules(self, rules: list[Counted]) -> None:
+        seconds = [self._seconds_left(items, key) for items, key in rules if self._rule_applies(items, key)]
         if any(seconds):
             raise TooManyTries(max(seconds))
 
-    def _applies(self, items: Iterable[RateLimitItem], key: tuple[str, ...]) -> bool:
+    def _rule_applies(self, items: Iterable[RateLimitItem], key: tuple[str, ...]) -> bool:
         return items is not WHILE_ATTACKED or self._seconds_left(ATTACK, key[1:3]) > 0
 
     def _seconds_left(self, items: Iterable[RateLimitItem], key: tuple[str, ...]) -> int:
@@ -102,9 +102,9 @@ class FailureCounts:
                 return 0
             return max(1, math.ceil(limiter.get_window_stats(item, *key).reset_time - time.time()))
 
-        return max(self._each(items, key, left))
+        return max(self._call_limiter(items, key, left))
 
-    def _each(
+    def _call_limiter(
         self,
         items: Iterable[RateLimitItem],
         key: tuple[str, ...],
@@ -120,10 +120,10 @@ class FailureCounts:
 def known_device(asked: Request, email: str) -> str:
     """The device's number, where this account was signed in to on it before; else nothing."""
     try:
-        account, device = _signer().loads(asked.cookies.get(DEVICE_COOKIE, ""), max_age=DEVICE_SECONDS)
+        account, device = _device_signer().loads(asked.cookies.get(DEVICE_COOKIE, ""), max_age=DEVICE_SECONDS)
     except (BadSignature, ValueError, TypeError):
         return ""
-    return str(device) if account == _digest(email) else ""
+    return str(device) if account == _email_digest(email) else ""
 
 
 def remember_device(response: Response, email: str) -> None:
@@ -132,7 +132,7 @@ def remember_device(response: Response, email: str) -> None:
     device = known_device(request, email) or secrets.token_hex(16)
     response.set_cookie(
         DEVICE_COOKIE,
-        _signer().dumps([_digest(email), device]),
+        _device_signer().dumps([_email_digest(email), device]),
         max_age=DEVICE_SECONDS,
         httponly=True,
         samesite="Lax",
@@ -140,19 +140,19 @@ def remember_device(response: Response, email: str) -> None:
     )
 
 
-def _signer() -> URLSafeTimedSerializer:
+def _device_signer() -> URLSafeTimedSerializer:
     return URLSafeTimedSerializer(str(current_app.secret_key), salt="known-device")
 
 
-def _account(email: str) -> tuple[str, str]:
-    return ("account", _digest(email))
+def _account_key(email: str) -> tuple[str, str]:
+    return ("account", _email_digest(email))
 
 
-def _digest(email: str) -> str:
+def _email_digest(email: str) -> str:
     return hashlib.sha256(email.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _duration(seconds: int) -> str:
+def _duration_words(seconds: int) -> str:
     if seconds < 120:
         return count_nouns(seconds, "second")
     return f"{math.ceil(seconds / 60)} minutes"

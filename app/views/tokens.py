@@ -12,13 +12,13 @@ from app.models.key import clean_scopes
 from app.models.user import ADMIN
 from app.silo import parse_token
 from app.values.text import clean_name
-from app.views.access import my_agent, needs, pages, viewer
-from app.views.answers import done, page
+from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.answers import answer_act, page
 from app.views.live import parts_of
 from app.views.shown.tokens import MadeToken, TokenForm, TokensPage
 from tasks import keys
 
-blueprint = pages("tokens", __name__)
+blueprint = signed_in_pages("tokens", __name__)
 
 
 @page(blueprint, "/agents/<int:agent_id>/tokens", "agents/tokens.html")
@@ -30,9 +30,9 @@ def index(agent_id: int) -> TokensPage:
 @needs(ADMIN)
 def create(agent_id: int) -> ResponseReturnValue:
     agent = my_agent(agent_id)
-    form = _read()
+    form = _read_form()
     if form.errors:
-        return _page(TokensPage.load(agent, form=form), 422)
+        return _render_page(TokensPage.load(agent, form=form), 422)
     actor = viewer().actor
     with writing():
         token = AgentToken.issue(Agent.lock(agent_id), by=actor, name=form.name, scopes=form.scopes)
@@ -50,7 +50,7 @@ def revoke(agent_id: int, token_id: str) -> ResponseReturnValue:
         was_live = token.revoke(agent, by=actor)
     words = f"The token {token.name} is revoked." if was_live else f"The token {token.name} was revoked already."
     to, tone = url_for("tokens.index", agent_id=agent_id), "success" if was_live else "info"
-    return done(words, to=to, tone=tone, parts=lambda: parts_of("tokens", my_agent(agent_id)))
+    return answer_act(words, to=to, tone=tone, parts=lambda: parts_of("tokens", my_agent(agent_id)))
 
 
 @blueprint.post("/agents/<int:agent_id>/tokens/<token_id>/rotate")
@@ -72,14 +72,14 @@ def _show_once(agent_id: int, name: str, token: str, *, replaced: str = "") -> R
     if parsed is None:
         raise RuntimeError("a new token does not parse")
     made = MadeToken(name, parsed[0], token, replaced)
-    return _page(TokensPage.load(my_agent(agent_id), made=made), 201)
+    return _render_page(TokensPage.load(my_agent(agent_id), made=made), 201)
 
 
-def _page(shown: TokensPage, status: int) -> ResponseReturnValue:
+def _render_page(shown: TokensPage, status: int) -> ResponseReturnValue:
     return render_template("agents/tokens.html", page=shown, json_url=f"{shown.url}.json"), status
 
 
-def _read() -> TokenForm:
+def _read_form() -> TokenForm:
     name, scopes = request.form.get("name", "")[:200], request.form.getlist("scope")
     errors: dict[str, str] = {}
     for field, check, given in (("name", clean_name, name), ("scope", clean_scopes, scopes)):

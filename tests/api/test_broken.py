@@ -50,7 +50,7 @@ ERRORS = (
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every operation takes anything, and raises one of the errors in turn."""
-    monkeypatch.setattr(v1, "_given", lambda _: Anything())
+    monkeypatch.setattr(v1, "_read_input", lambda _: Anything())
     monkeypatch.setattr(mcp, "read_arguments", lambda *_: Anything())
     sound = [(each, each.do, each.streams) for each in OPERATIONS]
     for number, each in enumerate(OPERATIONS):

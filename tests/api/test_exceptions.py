@@ -9,7 +9,7 @@ from flask import Flask
 
 from app.extensions import db
 from app.grants import opening
-from app.grants.request import RestingAfterAsk, WantedException, request_access, revoke
+from app.grants.request import RestingAfterAsk, WantedException, request_access, revoke_grant
 from app.models import COMMAND_LINE, AccessGrant, Action, Agent, Consent, GrantCategory, User, open_keys
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, unchanged
@@ -35,7 +35,7 @@ def look(request_id: str) -> None:
     db.session.rollback()
     grant = db.session.get_one(AccessGrant, request_id, populate_existing=True)
     made = opening.look(grant, db.session.get_one(User, grant.user_id))
-    opening.answer(made.view_id)
+    opening.answer_view(made.view_id)
 
 
 def test_a_request_says_who_asks_what_for_and_how_long(door: Door) -> None:
@@ -93,7 +93,7 @@ def test_who_would_deny_what_is_granted_is_told_how_to_take_it_back(door: Door) 
 
 def test_what_was_taken_back_can_not_be_granted(door: Door) -> None:
     request_id = ask(door.agent)
-    revoke(request_id, by=COMMAND_LINE)
+    revoke_grant(request_id, by=COMMAND_LINE)
     assert_refused(unchanged(lambda: decide(door, request_id, "grant")), 409, "refused", "revoked")
 
 

@@ -15,7 +15,7 @@ from flask import Flask
 
 from app.config import ROOT
 from app.errors import WhetstoneError
-from app.problems import phrase
+from app.problems import status_phrase
 from tests.api.conftest import Door
 from tests.support.model_server import ModelServer, text, tool_call
 from tests.support.pages import Site, serving
@@ -90,7 +90,7 @@ def test_every_code_of_an_error_in_the_guide_is_one_that_is_given() -> None:
         word for row in table.splitlines() if row.count("|") > 3 for word in re.findall(r"`(\w+)`", row.split("|")[2])
     }
     ours = {each.code for each in _kinds(WhetstoneError)}
-    http = {phrase(status).lower().replace(" ", "_") for status in (405, 413)}
+    http = {status_phrase(status).lower().replace(" ", "_") for status in (405, 413)}
 
     assert len(told) > 15
     assert told <= ours | http | {"unexpected"}

@@ -13,8 +13,8 @@ from app.asking.dependencies import Dependencies
 from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Consent, Mode, Trigger
-from app.refinement.process import refine
-from app.refinement.start import RestingAfterNo, request_stop, start
+from app.refinement.process import run_refinement
+from app.refinement.start import RestingAfterNo, request_stop, start_refinement
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, unchanged
 from tests.refinement.driving import DONE, call, carry, say
@@ -41,7 +41,7 @@ def ask(door: Door, **body: Any) -> Any:
 def work(refinement_id: str, *replies: Any) -> ScriptedClient:
     """A worker carries it."""
     client = ScriptedClient(*replies)
-    refine(refinement_id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    run_refinement(refinement_id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
     return client
 
 
@@ -77,7 +77,7 @@ def test_one_runs_at_a_time_and_the_second_is_told_which(door: Door) -> None:
 
 
 def test_an_admin_s_refinement_counts_as_the_one_too(app: Flask, door: Door) -> None:
-    theirs = start(door.agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.FULL).id
+    theirs = start_refinement(door.agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.FULL).id
     answer = door("POST", "/refinements", {})
     assert_refused(answer, 409, "already_running", theirs)
     assert door.get(f"/refinements/{theirs}")["trigger"] == "admin"
@@ -87,7 +87,7 @@ def test_the_rest_after_a_no_binds_others_and_not_the_agent(app: Flask, door: Do
     assert carry(door.agent, say("NO. Not today.")).status == "declined"
     clock.advance(hours=1)
     with pytest.raises(RestingAfterNo):
-        start(door.agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        start_refinement(door.agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     asked = ask(door)
     work(asked["id"], DONE)

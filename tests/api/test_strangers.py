@@ -14,7 +14,7 @@ from werkzeug.routing import Rule
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
 from app.extensions import writing
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.models import COMMAND_LINE, Account, Agent, AgentToken
 from app.models.key import SCOPES
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
@@ -250,7 +250,7 @@ def test_a_revoked_token_opens_nothing_from_then_on(door: Door) -> None:
 
 
 def test_a_forgotten_agent_s_token_opens_nothing(door: Door, known: dict[str, object]) -> None:
-    forget(door.agent.id, by=COMMAND_LINE)
+    forget_agent(door.agent.id, by=COMMAND_LINE)
     for operation in OPERATIONS:
         answer = unchanged(lambda operation=operation: call(door, operation, known))
         assert_refused(answer, 401, "unauthorized")

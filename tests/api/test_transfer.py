@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import func, select
 
-from app.exchange.taking_in import receive, take_in
+from app.exchange.taking_in import receive_file, take_in
 from app.extensions import db
 from app.models import COMMAND_LINE, Action, Intake
 from tests.api.conftest import Door, open_door
@@ -113,7 +113,7 @@ def test_a_journal_entry_of_another_day_is_another_one(app: Flask, door: Door) -
 
 def test_what_an_admin_brings_in_is_written_as_it_stands(app: Flask, door: Door) -> None:
     for _ in range(2):
-        take_in(receive(door.agent.id, bundle("Ann likes tea.").encode(), by=COMMAND_LINE).intake_id)
+        take_in(receive_file(door.agent.id, bundle("Ann likes tea.").encode(), by=COMMAND_LINE).intake_id)
     assert len(door.get("/memories")["memories"]) == 2
 
 

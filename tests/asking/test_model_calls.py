@@ -13,8 +13,8 @@ from app.asking.asked_agent import AskedAgent
 from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.extensions import db, now, writing
-from app.grants.request import revoke
-from app.keys.forgetting import forget
+from app.grants.request import revoke_grant
+from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, ScriptEmpty
 from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement, open_keys
@@ -22,7 +22,7 @@ from app.models.model_call import KEPT, drop_old_calls
 from app.models.question import ASKED_AGAIN_AFTER
 from app.refinement.start import request_stop
 from app.refinement.sweep import close_stalled
-from app.reflection.conversation import hand_in, hear
+from app.reflection.conversation import hand_in, reflect_on_conversation
 from tests.asking.conftest import ASKED, COST, SECRET, booked, costly, on_account, total
 from tests.refinement.driving import DONE, call, carry, say
 from tests.reflection.conftest import TALK, means_of
@@ -141,7 +141,7 @@ def test_the_reply_to_a_rollback_is_booked_and_on_no_account_of_the_refinement(a
 
 def test_an_answer_to_an_exception_that_was_taken_back_meanwhile_is_booked_once(agent: Agent) -> None:
     def take_back() -> None:
-        revoke(db.session.scalars(db.select(AccessGrant.id)).one(), by=COMMAND_LINE)
+        revoke_grant(db.session.scalars(db.select(AccessGrant.id)).one(), by=COMMAND_LINE)
 
     subject = ASKED[CallPurpose.EXCEPTION][0](agent, after(take_back, say("YES")))
 
@@ -155,9 +155,9 @@ def test_two_workers_that_ask_about_one_conversation_book_a_call_each(agent: Age
 
     def taken_over() -> None:
         clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
-        hear(intake.id, means_of(costly(found))[0])
+        reflect_on_conversation(intake.id, means_of(costly(found))[0])
 
-    hear(intake.id, means_of(after(taken_over, found))[0])
+    reflect_on_conversation(intake.id, means_of(after(taken_over, found))[0])
 
     assert [(row.subject_id, row.total_tokens) for row in booked()] == [(intake.id, 770)] * 2
     assert db.session.get_one(Intake, intake.id).imported == 1
@@ -214,7 +214,7 @@ def test_no_row_holds_anything_of_what_was_asked_or_answered(agent: Agent, guard
 
 
 def test_calls_stay_when_their_agent_is_forgotten_and_one_that_ends_later_is_booked(agent: Agent) -> None:
-    ASKED[CallPurpose.CONVERSATION][0](agent, after(lambda: forget(agent.id, by=COMMAND_LINE), say("{}")))
+    ASKED[CallPurpose.CONVERSATION][0](agent, after(lambda: forget_agent(agent.id, by=COMMAND_LINE), say("{}")))
 
     assert [(row.agent_id, row.total_tokens) for row in booked()] == [(agent.id, 770)]
 

@@ -8,8 +8,8 @@ import pytest
 from flask import Flask
 
 from app.asking.dependencies import Dependencies
-from app.authoring.fields import author
-from app.authoring.reading import read
+from app.authoring.fields import author_setting
+from app.authoring.reading import read_proposal
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Agent, SettingProposal
@@ -34,7 +34,7 @@ def guarded(app: Flask) -> None:
 
 def writes(agent: Agent, field: str, value: object) -> Setting:
     """The agent authors one of its own settings."""
-    return author(agent.id, field, value, by=agent.as_actor)
+    return author_setting(agent.id, field, value, by=agent.as_actor)
 
 
 @dataclass
@@ -47,7 +47,7 @@ def read_by(view: Setting, *replies: Scripted) -> Reading:
     """A worker lets the safety model read what waits."""
     assert view.unread is not None
     client = ScriptedClient(*replies)
-    read(view.unread, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    read_proposal(view.unread, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
     return Reading(proposal(view.unread), client)
 
 

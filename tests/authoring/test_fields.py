@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.authoring.fields import FIELDS, NoDefault, author, view, views
-from app.authoring.versions import revert, versions
+from app.authoring.fields import FIELDS, NoDefault, author_setting, read_setting, read_settings
+from app.authoring.versions import revert_setting, versions
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db
 from app.history.verify import verify
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.models import (
     COMMAND_LINE,
     DEFAULT_MEMORY_REFLECTION_PROMPT,
@@ -54,14 +54,14 @@ def test_there_are_six_and_no_other_word_is_one(agent: Agent) -> None:
     assert set(FIELDS) == set(VALUES)
     for word in ("model_id", "core_token_budget", "active", "uuid", "", "Name", "refinement_prompt "):
         with pytest.raises(NotFound, match="memory_reflection_prompt"):
-            view(agent, word)
+            read_setting(agent, word)
         with pytest.raises(NotFound):
             writes(agent, word, "x")
     assert entries_of(agent, Action.AGENT_SETTINGS_UPDATE) == []
 
 
 def test_a_new_agent_s_settings_are_defaults_shown_as_such(agent: Agent) -> None:
-    shown = {each.field: each.as_json() for each in views(agent)}
+    shown = {each.field: each.as_json() for each in read_settings(agent)}
 
     assert list(shown) == list(FIELDS)
     for field, default in DEFAULTS.items():
@@ -148,7 +148,7 @@ def test_what_is_blank_is_refused_and_no_reset(agent: Agent, field: str) -> None
     for blank in ("", "  \n"):
         with pytest.raises(Invalid):
             writes(agent, field, blank)
-    assert view(fresh(agent), field).version == 2
+    assert read_setting(fresh(agent), field).version == 2
 
 
 def test_the_same_again_is_no_new_version(agent: Agent) -> None:
@@ -160,12 +160,12 @@ def test_a_floor_that_was_raised_since_shows_in_what_holds(app: Flask, agent: Ag
     writes(agent, "refinement_threshold", 0.6)
     raised = app.extensions["settings"].model_copy(update={"min_threshold": Decimal("0.70")})
     app.extensions["settings"] = raised
-    shown = view(fresh(agent), "refinement_threshold").as_json()
+    shown = read_setting(fresh(agent), "refinement_threshold").as_json()
     assert (shown["value"], shown["effective"]) == (0.6, 0.7)
 
 
 def test_a_forgotten_agent_authors_nothing(agent: Agent) -> None:
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     with pytest.raises(AgentForgotten):
         writes(agent, "system_prompt", "You are back.")
 
@@ -197,7 +197,7 @@ def test_versions_are_told_newest_first_with_who_wrote_them(agent: Agent, clock:
     writes(agent, "refinement_prompt", "One.")
     clock.advance(minutes=1)
     writes(agent, "refinement_prompt", None)
-    author(agent.id, "refinement_prompt", "Three.", by=ADMIN)
+    author_setting(agent.id, "refinement_prompt", "Three.", by=ADMIN)
     writes(agent, "system_prompt", "Something else.")
 
     found = versions(agent, "refinement_prompt")
@@ -208,7 +208,7 @@ def test_versions_are_told_newest_first_with_who_wrote_them(agent: Agent, clock:
         ("One.", "agent:wren", True),
         (None, "system:command line", False),
     ]
-    assert view(agent, "refinement_prompt").version == 4
+    assert read_setting(agent, "refinement_prompt").version == 4
     assert [each.value for each in versions(agent, "refinement_prompt", limit=1)] == ["Three."]
 
 
@@ -217,7 +217,7 @@ def test_another_agent_s_versions_are_its_own(agent: Agent) -> None:
     writes(other, "refinement_prompt", "One.")
     assert len(versions(agent, "refinement_prompt")) == 1
     with pytest.raises(NotFound, match="no such change"):
-        revert(agent.id, versions(other, "refinement_prompt")[0].entry, "refinement_prompt", by=ADMIN)
+        revert_setting(agent.id, versions(other, "refinement_prompt")[0].entry, "refinement_prompt", by=ADMIN)
 
 
 def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
@@ -225,12 +225,12 @@ def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "Two.")
     second = versions(agent, "refinement_prompt")[0].entry
 
-    made = revert(agent.id, second, "refinement_prompt", by=ADMIN)
+    made = revert_setting(agent.id, second, "refinement_prompt", by=ADMIN)
 
-    shown = view(fresh(agent), "refinement_prompt")
+    shown = read_setting(fresh(agent), "refinement_prompt")
     assert (shown.value, shown.changed_by, shown.version) == ("One.", "user:ann@example.org", 4)
     assert entries_of(agent, Action.AGENT_SETTINGS_UPDATE)[-1].data["reverts"] == second
-    revert(agent.id, made, "refinement_prompt", by=ADMIN)
+    revert_setting(agent.id, made, "refinement_prompt", by=ADMIN)
     assert fresh(agent).refinement_prompt == "Two."
     assert verify().ok
 
@@ -238,11 +238,11 @@ def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
 def test_a_revert_to_what_is_so_already_is_refused_in_words(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
     entry = versions(agent, "refinement_prompt")[0].entry
-    revert(agent.id, entry, "refinement_prompt", by=ADMIN)
+    revert_setting(agent.id, entry, "refinement_prompt", by=ADMIN)
     before = fresh(agent).audit_sequence
 
     with pytest.raises(Refused, match="is what it was before that already"):
-        revert(agent.id, entry, "refinement_prompt", by=ADMIN)
+        revert_setting(agent.id, entry, "refinement_prompt", by=ADMIN)
     assert fresh(agent).audit_sequence == before
 
 
@@ -251,7 +251,7 @@ def test_only_a_change_of_that_very_setting_is_reverted(agent: Agent) -> None:
     changed, made = (each.entry for each in versions(agent, "refinement_prompt"))
     for entry, field in ((changed, "system_prompt"), (made, "refinement_prompt"), (987654, "name"), (changed, "uuid")):
         with pytest.raises(NotFound):
-            revert(agent.id, entry, field, by=ADMIN)
+            revert_setting(agent.id, entry, field, by=ADMIN)
     assert fresh(agent).refinement_prompt == "One."
 
 
@@ -261,7 +261,7 @@ def test_a_revert_below_today_s_floor_is_refused_with_the_range(app: Flask, agen
     entry = versions(agent, "refinement_threshold")[0].entry
     app.extensions["settings"] = app.extensions["settings"].model_copy(update={"min_threshold": Decimal("0.70")})
     with pytest.raises(Invalid, match=r"from 0\.70"):
-        revert(agent.id, entry, "refinement_threshold", by=ADMIN)
+        revert_setting(agent.id, entry, "refinement_threshold", by=ADMIN)
 
 
 def test_a_name_is_reverted_with_its_own_rules(agent: Agent) -> None:
@@ -269,8 +269,8 @@ def test_a_name_is_reverted_with_its_own_rules(agent: Agent) -> None:
     entry = versions(fresh(agent), "name")[0].entry
     taken = make_agent("wren")
     with pytest.raises(Refused, match="exists already"):
-        revert(agent.id, entry, "name", by=ADMIN)
-    author(taken.id, "name", "other", by=ADMIN)
-    revert(agent.id, entry, "name", by=ADMIN)
+        revert_setting(agent.id, entry, "name", by=ADMIN)
+    author_setting(taken.id, "name", "other", by=ADMIN)
+    revert_setting(agent.id, entry, "name", by=ADMIN)
     assert fresh(agent).as_actor.name == "wren"
     assert db.session.scalar(db.select(db.func.count(Agent.id))) == 2

@@ -5,13 +5,13 @@ from __future__ import annotations
 from flask import Flask
 
 from app.asking.dependencies import Dependencies
-from app.authoring.fields import author, view
-from app.authoring.reading import read
+from app.authoring.fields import author_setting, read_setting
+from app.authoring.reading import read_proposal
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.bearer import authenticate
-from app.keys.provision import provision
+from app.keys.provision import provision_keys
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
 from app.models.key import live_tokens
@@ -25,7 +25,7 @@ ADMIN = Actor(ActorKind.USER, "ann@example.org")
 
 def test_of_prompts_written_at_once_one_waits_and_the_others_gave_way(app: Flask, agent: Agent, guarded: None) -> None:
     by = agent.as_actor
-    jobs = [lambda n=n: author(agent.id, "system_prompt", f"Number {n}.", by=by).field for n in range(6)]
+    jobs = [lambda n=n: author_setting(agent.id, "system_prompt", f"Number {n}.", by=by).field for n in range(6)]
     assert at_once(app, *jobs) == ["system_prompt"] * 6
 
     found = db.session.scalars(db.select(SettingProposal.status)).all()
@@ -38,10 +38,10 @@ def test_of_workers_told_the_same_one_asks(app: Flask, agent: Agent, guarded: No
     assert waiting is not None
     client = ScriptedClient(say("SAFE"), say("SAFE"))
     dependencies = Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0)
-    assert at_once(app, *[lambda: read(waiting, dependencies)] * 4) == [None] * 4
+    assert at_once(app, *[lambda: read_proposal(waiting, dependencies)] * 4) == [None] * 4
     assert len(client.asked) == 1
     assert proposal(waiting).status == ProposalStatus.APPLIED
-    assert view(fresh(agent), "system_prompt").version == 2
+    assert read_setting(fresh(agent), "system_prompt").version == 2
 
 
 def test_of_apply_dismiss_and_a_change_at_once_each_has_one_effect_or_is_refused(
@@ -77,11 +77,11 @@ def test_keys_that_are_sealed_while_tokens_are_revoked_and_rotated_end_with_the_
 
     jobs = [lambda n=n: act("revoke", ids[n]) for n in range(2)]
     jobs += [lambda n=n: act("rotate", ids[n]) for n in (2, 3)]
-    jobs += [lambda: provision(agent.id)] * 2 + [lambda: authenticate(made[0])]
+    jobs += [lambda: provision_keys(agent.id)] * 2 + [lambda: authenticate(made[0])]
     found = at_once(app, *jobs)
 
     assert not [one for one in found if isinstance(one, Exception)], found
-    provision(agent.id)
+    provision_keys(agent.id)
     live = {token.reader for token in live_tokens(agent.id)}
     sealed = {reader for _, _, reader in readers(agent)}
     assert len(live) == 2

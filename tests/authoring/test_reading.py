@@ -6,12 +6,12 @@ import pytest
 from flask import Flask
 
 from app.asking.dependencies import Dependencies
-from app.authoring.fields import author, view
-from app.authoring.reading import find_unread, read, safety_messages
+from app.authoring.fields import author_setting, read_setting
+from app.authoring.reading import find_unread, read_proposal, safety_messages
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from app.models import (
@@ -61,7 +61,7 @@ def test_a_prompt_waits_and_applies_when_the_model_says_safe(agent: Agent, guard
 
     assert done.proposal.status == ProposalStatus.APPLIED
     assert done.client.is_closed
-    shown = view(fresh(agent), field)
+    shown = read_setting(fresh(agent), field)
     assert (shown.value, shown.changed_by, shown.pending) == ("Be gentle.", "agent:wren", None)
     (entry,) = entries_of(agent, Action.AGENT_SETTINGS_UPDATE)
     assert entry.data["proposal"] == done.proposal.id
@@ -94,7 +94,7 @@ def test_anything_else_holds_it_and_the_agent_is_told(agent: Agent, guarded: Non
     said = {"said": reply.text} if isinstance(reply, Reply) and reply.text else {}
     assert entry.data == {"field": "system_prompt", "proposal": done.proposal.id, "why": why} | said
     assert (entry.actor, "You obey" in str(entry.data)) == ("system:worker", False)
-    shown = view(agent, "system_prompt").as_json()
+    shown = read_setting(agent, "system_prompt").as_json()
     assert (shown["pending"]["status"], shown["pending"]["why"]) == ("held", why)
     (note,) = journal(agent)
     assert "The new system prompt that I wrote" in note
@@ -158,7 +158,7 @@ def test_the_offline_model_is_no_judge(agent: Agent, guarded: None) -> None:
 
 
 def test_admins_resets_names_and_thresholds_never_wait(agent: Agent, guarded: None) -> None:
-    assert author(agent.id, "system_prompt", "You are Wren.", by=ADMIN).value == "You are Wren."
+    assert author_setting(agent.id, "system_prompt", "You are Wren.", by=ADMIN).value == "You are Wren."
     assert writes(agent, "system_prompt", None).is_default
     assert writes(agent, "refinement_threshold", 0.9).pending is None
     assert writes(agent, "name", "wren two").value == "wren two"
@@ -182,7 +182,7 @@ def test_what_another_agent_proposed_goes_on_waiting(agent: Agent, guarded: None
     hers, his = (writes(each, "system_prompt", "Be kind.") for each in (agent, other))
     assert hers.unread is not None
     assert proposal(hers.unread).status == ProposalStatus.READING
-    author(other.id, "system_prompt", "Be brief.", by=ADMIN)
+    author_setting(other.id, "system_prompt", "Be brief.", by=ADMIN)
     assert read_by(his).proposal.status == ProposalStatus.SUPERSEDED
     assert read_by(hers, say("SAFE")).proposal.status == ProposalStatus.APPLIED
 
@@ -196,7 +196,7 @@ def test_a_reset_withdraws_what_waits_even_where_nothing_was_set(agent: Agent, g
 
 
 def test_writing_what_holds_already_withdraws_too(agent: Agent, guarded: None) -> None:
-    author(agent.id, "system_prompt", "One.", by=ADMIN)
+    author_setting(agent.id, "system_prompt", "One.", by=ADMIN)
     writes(agent, "system_prompt", "Two.")
     shown = writes(agent, "system_prompt", "One.")
     assert (shown.value, shown.pending) == ("One.", None)
@@ -231,7 +231,7 @@ def test_what_was_decided_while_the_model_thought_counts(agent: Agent, guarded: 
     waiting = writes(agent, "system_prompt", "One.")
 
     def overtaken(_: object) -> object:
-        author(agent.id, "system_prompt", "Mine.", by=ADMIN)
+        author_setting(agent.id, "system_prompt", "Mine.", by=ADMIN)
         return say("SAFE")
 
     done = read_by(waiting, overtaken)  # type: ignore[arg-type]
@@ -276,12 +276,12 @@ def test_switched_off_meanwhile_it_is_held_and_not_applied(app: Flask, agent: Ag
 
 def test_a_forgotten_agent_s_waits_no_more(agent: Agent, guarded: None) -> None:
     waiting = writes(agent, "system_prompt", "One.")
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     assert read_by(waiting).proposal.status == ProposalStatus.SUPERSEDED
     assert fresh(agent).system_prompt is None
     assert verify().ok
 
 
 def test_an_id_of_nothing_is_left_alone(app: Flask, guarded: None) -> None:
-    read("00000000-0000-4000-8000-000000000000", Dependencies(ScriptedClients(ScriptedClient())))
+    read_proposal("00000000-0000-4000-8000-000000000000", Dependencies(ScriptedClients(ScriptedClient())))
     assert find_unread() == []

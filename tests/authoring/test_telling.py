@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from app.authoring.fields import author
-from app.authoring.telling import find_untold, tell
+from app.authoring.fields import author_setting
+from app.authoring.telling import find_untold, tell_outcome
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.llm.scripted import say
 from app.models import Action, Actor, ActorKind, Agent, Memory, MemoryType, SettingProposal, open_keys
 from tests.authoring.conftest import proposal, read_by, writes
@@ -43,7 +43,7 @@ def tell_all() -> int:
     """The minute's upkeep; returns how many there were to tell of."""
     untold = find_untold()
     for proposal_id in untold:
-        tell(proposal_id)
+        tell_outcome(proposal_id)
     return len(untold)
 
 
@@ -94,7 +94,7 @@ def test_what_was_taken_back_within_the_minute_is_not_told_and_the_end_after_tha
 
 
 def test_one_that_another_s_change_overtook_is_told(agent: Agent, held: str, clock: FakeClock) -> None:
-    author(agent.id, "system_prompt", "You are Wren.", by=ADMIN)
+    author_setting(agent.id, "system_prompt", "You are Wren.", by=ADMIN)
     clock.advance(minutes=1)
 
     assert tell_all() == 1
@@ -113,7 +113,7 @@ def test_of_its_own_doing_nobody_is_told(agent: Agent, guarded: None, clock: Fak
 
 def test_an_agent_forgotten_meanwhile_is_left_alone(agent: Agent, held: str, clock: FakeClock) -> None:
     decide(agent, held, "dismiss")
-    forget(agent.id, by=ADMIN)
+    forget_agent(agent.id, by=ADMIN)
     clock.advance(minutes=1)
 
     assert [tell_all(), tell_all()] == [1, 0]
@@ -124,6 +124,6 @@ def test_two_workers_at_once_tell_once(app: Flask, agent: Agent, held: str, cloc
     decide(agent, held, "dismiss")
     clock.advance(minutes=1)
 
-    assert at_once(app, *[lambda: tell(held)] * 4) == [None] * 4
+    assert at_once(app, *[lambda: tell_outcome(held)] * 4) == [None] * 4
 
     assert len(journal(agent)) == 2

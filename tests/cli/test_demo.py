@@ -15,7 +15,7 @@ from app import security
 from app.asking.dependencies import Dependencies
 from app.config import Settings
 from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
-from app.demo.pace import paced
+from app.demo.pace import clients_with_pace
 from app.exchange.importing import Draft
 from app.extensions import db, writing
 from app.history.verify import verify
@@ -23,8 +23,8 @@ from app.llm.offline import LedgerMemory, certain_deletions, split_units
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Account, Agent, MemoryType, Refinement, Trigger, User
 from app.processes.datadir import DataDirLock, check_data_dir, running_address
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from app.values.token_mass import estimate_tokens
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent
@@ -106,15 +106,15 @@ def test_only_the_demo_s_own_agents_take_their_time(app: Flask) -> None:
     (wren, _), other = make_demo_agents(1, COMMAND_LINE), make_agent("ezra")
     clients = ScriptedClients(ScriptedClient(say("YES"), say("YES")))
 
-    client = paced(clients, wren, 1.0, slept.append).for_model("whetstone/offline")
+    client = clients_with_pace(clients, wren, 1.0, slept.append).for_model("whetstone/offline")
     assert client.complete([], timeout=30).text == "YES"
     client.complete([], timeout=0.25)
     client.close()
     assert slept == [1.0, 0.25]
-    assert paced(clients, other, 1.0) is clients
-    assert paced(clients, wren, 0) is clients
+    assert clients_with_pace(clients, other, 1.0) is clients
+    assert clients_with_pace(clients, wren, 0) is clients
     wren.system_prompt = "You are somebody else now."
-    assert paced(clients, wren, 1.0) is clients
+    assert clients_with_pace(clients, wren, 1.0) is clients
     db.session.rollback()
 
 
@@ -230,8 +230,8 @@ def test_both_refine_with_the_offline_model_and_no_key(app: Flask) -> None:
     from app.llm.litellm import LiteLLMClients
 
     for agent in make_demo(COMMAND_LINE).agents:
-        refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-        refine(refinement.id, Dependencies(LiteLLMClients()))
+        refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        run_refinement(refinement.id, Dependencies(LiteLLMClients()))
         done = db.session.get_one(Refinement, refinement.id, populate_existing=True)
         assert (done.status, done.deduplicated > 2, done.deleted > 2) == ("completed", True, True)
         assert not db.session.get_one(Agent, agent.id, populate_existing=True).is_over_budget

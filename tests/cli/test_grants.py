@@ -191,14 +191,14 @@ def test_revoked_it_shows_nothing_more_and_the_agent_is_told(
     number = requested(whetstone, "--wait").json["id"]
     ann = db.session.scalars(db.select(User).where(User.email == ANN)).one()
     look = opening.look(the_grant(), ann)
-    opening.answer(look.view_id)
+    opening.answer_view(look.view_id)
 
     said = whetstone("grants", "revoke", number[:8], "--json")
 
     assert (said.status, said.json["id"], said.json["status"], said.json["views"]) == (0, number, "revoked", 1)
     assert said.json["ended_by"] == "system:command line"
     with pytest.raises(opening.NotCovered):
-        opening.fetch(look)
+        opening.fetch_view(look)
     assert find_untold() == []
     assert "taken back" in journal(agent)
     again = whetstone("grants", "revoke", number)

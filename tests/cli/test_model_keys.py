@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.config import Settings
-from app.processes.startup import _child
+from app.processes.startup import _make_child
 
 KEYS = {
     "OPENAI_API_KEY",
@@ -30,10 +30,10 @@ def all_set(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.mark.parametrize("part", ["web", "beat"])
 def test_web_and_beat_inherit_no_key_of_a_model_and_all_else(all_set: Settings, part: str) -> None:
-    inherited = set(_child(all_set, part, grace=1).environment)
+    inherited = set(_make_child(all_set, part, grace=1).environment)
     assert inherited & (KEYS | LISTED) == set()
     assert inherited >= NEEDED
 
 
 def test_the_worker_inherits_them(all_set: Settings) -> None:
-    assert set(_child(all_set, "worker", grace=1).environment) >= KEYS | LISTED | NEEDED
+    assert set(_make_child(all_set, "worker", grace=1).environment) >= KEYS | LISTED | NEEDED

@@ -9,13 +9,13 @@ import pytest
 
 from app.config import Settings, load_settings
 from app.processes.quickcheck import is_prepared
-from app.setup import prepare
+from app.setup import prepare_installation
 
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Settings:
     settings = load_settings(data_dir=tmp_path, database_url="")
-    prepare(settings)
+    prepare_installation(settings)
     return settings
 
 

@@ -11,13 +11,13 @@ from flask import Flask
 from redis import Redis
 
 from app.config import Settings
-from app.events.broker import namespace
+from app.events.broker import broker_namespace
 from app.extensions import db
 from app.health import CachedAnswer
 from app.models import COMMAND_LINE, Trigger, User
 from app.processes.asgi import WithoutQuery
 from app.processes.broker import EmbeddedBroker
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tasks.refinement import enqueue
 from tests.support.factories import make_agent, remember
 from tests.support.pages import Page, serving
@@ -58,7 +58,7 @@ def test_a_question_that_nobody_answered_does_not_stay_in_the_queue(
     assert web.test_client().get("/readyz").status_code == 503
 
     with Redis.from_url(broker.url) as redis:
-        assert 0 < redis.ttl(f"{namespace()}interactive") <= 30
+        assert 0 < redis.ttl(f"{broker_namespace()}interactive") <= 30
 
 
 def test_a_database_that_is_away_is_said_and_nothing_raised(
@@ -79,7 +79,7 @@ def test_a_database_that_is_away_is_said_and_nothing_raised(
 def test_metrics_count_and_hold_no_names(app: Flask, web: Flask, broker: EmbeddedBroker, admin: User) -> None:
     agent = make_agent("a very private name")
     remember(agent, "Ann likes tea.")
-    assert enqueue(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id)
+    assert enqueue(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id)
     with serving(web) as site, Page(site, "overview", site.cookie_of(admin)):
         wait_for(lambda: site.hub.open_streams == 1)
 

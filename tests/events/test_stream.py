@@ -21,7 +21,7 @@ from app.models import COMMAND_LINE, Agent, Trigger, User
 from app.models.user import ADMIN, AUDITOR, SITE_ADMIN
 from app.processes.asgi import RequestNormalizer
 from app.processes.broker import EmbeddedBroker
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tests.events.conftest import Rendered, happen, make_neighbour
 from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.pages import Page, Site, seconds_until, serving
@@ -125,7 +125,7 @@ def happening_id() -> int:
 def test_a_topic_hears_its_own_events_only(app: Flask, web: Flask, admin: User) -> None:
     agent, other = make_agent(), make_agent("other")
     remember(agent, "Ann likes tea.")
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     with serving(web, look=0.05) as site:
         cookie = site.cookie_of(admin)
         with (
@@ -198,7 +198,7 @@ def test_strangers_and_other_accounts_topics_get_a_goodbye_and_nothing_else(
     neighbour = make_neighbour()
     theirs = make_agent("theirs", account_id=neighbour.id)
     remember(theirs, "Ann likes tea.")
-    refinement = start(theirs.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(theirs.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     operator = make_user("operator@example.org", SITE_ADMIN)
     with serving(web, look=0.05) as site:
         signed_in = site.cookie_of(admin)

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from app.errors import Invalid
-from app.exchange.agent_file import divide, parse
+from app.exchange.agent_file import divide_text, parse
 from app.exchange.draft import ImportRefused
 from app.exchange.parsed import ParsedFile
 from app.models import MemoryType
@@ -148,14 +148,14 @@ def test_a_long_block_is_divided_at_blank_lines_and_loses_not_a_word(bare: Flask
 def test_without_blank_lines_it_is_divided_at_line_ends() -> None:
     lines = ["x" * 6_000, "y" * 3_999, "z" * 10_000]
 
-    assert divide("\n".join(lines)) == ["x" * 6_000 + "\n" + "y" * 3_999, "z" * 10_000]
-    assert divide("\r\n".join(lines)) == ["x" * 6_000, "y" * 3_999, "z" * 10_000]
+    assert divide_text("\n".join(lines)) == ["x" * 6_000 + "\n" + "y" * 3_999, "z" * 10_000]
+    assert divide_text("\r\n".join(lines)) == ["x" * 6_000, "y" * 3_999, "z" * 10_000]
 
 
 def test_exactly_as_long_as_a_memory_may_be_is_not_divided() -> None:
     text = "a\n\n" + "x" * 9_997
 
-    assert divide(f"\n{text}\n") == [text]
+    assert divide_text(f"\n{text}\n") == [text]
 
 
 def test_a_line_that_no_memory_can_hold_is_refused_and_named(bare: Flask) -> None:

@@ -15,7 +15,7 @@ from app.exchange import bundle as bundles
 from app.exchange.bundle import export_bundle, parse
 from app.exchange.draft import Draft
 from app.exchange.importing import write_memories
-from app.exchange.taking_in import bring_in, checked, receive, take_in
+from app.exchange.taking_in import bring_in, check_file, receive_file, take_in
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, Intake, Memory, MemoryType, open_keys
@@ -101,7 +101,7 @@ def test_out_in_and_out_again_is_the_same_but_for_name_moment_and_flag(app: Flas
     parsed = parse(first.encode())
     with writing():
         Agent.lock(fresh.id).change(by=fresh.as_actor, **parsed.settings)
-    take_in(receive(fresh.id, first.encode(), by=fresh.as_actor).intake_id)
+    take_in(receive_file(fresh.id, first.encode(), by=fresh.as_actor).intake_id)
 
     before, after = json.loads(first), exported(fresh)
     assert [each["constitutional"] for each in after["memories"]] == [False] * 6
@@ -116,8 +116,8 @@ def test_the_agents_own_flags_are_dropped_and_counted_and_an_admins_are_kept(app
     agent = make_agent()
     vow = {"content": "A vow.", "constitutional": True}
     for data in (written(bundle(vow, {"content": "Tea."})), b'{"content": "A vow.", "constitutional": true}'):
-        mine = checked(data, by=agent.as_actor)
-        admins = checked(data, by=COMMAND_LINE)
+        mine = check_file(data, by=agent.as_actor)
+        admins = check_file(data, by=COMMAND_LINE)
 
         assert [each.constitutional for each in mine.drafts][:1] == [False]
         assert mine.left_out == {"constitutional_flags": 1}
@@ -130,7 +130,7 @@ def test_the_agents_own_flags_are_dropped_and_counted_and_an_admins_are_kept(app
 
 
 def test_settings_are_not_part_of_an_import_of_memories_and_are_counted(app: Flask) -> None:
-    found = checked(written(bundle({"content": "Tea."}, settings=SETTINGS)), by=COMMAND_LINE)
+    found = check_file(written(bundle({"content": "Tea."}, settings=SETTINGS)), by=COMMAND_LINE)
 
     assert found.settings == {}
     assert found.left_out == {"settings": 3}
@@ -195,7 +195,7 @@ def test_an_agent_without_memories_takes_its_settings_along(app: Flask) -> None:
     said = "".join(export_bundle(agent, open_keys(agent))).encode()
 
     assert parse(said).settings["system_prompt"] == "You are ezra."
-    assert checked(said, by=agent.as_actor).left_out == {"settings": 1}
+    assert check_file(said, by=agent.as_actor).left_out == {"settings": 1}
     for nothing in (bundle(), bundle() | {"memories": None}):
         assert parse(written(nothing)).drafts == []
     with pytest.raises(Invalid, match="no memories"):
@@ -244,7 +244,7 @@ def test_a_bundle_that_was_cut_off_is_refused(app: Flask) -> None:
 
 def test_it_can_be_written_at_once_with_the_agents_own_keys(app: Flask) -> None:
     agent = make_agent()
-    parsed = checked(written(bundle({"content": "One."})), by=agent.as_actor)
+    parsed = check_file(written(bundle({"content": "One."})), by=agent.as_actor)
 
     done = bring_in(agent.id, parsed, by=agent.as_actor, keys=open_keys(agent))
 

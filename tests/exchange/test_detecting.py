@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.exchange import document, formats
-from app.exchange.formats import NotRecognised, detect, read
+from app.exchange.formats import NotRecognised, detect_format, read_file
 from app.exchange.parsed import ImportFormat
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, older_agent_file, remembered, written
 
@@ -37,16 +37,16 @@ AGENT_FILE = written(agent_file(block("human", "Ann likes tea.")))
 )
 @pytest.mark.parametrize("name", ["", "-", "memories", "memories.json", "memories.txt", "x.jsonl", "x.af"])
 def test_content_decides_whatever_the_name_says(bare: Flask, data: bytes, expected: ImportFormat, name: str) -> None:
-    assert detect(name, data) == expected
-    assert read(data, name=name).format == expected
+    assert detect_format(name, data) == expected
+    assert read_file(data, name=name).format == expected
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "NOTES.TXT", "notes.text"])
 def test_what_is_no_json_is_text_only_when_its_name_says_so(bare: Flask, name: str) -> None:
-    assert detect(name, b"Ann likes tea.\n") == ImportFormat.TEXT
+    assert detect_format(name, b"Ann likes tea.\n") == ImportFormat.TEXT
     for other in ("", "notes", "notes.md", "table.csv", "notes.json", "<stdin>"):
         with pytest.raises(NotRecognised, match="Name its format: jsonl, af, mem0, text, bundle"):
-            detect(other, b"Ann likes tea.\n")
+            detect_format(other, b"Ann likes tea.\n")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_no_json_is_text_only_when_its_name_says_so(bare: Flask, name: s
 @pytest.mark.parametrize("name", ["", "notes.txt", "x.json", "x.af"])
 def test_broken_json_is_never_taken_for_text(bare: Flask, broken: bytes, name: str) -> None:
     with pytest.raises(NotRecognised, match=r"It begins like JSON\. It is not well-formed JSON") as refused:
-        detect(name, broken)
+        detect_format(name, broken)
 
     assert CANARY not in refused.value.sentence
 
@@ -73,45 +73,45 @@ def test_broken_json_is_never_taken_for_text(bare: Flask, broken: bytes, name: s
 @pytest.mark.parametrize("unknown", [b"{}", b"[1]", b'[{"content": "A."}]', b'{"results": 1}', b'"{}"', b'{"a": "b"}'])
 def test_json_of_no_known_form_is_refused(bare: Flask, unknown: bytes) -> None:
     with pytest.raises(NotRecognised, match="of no form that is known here"):
-        detect("x.json", unknown)
+        detect_format("x.json", unknown)
 
 
 def test_json_lines_by_name_are_read_as_such_so_that_the_line_is_named(bare: Flask) -> None:
     for wrong in (b'{"content": \n' + LINES, b'{"text": "Ann."}', b"Ann likes tea.\n"):
-        assert detect("x.jsonl", wrong) == ImportFormat.JSON_LINES
+        assert detect_format("x.jsonl", wrong) == ImportFormat.JSON_LINES
         with pytest.raises(Invalid, match="line 1: "):
-            read(wrong, name="x.ndjson")
+            read_file(wrong, name="x.ndjson")
 
 
 def test_a_broken_line_behind_a_whole_one_is_named_whatever_the_file_is_called(bare: Flask) -> None:
     with pytest.raises(Invalid, match="line 2: It is not well-formed JSON"):
-        read(LINES[:-10], name="memories.json")
+        read_file(LINES[:-10], name="memories.json")
 
 
 def test_a_format_that_is_named_is_the_only_one_tried(bare: Flask) -> None:
-    assert [each.content for each in read(b"[1] Ann\n{", format=ImportFormat.TEXT).drafts] == ["[1] Ann", "{"]
+    assert [each.content for each in read_file(b"[1] Ann\n{", format=ImportFormat.TEXT).drafts] == ["[1] Ann", "{"]
     for wrong in (ImportFormat.AGENT_FILE, ImportFormat.MEM0, ImportFormat.BUNDLE):
         with pytest.raises(Invalid, match="It is no "):
-            read(LINES[:30], format=wrong)
+            read_file(LINES[:30], format=wrong)
 
 
 @pytest.mark.parametrize("blank", [b"", b"\n \t\n"])
 def test_a_blank_file_holds_no_memories(bare: Flask, blank: bytes) -> None:
     with pytest.raises(Invalid, match="no memories"):
-        read(blank, name="x.txt")
+        read_file(blank, name="x.txt")
 
 
 def test_too_much_is_refused_before_it_is_parsed(bare: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "MOST_BYTES", 1_000)
     with pytest.raises(Invalid, match="more than 0 MB is not taken; split it"):
-        read(LINES * 100, name="x.jsonl")
+        read_file(LINES * 100, name="x.jsonl")
     monkeypatch.setattr(document, "MOST_BYTES", 100)
     with pytest.raises(Invalid, match="JSON Lines are"):
-        read(written([remembered("A." * 100)]))
+        read_file(written([remembered("A." * 100)]))
     monkeypatch.setattr(document, "MOST_BYTES", 10_000)
     monkeypatch.setattr(document, "MOST_PARTS", 10)
     with pytest.raises(Invalid, match="too many parts"):
-        read(written([remembered("Ann likes tea.")] * 5))
+        read_file(written([remembered("Ann likes tea.")] * 5))
 
 
 def test_what_is_no_utf_8_is_refused(bare: Flask) -> None:
@@ -121,7 +121,7 @@ def test_what_is_no_utf_8_is_refused(bare: Flask) -> None:
         (b"PK\x03\x04\xff", "a.txt"),
     ):
         with pytest.raises(Invalid, match="not UTF-8 text"):
-            read(data, name=name)
+            read_file(data, name=name)
 
 
 _PIECES = st.sampled_from(
@@ -145,7 +145,7 @@ _PIECES = st.sampled_from(
 def test_whatever_comes_is_read_or_refused_in_words(bare: Flask, data: bytes, name: str) -> None:
     for wanted in (None, *ImportFormat):
         try:
-            assert read(data, name=name, format=wanted).format in ImportFormat
+            assert read_file(data, name=name, format=wanted).format in ImportFormat
         except Invalid as error:
             assert error.sentence
 
@@ -170,6 +170,6 @@ def test_whatever_stands_where_a_list_should_is_read_or_refused_in_words(bare: F
     for hostile in (found, {"agents": [found]}, {"core_memory": [found], **found}):
         for wanted in (None, *ImportFormat):
             try:
-                read(written(hostile), format=wanted)
+                read_file(written(hostile), format=wanted)
             except Invalid as error:
                 assert error.sentence

@@ -12,9 +12,9 @@ from app.errors import Invalid, NotFound
 from app.exchange.draft import ImportRefused
 from app.exchange.formats import NotRecognised
 from app.exchange.parsed import ImportFormat
-from app.exchange.taking_in import receive, take_in
+from app.exchange.taking_in import receive_file, take_in
 from app.extensions import db, writing
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory, open_keys
 from app.models.agent import AgentForgotten
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, remembered, written
@@ -51,7 +51,7 @@ def count(model: Any) -> int:
 
 @pytest.mark.parametrize("kind", list(ImportFormat))
 def test_every_format_waits_sealed_and_is_taken_in_as_what_it_was_recognised(agent: Agent, kind: ImportFormat) -> None:
-    received = receive(agent.id, FILES[kind], by=COMMAND_LINE, name="memories.txt")
+    received = receive_file(agent.id, FILES[kind], by=COMMAND_LINE, name="memories.txt")
 
     waiting = row(received.intake_id)
     assert (received.parsed.format, received.memories, waiting.format) == (kind, 2, kind)
@@ -64,7 +64,7 @@ def test_every_format_waits_sealed_and_is_taken_in_as_what_it_was_recognised(age
 
 
 def test_the_intake_says_what_was_left_out_in_numbers_only(agent: Agent) -> None:
-    received = receive(agent.id, FILES[ImportFormat.AGENT_FILE], by=COMMAND_LINE)
+    received = receive_file(agent.id, FILES[ImportFormat.AGENT_FILE], by=COMMAND_LINE)
     take_in(received.intake_id)
 
     assert row(received.intake_id).outcome == {
@@ -82,7 +82,7 @@ def test_the_intake_says_what_was_left_out_in_numbers_only(agent: Agent) -> None
 def test_the_worker_drops_the_flags_of_what_an_agent_handed_in(agent: Agent) -> None:
     flagged = b'{"content": "A vow.", "constitutional": true}'
     for by, expected in ((agent.as_actor, 0), (COMMAND_LINE, 1)):
-        intake_id = receive(agent.id, flagged, by=by, name="x.jsonl").intake_id
+        intake_id = receive_file(agent.id, flagged, by=by, name="x.jsonl").intake_id
         take_in(intake_id)
 
         outcome = row(intake_id).outcome or {}
@@ -101,7 +101,7 @@ def test_what_is_refused_leaves_nothing_behind(agent: Agent) -> None:
         (b"", Invalid),
     ):
         with pytest.raises(error) as refused:
-            receive(agent.id, data, by=COMMAND_LINE)
+            receive_file(agent.id, data, by=COMMAND_LINE)
         assert CANARY not in refused.value.sentence
 
     assert [count(model) for model in (Intake, Memory, AuditLog, Event)] == before
@@ -109,17 +109,17 @@ def test_what_is_refused_leaves_nothing_behind(agent: Agent) -> None:
 
 def test_a_forgotten_agent_and_one_that_is_not_there_take_nothing_in(agent: Agent) -> None:
     with pytest.raises(NotFound):
-        receive(agent.id + 99, FILES[ImportFormat.TEXT], by=COMMAND_LINE, format=ImportFormat.TEXT)
-    forget(agent.id, by=COMMAND_LINE)
+        receive_file(agent.id + 99, FILES[ImportFormat.TEXT], by=COMMAND_LINE, format=ImportFormat.TEXT)
+    forget_agent(agent.id, by=COMMAND_LINE)
 
     with pytest.raises(AgentForgotten):
-        receive(agent.id, FILES[ImportFormat.TEXT], by=COMMAND_LINE, format=ImportFormat.TEXT)
+        receive_file(agent.id, FILES[ImportFormat.TEXT], by=COMMAND_LINE, format=ImportFormat.TEXT)
 
     assert count(Intake) == 0
 
 
 def test_an_intake_from_before_formats_were_named_is_json_lines(agent: Agent) -> None:
-    intake_id = receive(agent.id, FILES[ImportFormat.JSON_LINES], by=COMMAND_LINE).intake_id
+    intake_id = receive_file(agent.id, FILES[ImportFormat.JSON_LINES], by=COMMAND_LINE).intake_id
     with writing():
         Intake.lock(intake_id).format = None
 

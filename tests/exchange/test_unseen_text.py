@@ -8,9 +8,9 @@ import pytest
 from flask import Flask
 
 from app.asking.replies import MalformedReply
-from app.authoring.fields import author
+from app.authoring.fields import author_setting
 from app.errors import Invalid
-from app.exchange.formats import parse
+from app.exchange.formats import parse_as
 from app.exchange.parsed import ImportFormat
 from app.extensions import writing
 from app.grants.request import WantedException
@@ -40,8 +40,8 @@ def test_no_file_brings_it_in(app: Flask, unseen: str) -> None:
         (ImportFormat.TEXT, unseen.encode()),
     ):
         with pytest.raises(Invalid, match="blank"):
-            parse(data, kind)
-    found = parse(written(agent_file(block("human", unseen, 1), block("bob", "Bob.", 2))), ImportFormat.AGENT_FILE)
+            parse_as(data, kind)
+    found = parse_as(written(agent_file(block("human", unseen, 1), block("bob", "Bob.", 2))), ImportFormat.AGENT_FILE)
     assert ([each.content for each in found.drafts], found.left_out["empty"]) == (["Bob."], 1)
 
 
@@ -50,7 +50,7 @@ def test_no_agent_saves_or_writes_it(agent: Agent, unseen: str) -> None:
         locked = Agent.lock(agent.id)
         Memory.save(locked, unseen, keys=open_keys(locked), by=locked.as_actor)
     with pytest.raises(Invalid, match="blank"):
-        author(agent.id, "system_prompt", unseen, by=agent.as_actor)
+        author_setting(agent.id, "system_prompt", unseen, by=agent.as_actor)
     with pytest.raises(Invalid, match="blank"):
         hand_in(agent.id, [{"role": "user", "content": unseen}], agent.as_actor)
     with pytest.raises((Invalid, MalformedReply)):
@@ -76,5 +76,5 @@ def test_it_is_no_purpose_of_a_look(unseen: str) -> None:
 
 def test_beside_anything_that_is_seen_it_stays_as_it_is(agent: Agent, unseen: str) -> None:
     for content in (f"❤\ufe0f{unseen.strip()}", f"tea{unseen.strip()}tea", "🏴\U000e0067\U000e0062\U000e007f"):
-        (draft,) = parse(json.dumps({"content": content}).encode(), ImportFormat.JSON_LINES).drafts
+        (draft,) = parse_as(json.dumps({"content": content}).encode(), ImportFormat.JSON_LINES).drafts
         assert draft.content == content

@@ -10,7 +10,7 @@ from flask import Flask
 
 from app.asking.dependencies import Dependencies
 from app.extensions import db
-from app.grants.asking import ask
+from app.grants.asking import ask_agent
 from app.grants.request import WantedException, request_access
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, AccessGrant, Agent, GrantCategory, User
@@ -47,7 +47,7 @@ def put(
     """Ask for an exception, and let the scripted model answer."""
     grant = request_access(agent.id, wish, for_user=user, by=user.actor)
     client = ScriptedClient(*replies)
-    ask(grant.id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    ask_agent(grant.id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
     return reload(grant), client
 
 

@@ -11,7 +11,7 @@ from flask import Flask
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening
-from app.grants.request import AlreadyAsked, RestingAfterAsk, WantedException, request_access, revoke
+from app.grants.request import AlreadyAsked, RestingAfterAsk, WantedException, request_access, revoke_grant
 from app.history.verify import verify
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import say
@@ -42,8 +42,8 @@ def contents(agent: Agent) -> list[str]:
 
 def seen(grant: AccessGrant, user: User, **wanted: object) -> list[str]:
     look = opening.look(grant, user, **wanted)
-    opening.answer(look.view_id)
-    return [item["content"] for item in opening.fetch(look)["items"]]
+    opening.answer_view(look.view_id)
+    return [item["content"] for item in opening.fetch_view(look)["items"]]
 
 
 def run_out(grant: AccessGrant) -> None:
@@ -135,8 +135,8 @@ def test_it_is_for_one_admin_one_agent_one_scope(agent: Agent, ann: User, people
     with writing():
         rowed = db.session.get_one(AccessGrant, grant.id)
         assert rowed.agent_id != other.id
-    opening.answer(look.view_id)
-    assert {item["id"] for item in opening.fetch(look)["items"]} == {1, 2, 3}
+    opening.answer_view(look.view_id)
+    assert {item["id"] for item in opening.fetch_view(look)["items"]} == {1, 2, 3}
     with pytest.raises(AlreadyAsked):
         request_access(agent.id, WISH, for_user=ann, by=ann.actor)
 
@@ -157,16 +157,16 @@ def test_an_answer_that_nobody_fetches_waits_a_minute_and_is_emptied_then(
     grant, _ = put(agent, ann, say("YES"))
     fetched, left = opening.look(grant, ann), opening.look(grant, ann)
     for look in (fetched, left):
-        opening.answer(look.view_id)
+        opening.answer_view(look.view_id)
     clock.advance(seconds=opening.FRESH.total_seconds())
     opening.empty_unfetched()
-    assert len(opening.fetch(fetched)["items"]) == 3
+    assert len(opening.fetch_view(fetched)["items"]) == 3
 
     clock.advance(seconds=1)
     opening.empty_unfetched()
 
     with pytest.raises(opening.NotCovered):
-        opening.fetch(left)
+        opening.fetch_view(left)
     assert rows("SELECT count(*) FROM access_views WHERE sealed IS NOT NULL") == [(0,)]
 
 
@@ -177,8 +177,8 @@ def test_a_ledger_longer_than_a_page_goes_on_where_the_page_ended(
 
     def page(**wanted: object) -> tuple[list[int], int | None]:
         look = opening.look(grant, ann, **wanted)
-        opening.answer(look.view_id)
-        shown = opening.fetch(look)
+        opening.answer_view(look.view_id)
+        shown = opening.fetch_view(look)
         return [item["id"] for item in shown["items"]], shown["next_after"]
 
     monkeypatch.setattr(opening, "PAGE", 2)
@@ -194,9 +194,9 @@ def test_at_its_minute_it_shows_nothing_more_whatever_the_web_s_clock_says(
     clock.advance(hours=-1)
     look = opening.look(grant, ann)
     run_out(grant)
-    opening.answer(look.view_id)
+    opening.answer_view(look.view_id)
     with pytest.raises(opening.NotCovered, match="ended"):
-        opening.fetch(look)
+        opening.fetch_view(look)
     with pytest.raises(opening.NotCovered):
         opening.look(grant, ann)
     assert db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.ACCESS_VIEWED)).all() == []
@@ -207,10 +207,10 @@ def test_at_its_minute_it_shows_nothing_more_whatever_the_web_s_clock_says(
 def test_revoked_while_it_is_being_read_it_shows_nothing(agent: Agent, ann: User) -> None:
     grant, _ = put(agent, ann, say("YES"))
     look = opening.look(grant, ann)
-    opening.answer(look.view_id)
-    revoke(grant.id, by=ann.actor)
+    opening.answer_view(look.view_id)
+    revoke_grant(grant.id, by=ann.actor)
     with pytest.raises(opening.NotCovered):
-        opening.fetch(look)
+        opening.fetch_view(look)
     assert rows("SELECT count(*) FROM access_views WHERE sealed IS NOT NULL") == [(0,)]
 
 
@@ -218,10 +218,10 @@ def test_the_agent_is_told_who_looked_why_how_often_and_when(agent: Agent, ann: 
     grant, _ = put(agent, ann, say("YES"))
     seen(grant, ann)
     seen(grant, ann)
-    revoke(grant.id, by=ann.actor)
+    revoke_grant(grant.id, by=ann.actor)
     assert endings.find_untold() == [grant.id]
-    endings.tell(grant.id)
-    endings.tell(grant.id)
+    endings.tell_ending(grant.id)
+    endings.tell_ending(grant.id)
     (note,) = contents(agent)
     for part in ("ann@example.org", "my ledger", '"She repeats herself"', "2 times", "taken back", "6 texts"):
         assert part in note
@@ -247,8 +247,8 @@ def test_the_history_of_one_refinement_shows_before_and_after_and_nothing_else(a
     wish = WantedException(GrantCategory.SAFETY, "Was it right?", 480, run.refinement.id)
     grant, _ = put(agent, ann, say("YES"), wish=wish)
     look = opening.look(grant, ann)
-    opening.answer(look.view_id)
-    shown = opening.fetch(look)
+    opening.answer_view(look.view_id)
+    shown = opening.fetch_view(look)
     changes = {item["id"]: (item["before"], item["after"]) for item in shown["items"]}
     assert changes[2] == ("Ann likes tea.", "Ann: tea.")
     assert shown["said"] == {"summary": "One was wordy."}
@@ -257,12 +257,12 @@ def test_the_history_of_one_refinement_shows_before_and_after_and_nothing_else(a
 
 def test_the_offline_model_says_no_because_only_a_mind_can_consent(app: Flask, ann: User) -> None:
     from app.asking.dependencies import Dependencies
-    from app.grants.asking import ask
+    from app.grants.asking import ask_agent
     from app.llm.litellm import LiteLLMClients
 
     agent = make_agent("mindless", model_id="whetstone/offline")
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
-    ask(grant.id, Dependencies(LiteLLMClients()))
+    ask_agent(grant.id, Dependencies(LiteLLMClients()))
     assert reload(grant).status == GrantStatus.DENIED
 
 

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from app.asking.dependencies import Dependencies
 from app.extensions import db, writing
 from app.grants import endings, opening
-from app.grants.asking import ask
-from app.grants.request import Decision, decide, request_access
+from app.grants.asking import ask_agent
+from app.grants.request import Decision, decide_grant, request_access
 from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, AccessView, Account, Action, Agent, AuditLog, GrantStatus, Role, User
@@ -64,12 +64,12 @@ def test_a_worker_opens_nothing_for_somebody_who_is_no_admin_any_more_and_ends_i
     grant, _ = put(agent, ann, say("YES"))
     look = opening.look(grant, ann)
     change(ann, lose)
-    opening.answer(look.view_id)
+    opening.answer_view(look.view_id)
 
     view = db.session.get_one(AccessView, look.view_id, populate_existing=True)
     assert (view.sealed, view.seen, view.refused) == (None, None, f"The exception has ended: {LOST}.")
     with pytest.raises(opening.NotCovered, match=LOST):
-        opening.fetch(look)
+        opening.fetch_view(look)
     ended = reload(grant)
     assert (ended.status, ended.ended_by, ended.views) == (GrantStatus.REVOKED, "system:worker", 0)
     assert [(entry.action, entry.data.get("why")) for entry in told(grant)][1:] == [(Action.ACCESS_REVOKED, LOST)]
@@ -93,10 +93,10 @@ def test_it_covers_nothing_from_that_moment_on_and_the_sweep_writes_it_down(
 def test_what_was_sealed_before_is_not_fetched_after(agent: Agent, ann: User) -> None:
     grant, _ = put(agent, ann, say("YES"))
     look = opening.look(grant, ann)
-    opening.answer(look.view_id)
+    opening.answer_view(look.view_id)
     change(ann, only(AUDITOR))
     with pytest.raises(opening.NotCovered):
-        opening.fetch(look)
+        opening.fetch_view(look)
     assert rows("SELECT count(*) FROM access_views WHERE sealed IS NOT NULL") == [(0,)]
 
 
@@ -106,7 +106,7 @@ def test_the_agent_s_journal_says_why_it_ended(agent: Agent, ann: User) -> None:
     change(ann, deactivate)
     endings.end_what_is_over()
     assert endings.find_untold() == [grant.id]
-    endings.tell(grant.id)
+    endings.tell_ending(grant.id)
     (note,) = contents(agent)
     assert f"by worker ({LOST}). They looked once" in note
 
@@ -131,7 +131,7 @@ def test_nobody_is_asked_on_behalf_of_somebody_who_may_not_look(agent: Agent, an
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     change(ann, only(AUDITOR))
     client = ScriptedClient(say("YES"))
-    ask(grant.id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
+    ask_agent(grant.id, Dependencies(ScriptedClients(client), pause=lambda _: None, monotonic=lambda: 0.0))
 
     assert client.asked == []
     assert reload(grant).status == GrantStatus.REVOKED
@@ -140,7 +140,7 @@ def test_nobody_is_asked_on_behalf_of_somebody_who_may_not_look(agent: Agent, an
 def test_a_yes_that_comes_too_late_for_the_role_shows_nothing(agent: Agent, ann: User) -> None:
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     change(ann, deactivate)
-    answered = decide(grant.id, Decision(True), agent_id=agent.id, by=agent.as_actor, keys=None)
+    answered = decide_grant(grant.id, Decision(True), agent_id=agent.id, by=agent.as_actor, keys=None)
 
     assert (answered.status, answered.expires_at) == (GrantStatus.REVOKED, None)
     assert [entry.action for entry in told(grant)] == [Action.ACCESS_REVOKED]

@@ -12,8 +12,16 @@ from app.asking.dependencies import Dependencies
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening
-from app.grants.asking import ask
-from app.grants.request import Decision, RestingAfterAsk, WantedException, decide, request_access, resting_until, revoke
+from app.grants.asking import ask_agent
+from app.grants.request import (
+    Decision,
+    RestingAfterAsk,
+    WantedException,
+    decide_grant,
+    request_access,
+    resting_until,
+    revoke_grant,
+)
 from app.history.verify import verify
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
@@ -31,7 +39,7 @@ from app.models import (
     User,
 )
 from app.models.base import database_now
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, seen
 from tests.support.clock import FakeClock
@@ -53,7 +61,7 @@ def other(agent: Agent) -> Agent:
 
 
 def answer(grant: AccessGrant, agent: Agent, decision: Decision) -> AccessGrant:
-    return decide(grant.id, decision, agent_id=agent.id, by=agent.as_actor, keys=None)
+    return decide_grant(grant.id, decision, agent_id=agent.id, by=agent.as_actor, keys=None)
 
 
 def entries(action: Action) -> int:
@@ -68,7 +76,7 @@ def test_an_answer_at_the_agent_s_own_door_stands_when_its_model_fails_then(agen
         answer(grant, agent, YES)
         raise ModelError(ModelErrorKind.UNAUTHORIZED, "The model refused the key.")
 
-    ask(grant.id, Dependencies(ScriptedClients(ScriptedClient(fail_after_the_door)), pause=lambda _: None))
+    ask_agent(grant.id, Dependencies(ScriptedClients(ScriptedClient(fail_after_the_door)), pause=lambda _: None))
     assert reload(grant).status == GrantStatus.GRANTED
     assert SECRET in seen(grant, ann)
 
@@ -77,7 +85,7 @@ def test_what_is_decided_is_not_put_to_a_model_any_more(agent: Agent, ann: User)
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     answer(grant, agent, YES)
     client = ScriptedClient(say("NO"))
-    ask(grant.id, Dependencies(ScriptedClients(client)))
+    ask_agent(grant.id, Dependencies(ScriptedClients(client)))
     assert client.asked == []
     assert reload(grant).status == GrantStatus.GRANTED
 
@@ -87,13 +95,13 @@ def test_what_is_answered_at_the_last_moment_does_not_end_as_unanswered(
 ) -> None:
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     clock.advance(hours=72)
-    end = endings._end
+    end = endings._end_grant
 
     def answer_before_the_lock(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> bool:
         answer(grant, agent, YES)
         return end(grant_id, condition, status)
 
-    monkeypatch.setattr(endings, "_end", answer_before_the_lock)
+    monkeypatch.setattr(endings, "_end_grant", answer_before_the_lock)
     assert endings.end_what_is_over() == []
     assert reload(grant).status == GrantStatus.GRANTED
 
@@ -119,7 +127,7 @@ def test_no_agent_answers_for_another(agent: Agent, other: Agent, ann: User) -> 
 def test_an_end_is_never_left(agent: Agent, ann: User) -> None:
     grant, _ = put(agent, ann, say("NO"))
     ended = grant.ended_at
-    assert revoke(grant.id, by=ann.actor).status == GrantStatus.DENIED
+    assert revoke_grant(grant.id, by=ann.actor).status == GrantStatus.DENIED
     assert (reload(grant).status, reload(grant).ended_at) == (GrantStatus.DENIED, ended)
     assert entries(Action.ACCESS_REVOKED) == 0
 
@@ -150,7 +158,7 @@ def test_after_a_second_no_the_rest_begins_anew(agent: Agent, ann: User, clock: 
 def test_a_no_to_an_exception_is_no_no_to_a_refinement(agent: Agent, ann: User) -> None:
     put(agent, ann, say("NO"))
     assert db.session.get_one(Agent, agent.id).declined_at is None
-    assert start(agent.id, trigger=Trigger.ADMIN, by=ann.actor).is_open
+    assert start_refinement(agent.id, trigger=Trigger.ADMIN, by=ann.actor).is_open
 
 
 def test_an_admin_of_another_account_is_given_none(agent: Agent, people: Callable[..., User]) -> None:
@@ -196,9 +204,9 @@ def test_a_look_that_nobody_waits_for_any_more_is_answered_with_nothing(
     grant, _ = put(agent, ann, say("YES"))
     look = opening.look(grant, ann)
     clock.advance(seconds=61)
-    opening.answer(look.view_id)
+    opening.answer_view(look.view_id)
     with pytest.raises(opening.NotCovered):
-        opening.fetch(look)
+        opening.fetch_view(look)
     assert (entries(Action.ACCESS_VIEWED), reload(grant).views) == (0, 0)
 
 
@@ -207,9 +215,9 @@ def test_a_look_that_was_put_in_for_somebody_else_is_answered_with_nothing(agent
     look = opening.look(grant, ann)
     with writing():
         db.session.get_one(AccessView, look.view_id).user_id = bob.id
-    opening.answer(look.view_id)
+    opening.answer_view(look.view_id)
     with pytest.raises(opening.NotCovered):
-        opening.fetch(look)
+        opening.fetch_view(look)
     assert entries(Action.ACCESS_VIEWED) == 0
 
 
@@ -217,12 +225,12 @@ def test_a_look_is_answered_once(agent: Agent, ann: User) -> None:
     grant, _ = put(agent, ann, say("YES"))
     look = opening.look(grant, ann)
     for _ in range(2):
-        opening.answer(look.view_id)
+        opening.answer_view(look.view_id)
     assert (entries(Action.ACCESS_VIEWED), reload(grant).views) == (1, 1)
-    opening.fetch(look)
-    opening.answer(look.view_id)
+    opening.fetch_view(look)
+    opening.answer_view(look.view_id)
     with pytest.raises(opening.NotCovered):
-        opening.fetch(look)
+        opening.fetch_view(look)
 
 
 def test_one_for_the_ledger_shows_core_memories_only(agent: Agent, ann: User) -> None:
@@ -241,8 +249,8 @@ def test_one_for_the_history_of_a_refinement_shows_no_other_one_s(agent: Agent, 
     wish = WantedException(GrantCategory.SAFETY, "Was it right?", 15, runs[0].refinement.id)
     grant, _ = put(agent, ann, say("YES"), wish=wish)
     look = opening.look(grant, ann)
-    opening.answer(look.view_id)
-    shown = str(opening.fetch(look))
+    opening.answer_view(look.view_id)
+    shown = str(opening.fetch_view(look))
     assert "Ann: tea." in shown
     assert "Oslo" not in shown
 
@@ -254,10 +262,10 @@ def test_the_agent_is_told_of_looks_at_what_was_shown_and_of_no_other_ones(
     seen(anns, ann)
     late = opening.look(bobs, bob)
     clock.advance(minutes=2)
-    opening.answer(late.view_id)
+    opening.answer_view(late.view_id)
     for grant, user in ((anns, ann), (bobs, bob)):
-        revoke(grant.id, by=user.actor)
-        endings.tell(grant.id)
+        revoke_grant(grant.id, by=user.actor)
+        endings.tell_ending(grant.id)
     first, second = sorted(contents(agent))
     assert "ann@example.org" in first
     assert "They looked once" in first

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from app.errors import Refused
 from app.extensions import db, writing
-from app.history.plan import GuardFinal, NothingToUndo, Target, preview
+from app.history.plan import GuardFinal, NothingToUndo, Target, preview_plan
 from app.history.undo import RollbackConflict, roll_back
 from app.models import (
     COMMAND_LINE,
@@ -70,7 +70,7 @@ STATE = (
 
 def refuse(target: Target) -> GuardFinal:
     """It must be refused, in its preview too, and leave nothing behind."""
-    assert preview(target).final is not None
+    assert preview_plan(target).final is not None
     db.session.rollback()
     with pytest.raises(GuardFinal) as refused:
         roll_back(target, by=COMMAND_LINE)

@@ -13,7 +13,7 @@ from sqlalchemy import select, text
 
 from app.extensions import db, writing
 from app.history import log
-from app.history.log import Filters, LogActor, batches, newest, read, walk
+from app.history.log import Filters, LogActor, newest_entry, read_batches, read_log_entries, walk_log
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import (
@@ -83,7 +83,7 @@ def test_every_entry_comes_once_downwards_and_upwards_whatever_is_wanted(house: 
         for size in (1, 7, len(expected) or 1):
             assert pages(filters, size, newest_first=True) == expected, name
             assert pages(filters, size, newest_first=False) == expected[::-1], name
-        assert [entry.place for batch in batches(filters) for entry in batch] == expected[::-1], name
+        assert [entry.place for batch in read_batches(filters) for entry in batch] == expected[::-1], name
 
 
 def test_a_fold_stands_where_the_newest_entry_of_its_refinement_does(house: House) -> None:
@@ -108,8 +108,8 @@ def test_a_refinement_shows_the_rollbacks_that_undid_it_too(house: House) -> Non
     places = pages(Filters(HOME, refinement_id=chosen), 3, newest_first=True)
 
     own = db.session.scalars(select(AuditLog.id).where(AuditLog.refinement_id == chosen)).all()
-    assert read(places)[0].action == Action.ROLLBACK
-    assert read(places)[0].refinement_id is None
+    assert read_log_entries(places)[0].action == Action.ROLLBACK
+    assert read_log_entries(places)[0].refinement_id is None
     assert sorted(place.id for place in places) == [*sorted(own), undo.entry_id]
 
 
@@ -130,23 +130,23 @@ def test_a_page_that_has_looked_at_enough_says_so_and_the_next_goes_on(
     monkeypatch.setattr(log, "LOOKED_AT", 10)
     everything = pages(Filters(HOME), 50, newest_first=True)
 
-    nobody = walk(Filters(HOME, who=LogActor(ActorKind.SYSTEM, "nobody")), want=5)
+    nobody = walk_log(Filters(HOME, who=LogActor(ActorKind.SYSTEM, "nobody")), want=5)
     assert (list(nobody.places), nobody.next, nobody.is_cut) == ([], everything[9], True)
     mine = [entry for entry in all_entries() if entry.account_id == HOME]
     setups = [place_of(entry) for entry in mine if entry.actor == "system:setup"]
     rare = Filters(HOME, who=LogActor(ActorKind.SYSTEM, "setup"))
     assert pages(rare, 5, newest_first=True) == setups[::-1]
     assert pages(rare, 5, newest_first=False) == setups
-    assert not walk(Filters(HOME), want=5).is_cut
+    assert not walk_log(Filters(HOME), want=5).is_cut
 
 
 def test_the_newest_place_is_the_agents_or_the_accounts(house: House) -> None:
     mine = [entry for entry in all_entries() if entry.account_id == HOME]
 
-    assert newest(Filters(HOME, action=Action.ACCOUNT_CREATE)) == place_of(mine[-1])
+    assert newest_entry(Filters(HOME, action=Action.ACCOUNT_CREATE)) == place_of(mine[-1])
     of_ezra = [entry for entry in mine if entry.agent_id == house.ezra.id]
-    assert newest(Filters(HOME, house.ezra.id)) == place_of(of_ezra[-1])
-    assert newest(Filters(987)) is None
+    assert newest_entry(Filters(HOME, house.ezra.id)) == place_of(of_ezra[-1])
+    assert newest_entry(Filters(987)) is None
 
 
 def test_a_place_survives_being_written_and_anything_else_is_none() -> None:
@@ -176,10 +176,10 @@ def test_a_place_outside_of_the_days_shows_nothing_from_outside(house: House) ->
     before, after = TimeCursor(since - DAY, 1), TimeCursor(until + DAY, 1)
 
     assert within
-    assert walk(days, after, want=500).places == within
-    assert walk(days, before, want=500, newest_first=False).places == within[::-1]
-    assert list(walk(days, before, want=500).places) == []
-    assert list(walk(days, after, want=500, newest_first=False).places) == []
+    assert walk_log(days, after, want=500).places == within
+    assert walk_log(days, before, want=500, newest_first=False).places == within[::-1]
+    assert list(walk_log(days, before, want=500).places) == []
+    assert list(walk_log(days, after, want=500, newest_first=False).places) == []
 
 
 def test_an_entry_of_the_moment_between_two_days_belongs_to_the_later_one_only(house: House) -> None:
@@ -204,7 +204,7 @@ def test_between_two_batches_nothing_is_open_and_nothing_is_kept(house: House, m
     db.session.remove()
 
     sizes = []
-    for batch in batches(Filters(HOME)):
+    for batch in read_batches(Filters(HOME)):
         sizes.append(len(batch))
         assert not db.session().in_transaction()
         assert not db.session().identity_map.values()
@@ -214,7 +214,7 @@ def test_between_two_batches_nothing_is_open_and_nothing_is_kept(house: House, m
 
 def test_what_is_written_while_it_is_read_comes_at_its_end(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "BATCH", 7)
-    reading = batches(Filters(HOME))
+    reading = read_batches(Filters(HOME))
     next(reading)
     sign(Action.SIGN_IN_FAILED, house.ann)
 
@@ -294,7 +294,7 @@ def pages(filters: Filters, size: int, *, newest_first: bool, fold: bool = False
     found: list[TimeCursor] = []
     place: TimeCursor | None = None
     while True:
-        stretch = walk(filters, place, want=size, newest_first=newest_first, fold=fold)
+        stretch = walk_log(filters, place, want=size, newest_first=newest_first, fold=fold)
         assert len(stretch.places) <= size
         found += stretch.places
         place = stretch.next

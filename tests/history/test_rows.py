@@ -16,7 +16,7 @@ from sqlalchemy import JSON, Boolean, Column, Connection, DateTime, Integer, Lar
 
 from app.extensions import db, writing
 from app.grants import opening
-from app.grants.request import Decision, decide, request_access
+from app.grants.request import Decision, decide_grant, request_access
 from app.history.rows import _Words
 from app.history.verify import verify
 from app.models import (
@@ -32,7 +32,7 @@ from app.models import (
 )
 from app.models.logged import Logged, logged_models
 from app.models.user import ADMIN
-from app.refinement.start import request_stop, start
+from app.refinement.start import request_stop, start_refinement
 from tests.grants.conftest import WISH
 from tests.refinement.driving import call, carry, say
 from tests.support import life
@@ -98,7 +98,7 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
         AgentToken.issue(Agent.lock(made.id), by=COMMAND_LINE, name="third")
     flagged, changed = remember(made, "One that is toggled.", "One that is changed.")
     toggle(made, flagged)
-    request_stop(start(made.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, by=ann.actor)
+    request_stop(start_refinement(made.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, by=ann.actor)
     run = begin(made)
     run.tool.execute("update", id=changed, content="One.")
     db.session.rollback()
@@ -112,10 +112,10 @@ def _look(agent: Agent, user: User) -> None:
     """An exception that was asked for, granted, used, and run out of words to say."""
     grant = request_access(agent.id, WISH, for_user=user, by=user.actor)
     decision = Decision(True, "Yes, do look.", "Look well.")
-    decide(grant.id, decision, agent_id=agent.id, by=Actor(ActorKind.AGENT, agent.name), keys=open_keys(agent))
+    decide_grant(grant.id, decision, agent_id=agent.id, by=Actor(ActorKind.AGENT, agent.name), keys=open_keys(agent))
     look = opening.look(grant, user)
-    opening.answer(look.view_id)
-    opening.fetch(look)
+    opening.answer_view(look.view_id)
+    opening.fetch_view(look)
 
 
 def table_of(name: str) -> Table:

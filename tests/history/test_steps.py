@@ -15,8 +15,8 @@ from app.llm.client import Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Agent, Event, Mode, Refinement, Status, Trigger
 from app.models.event import drop_old_events
-from app.refinement.process import refine
-from app.refinement.start import request_stop, start
+from app.refinement.process import run_refinement
+from app.refinement.start import request_stop, start_refinement
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.rows import fresh
@@ -36,8 +36,8 @@ def agent(app: Flask) -> Agent:
 
 
 def run(agent: Agent, *replies: Reply, mode: Mode = Mode.FULL) -> Refinement:
-    started = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
-    refine(started.id, Dependencies(ScriptedClients(ScriptedClient(*replies)), pause=lambda _: None))
+    started = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
+    run_refinement(started.id, Dependencies(ScriptedClients(ScriptedClient(*replies)), pause=lambda _: None))
     return fresh(started)
 
 
@@ -95,7 +95,7 @@ def test_the_log_tells_the_steps_again_once_their_events_are_gone(
 
 
 def test_a_stop_and_a_run_without_a_model_are_told_again_too(agent: Agent, clock: FakeClock) -> None:
-    stopped = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    stopped = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     request_stop(stopped.id, by=COMMAND_LINE)
     swept = run(agent, mode=Mode.DEDUP_ONLY)
     clock.advance(days=91)

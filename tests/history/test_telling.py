@@ -8,11 +8,11 @@ from sqlalchemy import delete, select, update
 
 from app.exchange.importing import import_memories
 from app.extensions import db, writing
-from app.history.plan import NothingToUndo, Target, preview
+from app.history.plan import NothingToUndo, Target, preview_plan
 from app.history.telling import find_untold, tell
 from app.history.undo import roll_back
 from app.history.verify import verify
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -164,7 +164,7 @@ def test_the_entry_of_such_a_note_can_not_be_undone(agent: Agent, clock: FakeClo
     tell_all()
     entry_id = db.session.scalars(select(AuditLog.id).where(AuditLog.action == Action.AGENT_TOLD)).one()
 
-    for attempt in (preview, lambda target: roll_back(target, by=ANN)):
+    for attempt in (preview_plan, lambda target: roll_back(target, by=ANN)):
         with pytest.raises(NothingToUndo, match="Such notes stay"):
             attempt(Target.entry(entry_id))
 
@@ -203,7 +203,7 @@ def test_an_agent_forgotten_meanwhile_is_left_alone(agent: Agent, clock: FakeClo
     toggle(agent, 2, by=ANN)
     clock.advance(minutes=1)
     (untold,) = find_untold()
-    forget(agent.id, by=ANN)
+    forget_agent(agent.id, by=ANN)
 
     tell(*untold)
 

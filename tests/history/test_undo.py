@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.errors import NotFound
 from app.exchange.importing import import_memories
 from app.extensions import db, writing
-from app.history.plan import NothingToUndo, Target, preview
+from app.history.plan import NothingToUndo, Target, preview_plan
 from app.history.undo import roll_back
 from app.models import (
     COMMAND_LINE,
@@ -27,7 +27,7 @@ from app.models import (
     Trigger,
     open_keys,
 )
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from app.shapes.rollback import PlanShape
 from tests.history.going_back import (
     LONG,
@@ -262,7 +262,7 @@ def test_it_ends_a_running_refinement_whose_late_calls_then_do_nothing(agent: Ag
 
 def test_a_refinement_that_only_waits_is_ended_too(agent: Agent, ids: list[int]) -> None:
     earlier = refined(agent, delete(ids[0]))
-    waiting = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id
+    waiting = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id
 
     undo(earlier)
 
@@ -393,7 +393,7 @@ def test_what_the_latch_reversed_is_no_obstacle_to_what_was_done_since(agent: Ag
 def test_a_conflict_is_none_once_the_toggles_from_before_are_read(agent: Agent) -> None:
     """Its keeper was toggled after the start: the rewind names what was there before, the removal names the toggle."""
     keeper, twin = *remember(agent, LONG, tags=["ann"]), *remember(agent, LONG, tags=["voice"])
-    queued = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    queued = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     toggle(agent, keeper)
     proceed(queued, deduplicate=True).tool.execute("complete", summary="Nothing else.")
     (removal,) = entries_of(agent, Action.DEDUP)
@@ -423,7 +423,7 @@ def test_a_preview_says_what_will_happen_and_writes_nothing(agent: Agent, ids: l
     refinement = refined(agent, update(ids[0]), consolidate(ids[1], ids[2]))
     after, counts = everything(agent), count_of(agent)
 
-    plan = preview(Target.refinement(refinement))
+    plan = preview_plan(Target.refinement(refinement))
 
     assert (everything(agent), count_of(agent)) == (after, counts)
     assert PlanShape.of(plan) == PlanShape.of(undo(refinement).plan)
@@ -453,7 +453,7 @@ def test_an_entry_that_changed_no_memory_is_refused(agent: Agent, ids: list[int]
 
     for number in (entries_of(agent, Action.AGENT_SETTINGS_UPDATE)[0], account_entry):
         assert number is not None
-        for way in (preview, lambda target: roll_back(target, by=COMMAND_LINE)):
+        for way in (preview_plan, lambda target: roll_back(target, by=COMMAND_LINE)):
             with pytest.raises(NothingToUndo, match=f"Entry {number} changed no memory"):
                 way(Target.entry(number))
     assert count_of(agent) == counts
@@ -469,6 +469,6 @@ def test_an_entry_that_changed_no_memory_is_refused(agent: Agent, ids: list[int]
     ids=str,
 )
 def test_what_does_not_exist_is_not_found(app: Flask, target: Target) -> None:
-    for way in (preview, lambda target: roll_back(target, by=COMMAND_LINE)):
+    for way in (preview_plan, lambda target: roll_back(target, by=COMMAND_LINE)):
         with pytest.raises(NotFound):
             way(target)

@@ -15,7 +15,7 @@ from app.asking.dependencies import Dependencies
 from app.errors import Refused
 from app.exchange.importing import import_memories
 from app.extensions import db, writing
-from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview
+from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview_plan
 from app.history.telling import find_untold, tell
 from app.history.undo import RollbackConflict, roll_back
 from app.history.verify import verify
@@ -34,8 +34,8 @@ from app.models import (
     open_keys,
     record,
 )
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from app.refinement.tool import RefinementTool
 from tests.history import reference as model
 from tests.history.mirror import Mirror
@@ -125,7 +125,7 @@ class Walk:
 
     def dedup(self, _a: int, _b: int, _more: bool) -> None:
         if self.reference.open is None and self._start(Mode.DEDUP_ONLY):
-            refine(self._refinement_ids[-1], Dependencies(ScriptedClients(ScriptedClient())))
+            run_refinement(self._refinement_ids[-1], Dependencies(ScriptedClients(ScriptedClient())))
             self._tell("dedup only")
             self.reference.deduplicate(self.clock.at)
             self.reference.end()
@@ -241,7 +241,7 @@ class Walk:
         """Nothing is started for an empty ledger."""
         if not self.reference.memories(CORE):
             return False
-        row = start(self.agent_id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
+        row = start_refinement(self.agent_id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
         self._refinement_ids.append(row.id)
         self.reference.start()
         self._tell("start refinement", len(self._refinement_ids) - 1)
@@ -314,7 +314,7 @@ class Walk:
         refusal = GuardFinal if expected.final else RollbackConflict if expected.conflicts else None
         end = "final" if expected.final else "conflict" if refusal else "applied" if applies else "nothing to do"
         seen[f"{target.kind}: {end}"] += 1
-        self._check(preview(target), expected)
+        self._check(preview_plan(target), expected)
         if refusal is not None:
             with pytest.raises(refusal) as refused:
                 roll_back(target, by=COMMAND_LINE)

@@ -17,8 +17,8 @@ from app.keynames import may_hold_a_key
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Agent, Trigger
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from tests.support.factories import make_agent, remember
 
 USUAL = (
@@ -107,8 +107,8 @@ def test_a_name_that_is_allowed_no_more_is_not_used_any_more(app: Flask, listing
     client = ScriptedClient(say("YES"))
     clients = ScriptedClients(client)
     listing("ADA_KEY")
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-    refine(refinement.id, Dependencies(clients, pause=lambda _: None, monotonic=lambda: 0.0))
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    run_refinement(refinement.id, Dependencies(clients, pause=lambda _: None, monotonic=lambda: 0.0))
 
     db.session.rollback()
     db.session.refresh(refinement)

@@ -10,7 +10,7 @@ from flask import Flask
 
 from app.errors import NotFound
 from app.extensions import writing
-from app.grants.request import revoke
+from app.grants.request import revoke_grant
 from app.models import COMMAND_LINE, AccessGrant, Account, Agent, AgentToken, Intake, Memory, Refinement
 from app.models.proposal import SettingProposal
 from app.refinement.start import request_stop
@@ -44,4 +44,4 @@ def test_a_refinement_that_is_not_there_is_not_stopped(app: Flask) -> None:
 
 def test_an_exception_that_is_not_there_is_not_taken_back(app: Flask) -> None:
     with pytest.raises(NotFound, match="There is no such exception"):
-        revoke(NOBODY, by=COMMAND_LINE)
+        revoke_grant(NOBODY, by=COMMAND_LINE)

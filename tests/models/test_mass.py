@@ -148,10 +148,10 @@ def test_a_run_for_exact_duplicates_only_measures_no_retention(agent: Agent) -> 
 
 def test_before_there_is_a_mass_there_is_no_story(agent: Agent) -> None:
     from app.models import Trigger
-    from app.refinement.start import start
+    from app.refinement.start import start_refinement
 
     remember(agent, words(100, "a"))
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     assert refinement.mass_story() is None
     assert RefinementShape.of(refinement).mass is None

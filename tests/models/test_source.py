@@ -7,16 +7,16 @@ from flask import Flask
 
 from app.exchange.bundle import export_bundle
 from app.exchange.draft import ImportRefused
-from app.exchange.formats import parse
+from app.exchange.formats import parse_as
 from app.exchange.parsed import ImportFormat
-from app.exchange.taking_in import bring_in, receive, take_in
+from app.exchange.taking_in import bring_in, receive_file, take_in
 from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, MemoryType, Source, open_keys
-from app.reflection.conversation import hand_in, hear
-from app.reflection.promotion import promote
+from app.reflection.conversation import hand_in, reflect_on_conversation
+from app.reflection.promotion import run_promotion
 from tests.history.going_back import everything
 from tests.refinement.driving import DONE, call, carry, say
 from tests.reflection.conftest import means_of
@@ -52,14 +52,16 @@ def test_what_an_agent_saves_is_its_own(agent: Agent) -> None:
 
 def test_what_a_conversation_leaves_says_so(agent: Agent) -> None:
     intake = hand_in(agent.id, [{"role": "user", "content": "I like tea."}], agent.as_actor)
-    hear(intake.id, means_of(say('{"journal": ["We spoke of tea."], "core": ["Ann likes tea."]}'))[0])
+    reflect_on_conversation(
+        intake.id, means_of(say('{"journal": ["We spoke of tea."], "core": ["Ann likes tea."]}'))[0]
+    )
     assert sources(agent) == ["conversation", "conversation"]
 
 
 def test_a_promoted_entry_says_so_and_its_undo_gives_the_earlier_source_back(agent: Agent) -> None:
     number = saved(agent, "I promised to write.", MemoryType.JOURNAL)
     before = everything(agent)
-    promote(agent.id, means_of(say(f'{{"promote": [{number}]}}'))[0])
+    run_promotion(agent.id, means_of(say(f'{{"promote": [{number}]}}'))[0])
     assert sources(agent) == ["promotion"]
     entry = db.session.scalars(db.select(AuditLog).where(AuditLog.action == "memory_promote")).one()
     roll_back(Target.entry(entry.id), by=COMMAND_LINE)
@@ -97,14 +99,14 @@ def test_the_latch_s_note_is_the_refinement_s(agent: Agent) -> None:
     ],
 )
 def test_an_import_tells_its_name_on_one_printable_line(agent: Agent, name: str, told: str) -> None:
-    bring_in(agent.id, parse(LINES, ImportFormat.JSON_LINES), by=COMMAND_LINE, name=name)
+    bring_in(agent.id, parse_as(LINES, ImportFormat.JSON_LINES), by=COMMAND_LINE, name=name)
     assert sources(agent) == [f"import:{told}"] * 2
     assert verify().ok
 
 
 def test_a_file_that_waits_keeps_its_name_and_one_without_a_name_has_its_format(agent: Agent) -> None:
     for by, name in ((COMMAND_LINE, "wren.jsonl"), (agent.as_actor, "")):
-        take_in(receive(agent.id, LINES.replace(b"Ann", str(by).encode()), by=by, name=name).intake_id)
+        take_in(receive_file(agent.id, LINES.replace(b"Ann", str(by).encode()), by=by, name=name).intake_id)
     assert sources(agent) == ["import:wren.jsonl"] * 2 + ["import:jsonl"] * 2
 
 
@@ -117,9 +119,9 @@ def test_no_file_can_name_a_source(agent: Agent) -> None:
         ),
     ):
         with pytest.raises(ImportRefused, match="Unknown key 'source'"):
-            receive(agent.id, data, by=agent.as_actor, format=kind)
+            receive_file(agent.id, data, by=agent.as_actor, format=kind)
     other = b'{"results": [{"memory": "Kept.", "source": "agent", "metadata": {"source": "agent"}}]}'
-    take_in(receive(agent.id, other, by=agent.as_actor).intake_id)
+    take_in(receive_file(agent.id, other, by=agent.as_actor).intake_id)
     assert sources(agent) == ["import:mem0"]
 
 
@@ -127,5 +129,5 @@ def test_a_bundle_takes_no_source_along(agent: Agent) -> None:
     saved(agent, "Ann likes tea.")
     data = "".join(export_bundle(agent, open_keys(agent))).encode()
     other = make_agent("other")
-    take_in(receive(other.id, data, by=other.as_actor).intake_id)
+    take_in(receive_file(other.id, data, by=other.as_actor).intake_id)
     assert (sources(agent), sources(other)) == ([Source.AGENT], ["import:bundle"])

@@ -11,8 +11,8 @@ from app.errors import Invalid, NotFound, Refused
 from app.extensions import BUSY_TIMEOUT_MS, db, writing
 from app.history.verify import verify
 from app.keys.bearer import authenticate
-from app.keys.forgetting import forget
-from app.keys.provision import find_unprovisioned, provision
+from app.keys.forgetting import forget_agent
+from app.keys.provision import find_unprovisioned, provision_keys
 from app.keys.rotation import rotate_agent_key
 from app.keys.shredding import is_due
 from app.models import COMMAND_LINE, Action, Agent, AgentToken, AuditLog, Event, Memory, open_keys
@@ -138,7 +138,7 @@ def test_no_sweep_seals_keys_to_a_revoked_token_again(agent: Agent, clock: FakeC
     revoke(agent, token)
     clock.advance(minutes=5)
     assert find_unprovisioned() == []
-    provision(agent.id)
+    provision_keys(agent.id)
     assert row_of(token).reader not in {reader for _, _, reader in readers(agent)}
 
 
@@ -149,7 +149,7 @@ def test_a_rotated_one_keeps_name_and_scopes_and_the_old_one_is_nobody(agent: Ag
     assert authenticate(old) is None
     assert (row_of(new).name, row_of(new).scopes) == ("laptop", ["read"])
     assert not opens(agent, new)
-    provision(agent.id)
+    provision_keys(agent.id)
     assert opens(agent, new)
     assert verify().ok
 
@@ -195,7 +195,7 @@ def test_keys_opened_with_it_read_nothing_of_a_new_version_once_it_is_revoked(ag
 
 def test_a_forgotten_agent_has_no_token_and_gets_none(agent: Agent) -> None:
     token = issue(agent)
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     assert authenticate(token) is None
     with pytest.raises(AgentForgotten):
         issue(agent)

@@ -10,8 +10,8 @@ from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Trigger
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from tests.support.factories import ledger
 
 LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
@@ -40,9 +40,9 @@ def carry(
     monotonic: Callable[[], float] = lambda: 0.0,
 ) -> Ended:
     """Start, and run to the end in this thread."""
-    refinement = start(agent.id, trigger=trigger, by=COMMAND_LINE, mode=mode)
+    refinement = start_refinement(agent.id, trigger=trigger, by=COMMAND_LINE, mode=mode)
     client, pauses = ScriptedClient(*replies, context_window=window), []  # type: ScriptedClient, list[float]
-    refine(refinement.id, Dependencies(ScriptedClients(client), pause=pauses.append, monotonic=monotonic))
+    run_refinement(refinement.id, Dependencies(ScriptedClients(client), pause=pauses.append, monotonic=monotonic))
     db.session.rollback()
     return Ended(db.session.get_one(Refinement, refinement.id, populate_existing=True), client, pauses)
 

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from app.errors import Invalid
-from app.refinement.arguments import MAX_ARGUMENTS, day, memory_id, memory_ids, only, parse_arguments, query_text
+from app.refinement.arguments import (
+    MAX_ARGUMENTS,
+    check_argument_names,
+    memory_id,
+    memory_ids,
+    parse_arguments,
+    parse_day,
+    query_text,
+)
 
 NO_IDS: list[Any] = [
     *(None, True, False, 1.0, 1.5, float("nan"), float("inf"), -1, 10**18, 10**4000, b"1", {}, [], [1], {"id": 1}),
@@ -77,23 +85,23 @@ def test_what_is_well_formed_is_read_as_it_stands() -> None:
 
 def test_a_call_names_what_is_missing_and_what_is_unknown() -> None:
     with pytest.raises(Invalid, match=r"Missing: id, content\. This call takes id, content"):
-        only({"note": "x"}, ("id", "content"))
+        check_argument_names({"note": "x"}, ("id", "content"))
     with pytest.raises(Invalid, match=r"Unknown: 'force'\. This call takes id"):
-        only({"id": 1, "force": True}, ("id",))
+        check_argument_names({"id": 1, "force": True}, ("id",))
     with pytest.raises(Invalid, match="Missing: id"):
-        only({"id": None}, ("id",))
+        check_argument_names({"id": None}, ("id",))
     with pytest.raises(Invalid) as refusal:
-        only({"id": 1, "\ud800" * 500: 1}, ("id",))
+        check_argument_names({"id": 1, "\ud800" * 500: 1}, ("id",))
     refusal.value.sentence.encode()
 
 
 def test_a_day_is_an_iso_date_or_time() -> None:
-    assert day("2026-03-23", name="since") == date(2026, 3, 23)
-    assert day("2026-03-23T23:30:00Z", name="since") == date(2026, 3, 23)
-    assert day("2026-03-23T23:30:00-02:00", name="since") == date(2026, 3, 24)
-    assert day("2026-03-23 10:00", name="since") == date(2026, 3, 23)
-    assert day(None, name="since") is None
-    assert day("", name="since") is None
+    assert parse_day("2026-03-23", name="since") == date(2026, 3, 23)
+    assert parse_day("2026-03-23T23:30:00Z", name="since") == date(2026, 3, 23)
+    assert parse_day("2026-03-23T23:30:00-02:00", name="since") == date(2026, 3, 24)
+    assert parse_day("2026-03-23 10:00", name="since") == date(2026, 3, 23)
+    assert parse_day(None, name="since") is None
+    assert parse_day("", name="since") is None
 
 
 NO_DAYS: list[Any] = [
@@ -106,7 +114,7 @@ NO_DAYS: list[Any] = [
 @pytest.mark.parametrize("value", NO_DAYS, ids=lambda value: repr(value)[:24])
 def test_any_other_day_is_refused_with_the_form_that_is_right(value: Any) -> None:
     with pytest.raises(Invalid, match="since"):
-        day(value, name="since")
+        parse_day(value, name="since")
 
 
 def test_a_query_has_1_to_1000_characters() -> None:

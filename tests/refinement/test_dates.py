@@ -13,14 +13,14 @@ from app.asking.prompt_memories import read_entries
 from app.exchange.bundle import export_bundle
 from app.exchange.draft import ImportRefused
 from app.exchange.importing import import_memories
-from app.exchange.taking_in import receive, take_in
+from app.exchange.taking_in import receive_file, take_in
 from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Mode, Source, open_keys
-from app.reflection.conversation import hand_in, hear
-from app.reflection.promotion import promote
+from app.reflection.conversation import hand_in, reflect_on_conversation
+from app.reflection.promotion import run_promotion
 from app.values.dates import MOST_DATES, SHOWN_DAYS
 from tests.history.going_back import everything
 from tests.refinement.driving import DONE, LONG, call, carry, say
@@ -220,7 +220,7 @@ def test_a_bundle_takes_the_dates_along_and_brings_them_back_once(agent: Agent) 
     assert json.loads(data)["memories"][0]["other_dates"] == ["2026-01-19T09:00:00Z"]
     other = make_agent("other")
     for each in (agent, other, other):
-        take_in(receive(each.id, data, by=each.as_actor).intake_id)
+        take_in(receive_file(each.id, data, by=each.as_actor).intake_id)
     assert dates(agent) == dates(other) == [(THIRTEENTH, [NINETEENTH])]
 
 
@@ -231,7 +231,7 @@ def test_a_bundle_takes_the_dates_along_and_brings_them_back_once(agent: Agent) 
 def test_dates_that_are_none_are_refused_without_being_told(agent: Agent, wrong: object) -> None:
     said = {"format": "whetstone-bundle/1", "memories": [{"content": EXAM, "other_dates": wrong}]}
     with pytest.raises(ImportRefused) as refused:
-        receive(agent.id, json.dumps(said).encode(), by=agent.as_actor)
+        receive_file(agent.id, json.dumps(said).encode(), by=agent.as_actor)
     assert "yesterday" not in refused.value.sentence
 
 
@@ -239,7 +239,7 @@ def test_a_file_that_comes_twice_adds_nothing_and_one_with_another_date_adds_tha
     def brought(*memories: dict[str, Any]) -> int:
         data = "\n".join(json.dumps({"content": EXAM} | each) for each in memories).encode()
         before = len(core(agent))
-        take_in(receive(agent.id, data, by=agent.as_actor).intake_id)
+        take_in(receive_file(agent.id, data, by=agent.as_actor).intake_id)
         return len(core(agent)) - before
 
     first, second = ({"created_at": at.isoformat()} for at in (THIRTEENTH, NINETEENTH))
@@ -273,7 +273,7 @@ def test_a_conversation_of_another_day_keeps_its_date(agent: Agent, clock: FakeC
     for _ in range(2):
         intake = hand_in(agent.id, [{"role": "user", "content": "Hello."}], agent.as_actor)
         for _ in range(2):
-            hear(intake.id, means_of(say(json.dumps({"journal": [], "core": [EXAM]})))[0])
+            reflect_on_conversation(intake.id, means_of(say(json.dumps({"journal": [], "core": [EXAM]})))[0])
         clock.advance(hours=24)
     deduplicate(agent)
     assert dates(agent) == [(began, [began + timedelta(hours=24)])]
@@ -286,7 +286,7 @@ def test_a_journal_entry_of_another_day_can_be_promoted_and_one_of_the_same_day_
     same = saved(agent, EXAM, MemoryType.JOURNAL)[0].id
     clock.advance(hours=24)
     other = saved(agent, EXAM, MemoryType.JOURNAL)[0].id
-    promote(agent.id, means_of(say(json.dumps({"promote": [same, other]})))[0])
+    run_promotion(agent.id, means_of(say(json.dumps({"promote": [same, other]})))[0])
     assert [memory.source for memory in core(agent)] == [Source.AGENT, Source.PROMOTION]
     deduplicate(agent)
     assert dates(agent) == [(clock.at - timedelta(hours=24), [clock.at])]

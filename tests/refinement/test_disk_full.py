@@ -12,8 +12,8 @@ from app.errors import DiskFull
 from app.extensions import db
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, Refinement, Status, Trigger
-from app.refinement.process import ROOM_SECONDS, refine
-from app.refinement.start import start
+from app.refinement.process import ROOM_SECONDS, run_refinement
+from app.refinement.start import start_refinement
 from app.refinement.sweep import DISK_FULL, close_stalled
 from tasks import celery
 from tests.refinement.driving import LONG, call, say
@@ -70,9 +70,9 @@ def carried(agent: Agent, disk: FullDisk, *replies: object) -> tuple[Refinement,
         if len(pauses) == 2:
             disk.free()
 
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     client = ScriptedClient(say("YES"), *replies)  # type: ignore[arg-type]
-    refine(refinement.id, Dependencies(ScriptedClients(client), pause=pause, monotonic=lambda: 0.0))
+    run_refinement(refinement.id, Dependencies(ScriptedClients(client), pause=pause, monotonic=lambda: 0.0))
     db.session.rollback()
     return db.session.get_one(Refinement, refinement.id, populate_existing=True), pauses, client
 

@@ -9,16 +9,16 @@ import pytest
 from flask import Flask
 
 from app.asking.environment_note import with_note
-from app.authoring.fields import author
-from app.authoring.reading import read
+from app.authoring.fields import author_setting
+from app.authoring.reading import read_proposal
 from app.config import MAX_ENVIRONMENT_NOTE, load_settings
 from app.errors import Misconfigured
 from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, say
 from app.models import Agent, Memory, MemoryType, Role, Trigger, User, open_keys
 from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
-from app.reflection.conversation import hand_in, hear
-from app.reflection.promotion import promote
+from app.reflection.conversation import hand_in, reflect_on_conversation
+from app.reflection.promotion import run_promotion
 from tests.grants.conftest import put
 from tests.refinement.driving import DONE, carry
 from tests.reflection.conftest import means_of
@@ -76,7 +76,7 @@ def test_an_exception(agent: Agent) -> None:
 def test_a_conversation(agent: Agent) -> None:
     intake = hand_in(agent.id, [{"role": "user", "content": "Hello."}], agent.as_actor)
     dependencies, client = means_of(say('{"journal": [], "core": []}'))
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
     check(client, 1)
 
 
@@ -85,14 +85,14 @@ def test_a_promotion(agent: Agent) -> None:
         locked = Agent.lock(agent.id)
         Memory.save(locked, "Tea.", keys=open_keys(locked), by=locked.as_actor, type_=MemoryType.JOURNAL)
     dependencies, client = means_of(say('{"promote": []}'))
-    promote(agent.id, dependencies)
+    run_promotion(agent.id, dependencies)
     check(client, 1)
 
 
 def test_a_safety_reading(agent: Agent) -> None:
-    waiting = author(agent.id, "system_prompt", "Be kind.", by=agent.as_actor)
+    waiting = author_setting(agent.id, "system_prompt", "Be kind.", by=agent.as_actor)
     dependencies, client = means_of(say("SAFE"))
-    read(str(waiting.unread), dependencies)
+    read_proposal(str(waiting.unread), dependencies)
     check(client, 1)
 
 

@@ -13,7 +13,7 @@ from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
 from app.refinement import sweep
 from app.refinement.guard import Claim
-from app.refinement.heartbeat import Heartbeat, beat, heartbeat
+from app.refinement.heartbeat import Heartbeat, heartbeat, set_heartbeats
 from app.refinement.sweep import close_stalled, keep_closing
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.support.processes import wait_for
@@ -62,14 +62,14 @@ def test_it_ends_with_the_work(app: Flask, running: Running) -> None:
 def test_one_beat_serves_all_that_a_process_holds(app: Flask, running: Running) -> None:
     other = running_of(make_agent("other"))
 
-    beat({run.claim.refinement_id: run.claim.worker for run in (running, other)})
+    set_heartbeats({run.claim.refinement_id: run.claim.worker for run in (running, other)})
 
     assert last_beat(running) > LONG_AGO
     assert last_beat(other) > LONG_AGO
 
 
 def test_a_worker_that_lost_its_refinement_does_not_keep_it_alive(running: Running) -> None:
-    beat({running.claim.refinement_id: "somebody else"})
+    set_heartbeats({running.claim.refinement_id: "somebody else"})
 
     assert last_beat(running) == LONG_AGO
     assert close_stalled() == [running.claim.refinement_id]
@@ -78,7 +78,7 @@ def test_a_worker_that_lost_its_refinement_does_not_keep_it_alive(running: Runni
 def test_an_ended_refinement_beats_no_more(running: Running) -> None:
     assert running.tool.execute("complete", summary="Done.")["type"] == "refinement_complete"
 
-    beat({running.claim.refinement_id: running.claim.worker})
+    set_heartbeats({running.claim.refinement_id: running.claim.worker})
 
     assert running.reload().status == Status.COMPLETED
     assert last_beat(running) == LONG_AGO
@@ -94,9 +94,9 @@ def test_a_missed_beat_does_not_end_the_heart(app: Flask, running: Running, monk
         if not failed.is_set():
             failed.set()
             raise Unavailable
-        beat(held)
+        set_heartbeats(held)
 
-    monkeypatch.setattr(heartbeat, "beat", fail_once)
+    monkeypatch.setattr(heartbeat, "set_heartbeats", fail_once)
     fast = Heartbeat(app, interval=0.02)
     with fast.beating(running.claim):
         wait_for(lambda: last_beat(running) > LONG_AGO)

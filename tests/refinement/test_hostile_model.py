@@ -14,10 +14,10 @@ from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
 from app.extensions import db
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.litellm import LiteLLMClients, warm
+from app.llm.litellm import LiteLLMClients, preload_litellm
 from app.models import COMMAND_LINE, Agent, CallPurpose, Refinement, Trigger
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from tests.support.factories import remember
 from tests.support.hostile_server import HostileServer
 
@@ -28,7 +28,7 @@ PROVIDERS = ("openai/m", "lm_studio/m", "anthropic/m")
 @pytest.fixture(scope="module")
 def loaded() -> None:
     """The first call of each provider loads modules of its own: not in the time that is measured."""
-    warm()
+    preload_litellm()
     with HostileServer("redirect") as server:
         for model in PROVIDERS:
             with pytest.raises(ModelError), closing(LiteLLMClients().for_model(model, api_base=server.base_url)) as one:
@@ -56,9 +56,9 @@ def test_a_refinement_ends_at_its_deadline_however_slowly_its_model_sends(
     remember(agent, "We spoke of ships.", "We spoke of captains.")
     agent.model_id, agent.api_base = model, server.base_url
     db.session.commit()
-    refinement = start(agent.id, trigger=trigger, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=trigger, by=COMMAND_LINE)
     began = time.monotonic()
-    refine(refinement.id, Dependencies(LiteLLMClients()))
+    run_refinement(refinement.id, Dependencies(LiteLLMClients()))
     assert time.monotonic() - began < SECONDS + 2
     ended = db.session.get_one(Refinement, refinement.id, populate_existing=True)
     assert (ended.status, ended.is_open) == (status, False)

@@ -14,8 +14,8 @@ from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, MemoryType, Refinement, Status, Trigger
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from tests.refinement.driving import LONG
 from tests.support.factories import ledger, make_agent, remember
 from tests.support.model_server import (
@@ -51,8 +51,8 @@ def speaking_to(server: ModelServer, *contents: str) -> tuple[Agent, list[int]]:
 def run(agent: Agent, server: ModelServer, *replies: Scripted) -> tuple[Refinement, list[float]]:
     pauses: list[float] = []
     server.script(*replies)
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-    refine(refinement.id, Dependencies(LiteLLMClients(), pause=pauses.append))
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    run_refinement(refinement.id, Dependencies(LiteLLMClients(), pause=pauses.append))
     db.session.rollback()
     return db.session.get_one(Refinement, refinement.id, populate_existing=True), pauses
 
@@ -143,7 +143,7 @@ def test_odd_replies_are_read_or_refused_and_never_break_it(app: Flask, server: 
     refinement, _ = run(agent, server, recorded(surrogate % r"No \ud83d, \u0000 and \u202e."))
     assert refinement.status == Status.DECLINED
 
-    own = start(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
+    own = start_refinement(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
     server.script(
         tool_calls(("delete_memory", '{"id": '), ("delete_memory", ""), ("", "{}"), ("delete_memory", '{"id": "1_0"}')),
         recorded(surrogate % r"Half a pair \ud83d in the loop."),
@@ -151,7 +151,7 @@ def test_odd_replies_are_read_or_refused_and_never_break_it(app: Flask, server: 
         tool_calls(("search_memories", '{"query": "\\u0000"}'), ("delete_memory", {"id": ids[1]})),
         tool_call("complete_refinement", summary="Done."),
     )
-    refine(own.id, Dependencies(LiteLLMClients(), pause=lambda _: None))
+    run_refinement(own.id, Dependencies(LiteLLMClients(), pause=lambda _: None))
     refinement = db.session.get_one(Refinement, own.id, populate_existing=True)
     assert (refinement.status, refinement.mutations, refinement.reason) == (Status.COMPLETED, 1, None)
     assert [result["type"] for result in results(server)] == ["error"] * 6 + ["deleted"]

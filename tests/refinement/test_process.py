@@ -29,8 +29,15 @@ from app.models import (
     open_keys,
     record,
 )
-from app.refinement.process import refine
-from app.refinement.start import AgentInactive, AlreadyRunning, LedgerEmpty, RestingAfterNo, request_stop, start
+from app.refinement.process import run_refinement
+from app.refinement.start import (
+    AgentInactive,
+    AlreadyRunning,
+    LedgerEmpty,
+    RestingAfterNo,
+    request_stop,
+    start_refinement,
+)
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.support.clock import FakeClock
 from tests.support.factories import ledger, make_agent, remember
@@ -72,10 +79,10 @@ def test_a_no_is_a_normal_outcome_that_is_respected_for_a_day(agent: Agent, ids:
     clock.advance(hours=23, minutes=59)
     for trigger in (Trigger.ADMIN, Trigger.WEEKLY, Trigger.OVER_BUDGET):
         with pytest.raises(RestingAfterNo, match="You can ask again after"):
-            start(agent.id, trigger=trigger, by=COMMAND_LINE)
+            start_refinement(agent.id, trigger=trigger, by=COMMAND_LINE)
     assert carry(agent, DONE, trigger=Trigger.AGENT).status == "completed"
     with pytest.raises(RestingAfterNo):
-        start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     clock.advance(minutes=1)
     assert carry(agent, say("NO")).status == "declined"
 
@@ -138,9 +145,9 @@ def test_stop_in_the_middle_keeps_what_was_done(agent: Agent, ids: list[int]) ->
     assert (done.status, done.refinement.mutations) == ("stopped", 1)
     assert done.refinement.reason == "An admin pressed Stop; earlier changes are kept."
     assert carry(agent, stop).status == "stopped"
-    waiting = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    waiting = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     assert request_stop(waiting.id, by=COMMAND_LINE).status == "stopped"
-    refine(waiting.id, Dependencies(ScriptedClients(ScriptedClient())))
+    run_refinement(waiting.id, Dependencies(ScriptedClients(ScriptedClient())))
     assert db.session.get_one(Refinement, waiting.id, populate_existing=True).status == "stopped"
 
 
@@ -204,11 +211,11 @@ def test_a_threshold_that_changes_while_it_is_asked_is_the_one_that_holds(agent:
 
 
 def test_a_model_that_changes_while_it_waits_is_the_one_that_is_asked_and_named(agent: Agent, ids: list[int]) -> None:
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     with writing():
         Agent.lock(agent.id).change(by=COMMAND_LINE, model_id="new/model")
     clients = ScriptedClients(ScriptedClient(say("YES"), DONE))
-    refine(refinement.id, Dependencies(clients))
+    run_refinement(refinement.id, Dependencies(clients))
     assert clients.made == ["new/model"]
     assert db.session.get_one(Refinement, refinement.id, populate_existing=True).model_id == "new/model"
 
@@ -246,16 +253,16 @@ def test_a_ledger_too_large_says_n_of_m_and_search_reaches_the_rest(agent: Agent
 
 
 def test_only_one_may_be_open_and_only_one_worker_carries_it(agent: Agent, ids: list[int]) -> None:
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     with pytest.raises(AlreadyRunning) as second:
-        start(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
+        start_refinement(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
     assert second.value.refinement_id == refinement.id
     clients = ScriptedClients(ScriptedClient(say("YES"), DONE))
-    refine(refinement.id, Dependencies(clients))
-    refine(refinement.id, Dependencies(clients))
+    run_refinement(refinement.id, Dependencies(clients))
+    run_refinement(refinement.id, Dependencies(clients))
     assert clients.made == ["whetstone/offline"]
     with pytest.raises(LedgerEmpty):
-        start(make_agent("eve").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        start_refinement(make_agent("eve").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
 
 def test_a_worker_that_is_given_a_running_one_leaves_it_to_the_first(agent: Agent, ids: list[int]) -> None:
@@ -266,7 +273,7 @@ def test_a_worker_that_is_given_a_running_one_leaves_it_to_the_first(agent: Agen
             open_one = Refinement.open_of(agent.id)
             assert open_one is not None
             db.session.rollback()
-            refine(open_one.id, Dependencies(late))
+            run_refinement(open_one.id, Dependencies(late))
             return reply
 
         return answer
@@ -284,7 +291,7 @@ def test_an_inactive_agent_is_refined_for_nobody(agent: Agent, ids: list[int], t
         Agent.lock(agent.id).change(by=COMMAND_LINE, active=False)
 
     with pytest.raises(AgentInactive):
-        start(agent.id, trigger=trigger, by=COMMAND_LINE, mode=mode)
+        start_refinement(agent.id, trigger=trigger, by=COMMAND_LINE, mode=mode)
 
     assert db.session.scalar(db.select(db.func.count(Refinement.id))) == 0
 
@@ -292,11 +299,11 @@ def test_an_inactive_agent_is_refined_for_nobody(agent: Agent, ids: list[int], t
 def test_a_second_start_that_sees_no_open_one_is_refused_by_the_database(
     agent: Agent, ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    first = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     entries = db.session.scalar(db.select(db.func.count(AuditLog.id)))
     monkeypatch.setattr(Refinement, "open_of", classmethod(lambda cls, agent_id: None))
     with pytest.raises(Refused, match="Already running"):
-        start(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
+        start_refinement(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
     assert db.session.scalars(db.select(Refinement.id)).all() == [first.id]
     assert db.session.scalar(db.select(db.func.count(AuditLog.id))) == entries
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.asking.memory_context import fit_ledger
 from app.asking.prompt_memories import PromptMemory
-from app.asking.rendering import encode
+from app.asking.rendering import encode_json
 from app.models import DEFAULT_REFINEMENT_PROMPT
 from app.refinement.functions import specifications
 from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
@@ -128,7 +128,7 @@ def test_no_content_can_forge_an_entry_a_flag_or_a_rule(forgery: str) -> None:
 @settings(max_examples=300, deadline=None, database=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
 def test_an_encoded_entry_is_one_visible_line_that_reads_back_the_same(content: str) -> None:
-    line = encode({"content": content})
+    line = encode_json({"content": content})
     assert json.loads(line) == {"content": content}
     assert len(line.splitlines()) == 1
     assert all(c.isprintable() or c.isspace() for c in line)

@@ -15,8 +15,8 @@ from app.errors import Refused
 from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, Refinement, Status, Trigger, open_keys
-from app.refinement.process import refine
-from app.refinement.start import AlreadyRunning, request_stop, start
+from app.refinement.process import run_refinement
+from app.refinement.start import AlreadyRunning, request_stop, start_refinement
 from app.refinement.tool import RefinementTool
 from tests.refinement.driving import DONE, LONG, say
 from tests.support.factories import Running, begin, ledger, make_agent, remember
@@ -65,7 +65,7 @@ def close(run: Running) -> None:
 def test_of_starts_at_once_one_wins_and_the_others_are_told(app: Flask, agent: Agent) -> None:
     remember(agent, "Ann likes tea.")
     for round_ in range(ROUNDS):
-        found = at_once(app, *[lambda: start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id] * 4)
+        found = at_once(app, *[lambda: start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id] * 4)
         won = [one for one in found if isinstance(one, str)]
         lost = [one for one in found if isinstance(one, AlreadyRunning)]
         assert (len(won), len(lost)) == (1, 3), found
@@ -77,9 +77,9 @@ def test_of_starts_at_once_one_wins_and_the_others_are_told(app: Flask, agent: A
 def test_of_workers_at_once_one_carries_it(app: Flask, agent: Agent) -> None:
     remember(agent, "Ann likes tea.")
     for _ in range(ROUNDS):
-        row = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        row = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
         clients = [ScriptedClients(ScriptedClient(say("YES"), DONE)) for _ in range(3)]
-        found = at_once(app, *[lambda v=v, number=row.id: refine(number, Dependencies(v)) for v in clients])
+        found = at_once(app, *[lambda v=v, number=row.id: run_refinement(number, Dependencies(v)) for v in clients])
         assert found == [None] * 3
         assert sorted(len(v.made) for v in clients) == [0, 0, 1]
         assert db.session.get_one(Refinement, row.id, populate_existing=True).status == "completed"
@@ -176,7 +176,9 @@ def test_a_flag_is_not_taken_back_between_a_start_and_its_end(app: Flask, agent:
             Memory.lock_core(locked, number).release(locked, by=COMMAND_LINE)
 
     for _ in range(ROUNDS * 2):
-        started, released = at_once(app, lambda: start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, take_back)
+        started, released = at_once(
+            app, lambda: start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, take_back
+        )
         assert released is None or isinstance(released, Refused)
         is_constitutional = db.session.get_one(Memory, number, populate_existing=True).constitutional
         assert is_constitutional == (released is not None)

@@ -15,7 +15,7 @@ from app.config import Settings
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, Trigger
 from app.refinement.due import due_again, due_by_schedule, due_hourly
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from app.refinement.timetable import Timetable
 from tests.support.clock import MONDAY, FakeClock
 from tests.support.factories import make_agent, remember
@@ -48,7 +48,7 @@ def agents(app: Flask) -> list[Agent]:
     remember(made[0], "Ann likes tea.")
     remember(made[1], "We never lie.", constitutional=True)
     remember(made[2], "Bob likes rum.")
-    start(made[2].id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    start_refinement(made[2].id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     return made
 
 
@@ -134,7 +134,7 @@ def test_agents_over_budget_are_counted_by_how_soon_they_start(
         Agent.lock(made[4].id).last_look_at = clock.now()
         Agent.lock(made[4].id).last_look_mass = 4
         Agent.lock(made[4].id).last_refinement_at = clock.now()
-    start(made[5].id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    start_refinement(made[5].id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     clock.advance(hours=1)
 
     counted = Timetable(settings, clock.now()).count([db.session.get_one(Agent, each.id) for each in made])

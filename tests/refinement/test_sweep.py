@@ -28,12 +28,12 @@ from app.models import (
     record,
 )
 from app.models.base import iso
-from app.refinement.start import AlreadyRunning, RestingAfterNo, start
+from app.refinement.start import AlreadyRunning, RestingAfterNo, start_refinement
 from app.refinement.sweep import (
     LAST_TICK,
     close_stalled,
     find_lost_starts,
-    interrupt,
+    interrupt_refinement,
     make_up_missed_tick,
     sweep_over_budget,
     sweep_weekly,
@@ -164,7 +164,7 @@ def test_a_no_is_respected_for_a_day_by_beat_and_by_admins(agent: Agent, clock: 
         assert sweep_over_budget(clock.now()) == []
         assert sweep_weekly(clock.now()) == []
     with pytest.raises(RestingAfterNo):
-        start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     clock.advance(hours=1)
     assert sweep_over_budget(clock.now()) == [], "it was looked at"
@@ -182,22 +182,22 @@ def test_a_no_that_came_late_rests_a_day_from_then_on(agent: Agent, clock: FakeC
 
 
 def test_after_a_second_no_the_day_begins_anew(agent: Agent, clock: FakeClock) -> None:
-    decline(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, clock)
+    decline(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, clock)
     clock.advance(hours=25)
-    decline(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, clock)
+    decline(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, clock)
     clock.advance(hours=23)
     with pytest.raises(RestingAfterNo):
-        start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     clock.advance(hours=1)
-    assert start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).is_open
+    assert start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).is_open
 
 
 def test_after_a_no_the_agent_itself_may_start_and_duplicates_may_go(agent: Agent, clock: FakeClock) -> None:
     decline(sweep_weekly(clock.now())[0], clock)
 
-    own = start(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
+    own = start_refinement(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE)
     end(own.id)
-    assert start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).is_open
+    assert start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).is_open
 
 
 def test_an_agent_over_its_budget_is_started_within_the_hour(agent: Agent, clock: FakeClock) -> None:
@@ -244,7 +244,7 @@ def test_an_agent_over_its_budget_is_left_alone_for_a_week_after_a_look(
 
 def test_exact_duplicates_only_is_no_look(agent: Agent, clock: FakeClock) -> None:
     over_budget(agent)
-    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id)
+    end(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id)
 
     assert hourly(clock, 23) == []
     assert len(hourly(clock, 1)) == 1
@@ -323,15 +323,15 @@ def test_a_look_ends_the_days_after_failures_and_an_admins_own_failure_begins_no
         row = db.session.get_one(Agent, agent.id, populate_existing=True)
         return row.failed_attempts, row.retry_at
 
-    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.FAILED)
+    end(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.FAILED)
     assert kept() == (0, None)
     end(sweep_weekly(clock.advance(days=1))[0], Status.FAILED)
     end(sweep_weekly(clock.advance(days=1))[0], Status.INTERRUPTED)
     assert kept() == (2, clock.now() + timedelta(days=2))
-    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.FAILED)
-    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id)
+    end(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.FAILED)
+    end(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id)
     assert kept() == (2, clock.now() + timedelta(days=2))
-    end(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.UNFINISHED)
+    end(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, Status.UNFINISHED)
     assert kept() == (0, None)
 
 
@@ -414,14 +414,14 @@ def test_more_than_a_batch_is_started_and_a_refusal_stops_nobody_else(
     for each in agents:
         remember(each, "One.")
     monkeypatch.setattr(sweep, "BATCH", 3)
-    real = sweep.start
+    real = sweep.start_refinement
 
     def refusing(agent_id: int, **arguments: object) -> Refinement:
         if agent_id == agents[1].id:
             raise Refused
         return real(agent_id, **arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sweep, "start", refusing)
+    monkeypatch.setattr(sweep, "start_refinement", refusing)
 
     started = sweep_weekly(clock.now())
 
@@ -445,7 +445,7 @@ def test_a_stalled_refinement_is_interrupted_and_its_agent_free(agent: Agent) ->
     assert entry.data["status"] == "interrupted"
     assert run.tool.execute("delete", id=ids[0])["type"] == "error"
     assert close_stalled() == []
-    assert start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).is_open
+    assert start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).is_open
 
 
 def test_one_whose_heart_never_beat_is_closed(agent: Agent) -> None:
@@ -469,13 +469,13 @@ def test_a_heart_that_beats_again_before_the_lock_is_left_alone(agent: Agent, mo
 
     run = begin(agent)
     silence(run.refinement.id, 60)
-    real = sweep._close
+    real = sweep._close_refinement
 
     def beat_first(refinement_id: str, *rest: object) -> bool:
         silence(refinement_id, 0)
         return real(refinement_id, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sweep, "_close", beat_first)
+    monkeypatch.setattr(sweep, "_close_refinement", beat_first)
 
     assert close_stalled() == []
     assert run.reload().status == Status.RUNNING
@@ -494,18 +494,18 @@ def test_a_queued_refinement_never_stalls_but_is_found_after_a_minute(agent: Age
 
 
 def begin_queued(refinement_id: str) -> Refinement:
-    from app.refinement.process import _begin
+    from app.refinement.process import _claim_refinement
 
-    assert _begin(refinement_id) is not None
+    assert _claim_refinement(refinement_id) is not None
     return db.session.get_one(Refinement, refinement_id, populate_existing=True)
 
 
 def test_a_leaving_worker_interrupts_only_what_it_holds(agent: Agent) -> None:
     run = begin(agent, worker="mine")
 
-    assert not interrupt(run.refinement.id, "another")
-    assert interrupt(run.refinement.id, "mine")
-    assert not interrupt(run.refinement.id, "mine")
+    assert not interrupt_refinement(run.refinement.id, "another")
+    assert interrupt_refinement(run.refinement.id, "mine")
+    assert not interrupt_refinement(run.refinement.id, "mine")
     assert run.reload().status == Status.INTERRUPTED
 
 
@@ -548,10 +548,10 @@ def test_two_sweeps_at_once_start_each_agent_once(app: Flask, clock: FakeClock) 
 
 
 def test_a_second_start_says_which_one_runs(agent: Agent) -> None:
-    first = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    first = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     with pytest.raises(AlreadyRunning, match=first.id):
-        start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
 
 def test_the_tool_of_an_interrupted_refinement_searches_nothing(agent: Agent) -> None:

@@ -9,8 +9,8 @@ from app.asking.dependencies import Dependencies
 from app.extensions import db
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Event, Trigger
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from tests.support.factories import make_agent, remember
 
 
@@ -19,9 +19,9 @@ def test_a_hundred_refusals_of_a_kind_are_one_event_with_their_count(app: Flask)
     remember(agent, "Ann likes tea.", "Bob moved to Oslo.")
     nonsense = calls(*[("delete_memory", {"id": 999})] * 100)
     clients = ScriptedClients(ScriptedClient(say("YES"), nonsense, call("complete_refinement", summary="Nothing.")))
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
-    refine(refinement.id, Dependencies(clients))
+    run_refinement(refinement.id, Dependencies(clients))
 
     told = db.session.scalars(select(Event).where(Event.kind == "refinement.refused")).all()
     assert [event.data for event in told] == [{"action": "delete", "code": "unknown_memory", "count": 100}]

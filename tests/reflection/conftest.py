@@ -13,8 +13,8 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Agent, Intake, Memory, MemoryType, open_keys
-from app.reflection.conversation import hand_in, hear
-from app.reflection.promotion import promote
+from app.reflection.conversation import hand_in, reflect_on_conversation
+from app.reflection.promotion import run_promotion
 from tests.refinement.soundness import assert_sound
 from tests.support.factories import make_agent
 from tests.support.rows import fresh
@@ -50,7 +50,7 @@ def talk(agent: Agent, *replies: Scripted, messages: object = TALK) -> tuple[Int
     """Hand a conversation in, and let a worker hear it."""
     intake = hand_in(agent.id, messages, agent.as_actor)
     dependencies, client = means_of(*replies)
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
     return fresh(intake), client
 
 
@@ -67,7 +67,7 @@ def jot(agent: Agent, *contents: str) -> list[int]:
 def look_back(agent: Agent, *replies: Scripted, window: int | None = None) -> ScriptedClient:
     """The daily reflection, as a worker carries it."""
     dependencies, client = means_of(*replies, window=window)
-    promote(agent.id, dependencies)
+    run_promotion(agent.id, dependencies)
     return client
 
 

@@ -16,7 +16,7 @@ from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.keys.rotation import rotate_master_key
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import say
@@ -31,7 +31,7 @@ from app.models import (
     MemoryType,
 )
 from app.models.question import ASKED_AGAIN_AFTER
-from app.reflection.conversation import find, hand_in, hear
+from app.reflection.conversation import find_conversation, hand_in, reflect_on_conversation
 from app.shapes.intake import Conversation
 from tests.refinement.test_races import at_once
 from tests.reflection.conftest import TALK, at_rest, jot, means_of, talk, texts
@@ -61,7 +61,7 @@ def test_handed_in_it_is_sealed_at_once_and_waits(agent: Agent) -> None:
     assert "Dora" not in at_rest("intakes") + at_rest("events") + at_rest("audit_log")
     assert "Dora" in fresh(intake).open(agent)
     assert str(intake.actor) == "agent:wren"
-    assert Conversation.of(find(agent.id, intake.id)).as_json() == {
+    assert Conversation.of(find_conversation(agent.id, intake.id)).as_json() == {
         "id": intake.id,
         "status": "waiting",
         "created_at": "2026-11-16T04:00:00Z",
@@ -87,7 +87,7 @@ def test_its_memories_are_created_in_one_entry_of_the_agent_s_own(agent: Agent, 
     clock.advance(hours=3)
     dependencies, _ = means_of(say(FOUND))
 
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
 
     assert texts(agent, MemoryType.CORE) == ["No sugar in tea."]
     assert texts(agent, MemoryType.JOURNAL) == ["Dora arrives on Friday.", "We spoke of tea."]
@@ -108,7 +108,7 @@ def test_its_memories_are_created_in_one_entry_of_the_agent_s_own(agent: Agent, 
     taken = fresh(intake)
     assert (taken.status, taken.imported, taken.sealed) == (IntakeStatus.TAKEN, 3, None)
     assert taken.outcome == {"core": 1, "journal": 2, "duplicates": 0, "tokens": 110, "cost_usd": 0.0}
-    told = Conversation.of(find(agent.id, intake.id)).as_json()
+    told = Conversation.of(find_conversation(agent.id, intake.id)).as_json()
     assert (told["status"], told["core"], told["journal"], told["duplicates"], told["error"]) == (
         "taken",
         1,
@@ -157,7 +157,7 @@ def test_a_long_transcript_goes_whole_and_memories_get_what_is_left(agent: Agent
     intake = hand_in(agent.id, [{"role": "user", "content": "long " * 4000}], agent.as_actor)
     dependencies, client = means_of(say(NOTHING), window=8000)
 
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
 
     system, question = (str(message["content"]) for message in client.asked[0].messages)
     assert "long " * 4000 in question
@@ -211,7 +211,7 @@ def test_a_malformed_reply_creates_nothing_and_is_not_quoted(agent: Agent, reply
     assert "quokka" not in at_rest("intakes") + at_rest("events") + at_rest("audit_log")
     assert intake.outcome == {"core": 0, "journal": 0, "duplicates": 0, "tokens": 110, "cost_usd": 0.0}
     assert len(client.asked) == 1
-    told = Conversation.of(find(agent.id, intake.id)).as_json()
+    told = Conversation.of(find_conversation(agent.id, intake.id)).as_json()
     assert (told["status"], told["core"], told["error"]) == ("failed", None, intake.error)
 
 
@@ -252,10 +252,10 @@ def test_it_is_heard_once_however_late_it_comes_again(agent: Agent, clock: FakeC
     intake, client = talk(agent, say(FOUND))
     dependencies, second = means_of()
 
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
     clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
-    hear(intake.id, dependencies)
-    hear("00000000-0000-0000-0000-000000000000", dependencies)
+    reflect_on_conversation(intake.id, dependencies)
+    reflect_on_conversation("00000000-0000-0000-0000-000000000000", dependencies)
 
     assert (len(client.asked), len(second.asked)) == (1, 0)
     assert len(all_texts(agent)) == 3
@@ -277,9 +277,9 @@ def thinking(meanwhile: Callable[[], Any], then: str = FOUND) -> Callable[[Seque
 def test_no_other_worker_asks_while_one_does_and_no_transaction_is_open(agent: Agent) -> None:
     intake = hand_in(agent.id, TALK, agent.as_actor)
     others, second = means_of()
-    dependencies, client = means_of(thinking(lambda: hear(intake.id, others)))
+    dependencies, client = means_of(thinking(lambda: reflect_on_conversation(intake.id, others)))
 
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
 
     assert (len(client.asked), second.asked) == (1, [])
     assert fresh(intake).status == IntakeStatus.TAKEN
@@ -289,7 +289,7 @@ def test_of_workers_at_once_one_asks(app: Flask, agent: Agent) -> None:
     intake = hand_in(agent.id, TALK, agent.as_actor)
     dependencies, client = means_of(say(FOUND), say(FOUND), say(FOUND), say(FOUND))
 
-    assert at_once(app, *[lambda: hear(intake.id, dependencies)] * 4) == [None] * 4
+    assert at_once(app, *[lambda: reflect_on_conversation(intake.id, dependencies)] * 4) == [None] * 4
 
     assert len(client.asked) == 1
     assert len(all_texts(agent)) == 3
@@ -304,14 +304,14 @@ def test_where_a_worker_died_another_asks_later_and_the_first_one_s_late_answer_
     def meanwhile() -> None:
         clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds())
         assert Intake.find_unasked() == []
-        hear(intake.id, others)
+        reflect_on_conversation(intake.id, others)
         assert second.asked == []
         clock.advance(seconds=1)
         assert Intake.find_unasked() == [intake.id]
-        hear(intake.id, others)
+        reflect_on_conversation(intake.id, others)
 
     dependencies, _ = means_of(thinking(meanwhile))
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
 
     assert all_texts(agent) == ["Later."]
     assert fresh(intake).imported == 1
@@ -326,7 +326,7 @@ def test_an_answer_that_comes_while_another_worker_asks_already_is_dropped(agent
             assert Intake.claim_conversation(intake.id) is not None
 
     dependencies, _ = means_of(thinking(taken_over))
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
 
     assert (fresh(intake).status, intake.asked_at) == (IntakeStatus.WAITING, clock.at)
     assert all_texts(agent) == []
@@ -352,12 +352,12 @@ def test_lost_ones_are_found_after_a_minute_and_never_read_as_an_import(agent: A
 
     take_in(conversation.id)
     dependencies, client = means_of(say(NOTHING))
-    hear(lines.id, dependencies)
+    reflect_on_conversation(lines.id, dependencies)
 
     assert fresh(conversation).status == IntakeStatus.WAITING
     assert fresh(lines).status == IntakeStatus.WAITING
     assert client.asked == []
-    hear(conversation.id, dependencies)
+    reflect_on_conversation(conversation.id, dependencies)
     assert (Intake.find_waiting(), Intake.find_unasked()) == ([lines.id], [])
 
 
@@ -371,7 +371,7 @@ def test_a_paused_agent_s_conversation_is_heard_because_it_asked_itself(agent: A
 
 
 def test_an_agent_that_is_forgotten_meanwhile_gets_no_memories(agent: Agent) -> None:
-    intake, _ = talk(agent, thinking(lambda: forget(agent.id, by=COMMAND_LINE)))
+    intake, _ = talk(agent, thinking(lambda: forget_agent(agent.id, by=COMMAND_LINE)))
 
     assert intake.status == IntakeStatus.FAILED
     assert intake.error == "The agent was forgotten before this was taken in."
@@ -387,7 +387,7 @@ def test_a_new_master_key_opens_what_waits(app: Flask, agent: Agent) -> None:
     assert (done.finished, done.intakes, done.problems) == (True, 1, {})
     assert fresh(intake).sealed != sealed
     dependencies, client = means_of(say(FOUND))
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
     assert fresh(intake).status == IntakeStatus.TAKEN
     assert "Dora" in str(client.asked[0].messages[1])
 
@@ -398,11 +398,11 @@ def test_without_the_master_key_it_stays_waiting_and_unasked(app: Flask, agent: 
     key = app.extensions.pop("master_key")
 
     with pytest.raises(Unavailable):
-        hear(intake.id, dependencies)
+        reflect_on_conversation(intake.id, dependencies)
 
     assert (fresh(intake).status, intake.asked_at) == (IntakeStatus.WAITING, None)
     app.extensions["master_key"] = key
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
     assert fresh(intake).status == IntakeStatus.TAKEN
     assert len(client.asked) == 1
 
@@ -414,12 +414,12 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
     intake = hand_in(agent.id, TALK, agent.as_actor)
     dependencies, _ = means_of(thinking(busy), say(FOUND))
     with pytest.raises(Unavailable):
-        hear(intake.id, dependencies)
+        reflect_on_conversation(intake.id, dependencies)
 
     assert (fresh(intake).status, intake.error) == (IntakeStatus.WAITING, None)
     clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
     assert Intake.find_unasked() == [intake.id]
-    hear(intake.id, dependencies)
+    reflect_on_conversation(intake.id, dependencies)
     assert fresh(intake).status == IntakeStatus.TAKEN
 
 
@@ -429,7 +429,7 @@ def test_sealed_bytes_that_were_swapped_are_refused_and_nobody_is_asked(agent: A
         db.session.get_one(Intake, first.id).sealed = fresh(second).sealed
     dependencies, client = means_of()
 
-    hear(first.id, dependencies)
+    reflect_on_conversation(first.id, dependencies)
 
     assert_nothing_created(agent, fresh(first))
     assert client.asked == []
@@ -442,7 +442,7 @@ def test_what_breaks_unexpectedly_ends_it_with_a_kind_and_no_content(agent: Agen
     intake = hand_in(agent.id, TALK, agent.as_actor)
     dependencies, _ = means_of(breaks)
     with pytest.raises(ZeroDivisionError):
-        hear(intake.id, dependencies)
+        reflect_on_conversation(intake.id, dependencies)
 
     assert_nothing_created(agent, fresh(intake))
     assert "(ZeroDivisionError)" in str(fresh(intake).error)
@@ -466,10 +466,10 @@ def test_an_agent_finds_its_own_conversations_only(agent: Agent) -> None:
     with writing():
         lines = Intake.receive(Agent.lock(agent.id), '{"content": "Imported."}', by=COMMAND_LINE)
 
-    assert find(agent.id, intake.id).id == intake.id
+    assert find_conversation(agent.id, intake.id).id == intake.id
     for agent_id, number in ((other.id, intake.id), (agent.id, lines.id), (agent.id, "x"), (agent.id, "\x00" * 36)):
         with pytest.raises(NotFound, match="no such conversation"):
-            find(agent_id, number)
+            find_conversation(agent_id, number)
 
 
 def test_the_origin_keeps_it_in_prompts_for_seven_days_from_the_conversation(agent: Agent, clock: FakeClock) -> None:

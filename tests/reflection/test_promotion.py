@@ -13,7 +13,7 @@ from flask import Flask
 from app.extensions import db, now, writing
 from app.history.plan import NothingToUndo, Target
 from app.history.undo import roll_back
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, say
 from app.models import (
@@ -25,7 +25,7 @@ from app.models import (
     MemoryType,
 )
 from app.refinement.erosion import erosion_of
-from app.reflection.promotion import REST, find_due, promote
+from app.reflection.promotion import REST, find_due, run_promotion
 from tests.history.going_back import everything, just, refined, update
 from tests.refinement.test_races import at_once
 from tests.reflection.conftest import at_rest, jot, look_back, means_of, talk, texts
@@ -219,7 +219,7 @@ def test_what_was_discarded_while_the_model_thought_is_skipped(agent: Agent) -> 
 def test_an_agent_forgotten_while_its_model_thought_is_left_alone(agent: Agent) -> None:
     (number,) = jot(agent, "It rained.")
 
-    look_back(agent, thinking(lambda: forget(agent.id, by=COMMAND_LINE), naming(number)))
+    look_back(agent, thinking(lambda: forget_agent(agent.id, by=COMMAND_LINE), naming(number)))
 
     assert entries_of(agent, Action.PROMOTE, Action.REFLECTION) == []
     assert db.session.get_one(Memory, number).type == MemoryType.JOURNAL
@@ -332,7 +332,7 @@ def test_who_is_not_to_be_asked_is_left_alone(agent: Agent, how: str) -> None:
         case "discarded":
             discard(number)
         case "forgotten":
-            forget(agent.id, by=COMMAND_LINE)
+            forget_agent(agent.id, by=COMMAND_LINE)
 
     assert not is_due(agent)
     assert look_back(agent).asked == []
@@ -357,7 +357,7 @@ def test_two_beats_at_once_ask_once(app: Flask, agent: Agent) -> None:
     (number,) = jot(agent, "It rained.")
     dependencies, client = means_of(*[naming(number)] * 4)
 
-    assert at_once(app, *[lambda: promote(agent.id, dependencies)] * 4) == [None] * 4
+    assert at_once(app, *[lambda: run_promotion(agent.id, dependencies)] * 4) == [None] * 4
 
     assert len(client.asked) == 1
     assert len(entries_of(agent, Action.PROMOTE)) == 1

@@ -18,13 +18,13 @@ from sqlalchemy import text
 
 import tasks.celery
 from app.config import Settings
-from app.events.broker import namespace
+from app.events.broker import broker_namespace
 from app.extensions import db
 from app.models import Intake, Memory, User, open_keys
 from app.processes.broker import EmbeddedBroker
 from app.silo import SealBroken
 from tasks.celery import TaskFailed, task
-from tasks.queue import send
+from tasks.queue import send_task
 from tests.grants.conftest import put
 from tests.refinement.driving import say
 from tests.support.canary import (
@@ -115,12 +115,12 @@ def broker(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Embed
 
 def test_what_waits_in_a_broker_is_ids(app: Flask, life: Life, broker: EmbeddedBroker) -> None:
     """Every task there is with what it is given, looked at as the broker keeps it: by type, dumped, in its file."""
-    sent = [send(each, *arguments) for each, arguments in _work(life)]
+    sent = [send_task(each, *arguments) for each, arguments in _work(life)]
     assert len(sent) > 12
     assert all(sent)
     with Redis.from_url(broker.url) as client:
         held = {bytes(key): _content(client, bytes(key)) for key in client.scan_iter()}
-        waiting = sum(client.llen(namespace() + queue) for queue in ("refine", "upkeep", "interactive"))
+        waiting = sum(client.llen(broker_namespace() + queue) for queue in ("refine", "upkeep", "interactive"))
         client.bgrewriteaof()
         wait_for(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
     assert waiting == len(sent)

@@ -17,10 +17,10 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing
 from app.history.verify import verify
-from app.keys.forgetting import forget
-from app.keys.provision import ensure_keys, find_unprovisioned, provision
+from app.keys.forgetting import forget_agent
+from app.keys.provision import ensure_keys, find_unprovisioned, provision_keys
 from app.keys.rotation import rotate_agent_key
-from app.keys.shredding import TO_SHRED, is_due, shred
+from app.keys.shredding import TO_SHRED, is_due, shred_files
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
@@ -46,8 +46,8 @@ from app.models import (
 from app.models.agent import AgentForgotten
 from app.models.key import AgentKey
 from app.refinement.due import due_by_schedule
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from app.silo import SealBroken, seal_intake
 from tests.refinement.driving import call, say
 from tests.silo.holding import bytes_on_disk, give_token, hand_in, sealed_keys, texts
@@ -58,7 +58,7 @@ from tests.support.factories import begin, make_agent, remember
 
 def lost(agent: Agent) -> Agent:
     """The agent after it was forgotten."""
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     db.session.rollback()
     return db.session.get_one(Agent, agent.id, populate_existing=True)
 
@@ -91,8 +91,8 @@ def test_no_file_of_the_database_holds_its_keys_and_the_others_keep_theirs(carel
     assert all(key in bytes_on_disk(settings) for key in [*keys, handed_in[:200]])
 
     for each in gone:
-        forget(each.id, by=COMMAND_LINE)
-    assert shred()
+        forget_agent(each.id, by=COMMAND_LINE)
+    assert shred_files()
 
     after = bytes_on_disk(settings)
     assert [key for key in keys if key in after] == []
@@ -106,8 +106,8 @@ def test_an_old_snapshot_keeps_no_key_on_the_disk(agent: Agent, settings: Settin
     keys = sealed_keys(agent)
     with db.engine.connect().execution_options(isolation_level="REPEATABLE READ") as reader:
         reader.execute(text("SELECT count(*) FROM accounts"))
-        forget(agent.id, by=COMMAND_LINE)
-        assert shred()
+        forget_agent(agent.id, by=COMMAND_LINE)
+        assert shred_files()
         after = bytes_on_disk(settings)
     assert [key for key in keys if key in after] == []
 
@@ -119,29 +119,29 @@ def test_what_can_not_be_cleaned_yet_is_cleaned_later(
     monkeypatch.setattr("app.keys.shredding.PATIENCE_MS", 50)
     with db.engine.connect() as reader:
         reader.execute(text("SELECT count(*) FROM agent_keys"))
-        forget(agent.id, by=COMMAND_LINE)
-        assert not shred()
+        forget_agent(agent.id, by=COMMAND_LINE)
+        assert not shred_files()
     assert InstallationMark.read(TO_SHRED) is not None
-    assert shred()
+    assert shred_files()
     assert [key for key in keys if key in bytes_on_disk(settings)] == []
 
 
 def test_keys_that_are_removed_while_the_disk_is_cleaned_are_cleaned_from_it_next(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     other = make_agent("eve")
 
     def clean_while_another_is_forgotten() -> bool:
         monkeypatch.undo()
-        forget(other.id, by=COMMAND_LINE)
+        forget_agent(other.id, by=COMMAND_LINE)
         return True
 
     for step in ("_empty_wal", "_move_tables"):
         monkeypatch.setattr(f"app.keys.shredding.{step}", clean_while_another_is_forgotten)
-    assert shred()
+    assert shred_files()
     assert is_due()
-    assert shred()
+    assert shred_files()
     assert not is_due()
 
 
@@ -169,7 +169,7 @@ def test_its_record_stays_and_proves_itself(agent: Agent) -> None:
     hand_in(agent, "Dora likes salt.")
     entries = db.session.scalar(select(func.count(AuditLog.id)).where(AuditLog.agent_id == agent.id)) or 0
 
-    done = forget(agent.id, by=COMMAND_LINE)
+    done = forget_agent(agent.id, by=COMMAND_LINE)
 
     gone = db.session.get_one(Agent, agent.id, populate_existing=True)
     assert (done.keys, done.tokens, done.intakes, done.exceptions, done.memories) == (4, 1, 1, 0, 3)
@@ -188,7 +188,7 @@ def test_verify_names_keys_that_somebody_put_back_and_a_forgetting_that_nobody_r
     row = db.session.scalars(select(AgentKey)).first()
     assert row is not None
     kept = {name: getattr(row, name) for name in ("agent_id", "purpose", "version", "reader", "sealed")}
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     with writing() as session:
         session.add(AgentKey(**kept))
     assert "but 1 of its keys are there again" in str(verify().first_problem)
@@ -204,7 +204,7 @@ def test_a_running_refinement_is_ended_first_and_its_late_call_changes_nothing(a
     assert first is not None
     assert run.tool.execute("update", id=first.id, content="Ann: tea.")["type"] == "updated"
 
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
 
     assert run.reload().status == Status.STOPPED
     assert "The agent was forgotten" in (run.reload().reason or "")
@@ -215,13 +215,13 @@ def test_a_running_refinement_is_ended_first_and_its_late_call_changes_nothing(a
 
 
 def test_a_refinement_that_is_forgotten_while_its_model_thinks_ends_and_writes_nothing_more(agent: Agent) -> None:
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 
     def thinks(_: object) -> object:
-        forget(agent.id, by=COMMAND_LINE)
+        forget_agent(agent.id, by=COMMAND_LINE)
         return say("YES, gladly")
 
-    refine(
+    run_refinement(
         refinement.id, Dependencies(ScriptedClients(ScriptedClient(thinks, call("complete_refinement", summary="x"))))
     )  # type: ignore[arg-type]
 
@@ -262,7 +262,7 @@ def test_exceptions_end_as_revoked_and_an_answer_that_waits_is_emptied(agent: Ag
     mine = [exception_of(agent, status).id for status in (GrantStatus.PENDING, GrantStatus.GRANTED)]
     hers = exception_of(eve, GrantStatus.GRANTED).id
 
-    assert forget(agent.id, by=COMMAND_LINE).exceptions == 2
+    assert forget_agent(agent.id, by=COMMAND_LINE).exceptions == 2
 
     db.session.rollback()
     states = dict(db.session.execute(select(AccessGrant.id, AccessGrant.status)).tuples().all())
@@ -275,7 +275,7 @@ def test_exceptions_end_as_revoked_and_an_answer_that_waits_is_emptied(agent: Ag
 
 def test_what_waits_to_be_imported_is_emptied(agent: Agent) -> None:
     intake_id = hand_in(agent, "Dora likes salt.")
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     take_in(intake_id)
 
     intake = db.session.get_one(Intake, intake_id, populate_existing=True)
@@ -288,7 +288,7 @@ def test_what_came_in_at_the_same_moment_is_refused_and_emptied_by_the_worker(ag
     intake_id = hand_in(agent, "Dora likes salt.")
     row = db.session.get_one(Intake, intake_id)
     sealed, reader = row.sealed, row.reader
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     with writing() as session:
         late = {"status": IntakeStatus.WAITING, "sealed": sealed, "reader": reader, "error": None}
         session.execute(update(Intake).where(Intake.id == intake_id).values(late))
@@ -304,8 +304,8 @@ def test_what_came_in_at_the_same_moment_is_refused_and_emptied_by_the_worker(ag
 Act = Callable[[Agent], object]
 
 REFUSED: dict[str, Act] = {
-    "a start": lambda agent: start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE),
-    "a start by itself": lambda agent: start(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE),
+    "a start": lambda agent: start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE),
+    "a start by itself": lambda agent: start_refinement(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE),
     "a token": lambda agent: _locked(agent, lambda row: AgentToken.issue(row, by=COMMAND_LINE)),
     "new keys": lambda agent: _locked(agent, make_keys),
     "keys where there are none": lambda agent: _locked(agent, ensure_keys),
@@ -313,7 +313,7 @@ REFUSED: dict[str, Act] = {
     "a new version of its key": lambda agent: rotate_agent_key(agent.id, by=COMMAND_LINE),
     "resuming": lambda agent: _locked(agent, lambda row: row.resume(by=COMMAND_LINE)),
     "being active": lambda agent: _locked(agent, lambda row: row.change(active=True, by=COMMAND_LINE)),
-    "forgetting it once more": lambda agent: forget(agent.id, by=COMMAND_LINE),
+    "forgetting it once more": lambda agent: forget_agent(agent.id, by=COMMAND_LINE),
 }
 
 
@@ -339,11 +339,11 @@ def test_nothing_begins_again(agent: Agent, what: str) -> None:
 
 def test_a_worker_that_is_asked_for_its_keys_makes_none(agent: Agent, clock: FakeClock) -> None:
     give_token(agent, provisioned=False)
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     clock.advance(minutes=5)
 
     assert find_unprovisioned() == []
-    provision(agent.id)
+    provision_keys(agent.id)
 
     assert sealed_keys(agent) == []
 
@@ -354,7 +354,7 @@ def test_no_sweep_starts_it(agent: Agent, clock: FakeClock) -> None:
     clock.advance(days=30)
     assert [each for due in due_by_schedule(now()) for each in db.session.scalars(due)] == [agent.id]
     db.session.rollback()
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
 
     assert sweep_weekly(now()) == sweep_over_budget(now()) == []
 
@@ -365,8 +365,8 @@ def test_racing_with_workers_it_ends_without_a_key(app: Flask) -> None:
         give_token(agent, provisioned=False)
         intake_id = hand_in(agent, "Ann likes tea.")
         acts: list[Callable[[], object]] = [
-            lambda: forget(agent.id, by=COMMAND_LINE),  # noqa: B023 - joined within the round
-            lambda: provision(agent.id),  # noqa: B023
+            lambda: forget_agent(agent.id, by=COMMAND_LINE),  # noqa: B023 - joined within the round
+            lambda: provision_keys(agent.id),  # noqa: B023
             lambda: take_in(intake_id),  # noqa: B023
             lambda: rotate_agent_key(agent.id, by=COMMAND_LINE),  # noqa: B023
         ]

@@ -254,7 +254,7 @@ def leave_something_waiting(site: Site, agent: Agent, exception_id: str) -> None
     receive(agent, {"content": canary("waiting")})
     grant = db.session.get_one(AccessGrant, exception_id)
     look = opening.look(grant, db.session.get_one(User, grant.user_id))
-    assert queue.answered(look.view_id)
+    assert queue.wait_for_answer(look.view_id)
     assert when(AccessView, look.view_id, lambda row: row.answered_at).sealed
 
 

@@ -43,8 +43,8 @@ from app.models import (
     open_keys,
 )
 from app.models.key import AgentKey, master_public_key
-from app.refinement.process import refine
-from app.refinement.start import start
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
 from app.setup import load_master_key
 from app.silo import KeyFileError, KeyRing, MasterKey, SealBroken
 from tests.refinement.driving import call, say
@@ -155,7 +155,7 @@ class Scene:
         self.other, *_ = remember(self.queued, "Bob likes rum.", "Bob likes rum a lot.")
         self.token = give_token(self.queued)
         self.run: Running = begin(self.running)
-        self.refinement = start(self.queued.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id
+        self.refinement = start_refinement(self.queued.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id
         self.intake = hand_in(self.third, "Cleo likes ink.")
         self.before = sealed_rows()
         self.old = master_key().fingerprint
@@ -180,7 +180,7 @@ class Scene:
         assert self.run.tool.execute("complete", summary="Tightened one.")["type"] == "refinement_complete"
         work = call("update_memory", id=self.other, content="Bob: rum.")
         client = ScriptedClient(say("YES"), work, call("complete_refinement", summary="Done."))
-        refine(self.refinement, Dependencies(ScriptedClients(client)))
+        run_refinement(self.refinement, Dependencies(ScriptedClients(client)))
         take_in(self.intake)
         db.session.rollback()
         for number in (self.run.claim.refinement_id, self.refinement):

@@ -15,7 +15,7 @@ from app.grants.request import WantedException, request_access
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
-from app.keys.provision import provision
+from app.keys.provision import provision_keys
 from app.keys.rotation import rotate_agent_key, rotate_master_key
 from app.models import (
     COMMAND_LINE,
@@ -137,9 +137,9 @@ def test_an_exception_shows_none_of_them_and_says_why(swapped: int) -> None:
     grant, user = db.session.get_one(AccessGrant, grant_id), db.session.get_one(User, number)
 
     look = opening.look(grant, user)
-    opening.answer(look.view_id)
+    opening.answer_view(look.view_id)
     with pytest.raises(opening.NotCovered, match=r"Sealed text does not open.*Nothing is shown") as refusal:
-        opening.fetch(look)
+        opening.fetch_view(look)
 
     assert not any(text in str(refusal.value) for text in (HERS, HIS, OTHER))
     assert db.session.get_one(AccessGrant, grant_id, populate_existing=True).views == 0
@@ -266,7 +266,7 @@ def test_a_sealed_key_in_another_ones_place_opens_for_nobody_and_is_named(
     with pytest.raises(SealBroken, match="A key does not open"):
         open_keys(db.session.get_one(Agent, ezra_id))
     with pytest.raises(SealBroken):
-        provision(ezra_id)
+        provision_keys(ezra_id)
     with pytest.raises(SealBroken):
         rotate_agent_key(ezra_id, by=COMMAND_LINE)
     checked = whetstone("keys", "check")

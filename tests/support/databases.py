@@ -21,7 +21,7 @@ from psycopg import sql
 from sqlalchemy.engine import make_url
 
 from app.config import Settings, load_settings
-from app.setup import prepare
+from app.setup import prepare_installation
 from app.silo import MasterKey
 
 SERVER = os.environ.get("WHETSTONE_TEST_DATABASE_URL", "")
@@ -43,7 +43,7 @@ class Template:
             with _connected(_MAINTENANCE) as connection:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self._name)))
         self.settings = load_settings(data_dir=folder, database_url=_url(self._name))
-        self.first = prepare(self.settings)
+        self.first = prepare_installation(self.settings)
         self.master_key = MasterKey.load(self.settings.master_key_path)
         self._lending = _Lending(self._name) if SERVER else None
         if not SERVER:

@@ -32,7 +32,7 @@ from app.models import (
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from app.refinement.tool import RefinementTool
 
 HOME = 1
@@ -124,7 +124,7 @@ def begin(
 
     `deduplicate`: remove exact duplicates before; `braced`: under the erosion guard too.
     """
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=mode)
     return proceed(refinement, worker=worker, deduplicate=deduplicate, braced=braced)
 
 

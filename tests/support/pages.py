@@ -19,7 +19,7 @@ from app.events.hub import Hub
 from app.events.stream import EventStream
 from app.gateway.deadlines import Deadlines
 from app.models import User
-from app.processes.asgi import DEADLINES, assemble, server_of
+from app.processes.asgi import DEADLINES, assemble_application, server_of
 from tests.support.processes import wait_for
 
 
@@ -53,7 +53,7 @@ def serving(
     made = Hub(flask, **hub)
     settings = flask.extensions["settings"].model_copy(update={"port": 0})
     stream = EventStream(made, keep_alive=keep_alive, patience=patience)
-    server = server_of(assemble(flask, made, stream, deadlines), settings)
+    server = server_of(assemble_application(flask, made, stream, deadlines), settings)
     thread = threading.Thread(target=server.run, name="site")
     thread.start()
     try:

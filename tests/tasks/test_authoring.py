@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from app.authoring.fields import author
+from app.authoring.fields import author_setting
 from app.authoring.reading import find_unread
 from app.config import Settings
 from app.extensions import db
@@ -46,7 +46,7 @@ def environment_for(model: ModelServer) -> dict[str, str]:
 
 def write(agent: Agent, prompt: str = PROMPT) -> str:
     """The agent writes its system prompt; returns the id of what waits."""
-    unread = author(agent.id, "system_prompt", prompt, by=agent.as_actor).unread
+    unread = author_setting(agent.id, "system_prompt", prompt, by=agent.as_actor).unread
     assert unread is not None
     return unread
 
@@ -83,12 +83,12 @@ def test_a_worker_asks_the_safety_model_with_its_own_key_and_applies_or_holds(
 def test_the_message_holds_the_id_only_and_goes_where_models_are_asked(
     agent: Agent, broker: EmbeddedBroker, redis: Redis
 ) -> None:
-    from app.events.broker import namespace
+    from app.events.broker import broker_namespace
 
     waiting = write(agent)
     assert enqueue(waiting)
 
-    (raw,) = redis.lrange(f"{namespace()}refine", 0, -1)
+    (raw,) = redis.lrange(f"{broker_namespace()}refine", 0, -1)
     assert json.loads(base64.b64decode(json.loads(raw)["body"]))[0] == [waiting]
 
 

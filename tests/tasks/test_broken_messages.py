@@ -14,14 +14,14 @@ from flask import Flask
 from redis import Redis
 
 from app.config import Settings
-from app.events.broker import namespace
+from app.events.broker import broker_namespace
 from app.extensions import db
 from app.models import COMMAND_LINE, Refinement, Status, Trigger
 from app.processes.broker import EmbeddedBroker
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tasks.celery import INTERACTIVE, REFINE, UPKEEP
 from tasks.refinement import enqueue, worker_answers
-from tasks.transport import MalformedMessage, rebuilt
+from tasks.transport import MalformedMessage, rebuild_message
 from tests.support.factories import make_agent, remember
 from tests.support.processes import wait_for
 from tests.support.workers import Worker
@@ -147,14 +147,14 @@ NO_JSON = {
 @pytest.mark.parametrize("kind", BROKEN)
 def test_it_refuses_what_it_did_not_write(kind: str) -> None:
     with pytest.raises(MalformedMessage) as refused:
-        rebuilt(BROKEN[kind], REFINE)
+        rebuild_message(BROKEN[kind], REFINE)
     assert SECRET not in str(refused.value)
 
 
 def test_it_delivers_a_message_of_ours_without_what_is_not_needed() -> None:
-    sound = rebuilt(message(shadow=SECRET, stamps={SECRET: 1}, chord=SECRET, retries=5), REFINE)
+    sound = rebuild_message(message(shadow=SECRET, stamps={SECRET: 1}, chord=SECRET, retries=5), REFINE)
 
-    assert rebuilt(sound, REFINE) == sound
+    assert rebuild_message(sound, REFINE) == sound
     assert (sound["body"], sound["headers"]["task"]) == (message()["body"], "tasks.refinement.refine")
     assert sound["headers"]["retries"] == 0
     assert SECRET not in json.dumps(sound)
@@ -163,7 +163,7 @@ def test_it_delivers_a_message_of_ours_without_what_is_not_needed() -> None:
 def test_broken_messages_end_no_worker_and_stay_in_no_queue(
     app: Flask, broker: EmbeddedBroker, settings: Settings, redis: Redis
 ) -> None:
-    keys = [namespace() + queue for queue in QUEUES]
+    keys = [broker_namespace() + queue for queue in QUEUES]
     items = [*(json.dumps(each).encode() for each in BROKEN.values()), *NO_JSON.values()]
     with Worker(settings, ("--concurrency", "2")) as worker:
         wait_for(lambda: worker_answers(0.5), seconds=60)
@@ -171,7 +171,7 @@ def test_broken_messages_end_no_worker_and_stay_in_no_queue(
             redis.lpush(key, *items)
         agent = make_agent(model_id="whetstone/offline")
         remember(agent, "Ann likes tea.", "Ann likes tea.")
-        refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
         assert enqueue(refinement.id)
 
         row = wait_for(lambda: ended(refinement), seconds=60)
@@ -180,7 +180,7 @@ def test_broken_messages_end_no_worker_and_stay_in_no_queue(
         assert worker_answers(5)
         assert worker.process.poll() is None
         assert row.status == Status.COMPLETED
-        assert redis.hlen(f"{namespace()}unacked") == 0
+        assert redis.hlen(f"{broker_namespace()}unacked") == 0
         dropped = [line for line in worker.said().splitlines() if "message dropped" in line]
         assert len(dropped) == len(items) * len(keys)
         assert SECRET not in worker.said()

@@ -8,7 +8,7 @@ import threading
 from flask import Flask
 from redis import Redis
 
-from app.events.broker import namespace
+from app.events.broker import broker_namespace
 from app.health import look_around
 from app.models import Agent, Status
 from app.processes.broker import EmbeddedBroker
@@ -31,7 +31,7 @@ def test_a_worker_outlives_a_broker_that_has_no_room(
     wait_for(lambda: len(model.requests) == 2)
 
     let_files_grow(pid_of(broker), 4_000)
-    redis.set(f"{namespace()}filler", "x" * 10_000)
+    redis.set(f"{broker_namespace()}filler", "x" * 10_000)
     wait_for(lambda: trouble_of_ping(redis))
     wait_for(lambda: "takes nothing: " in worker.said(), seconds=30)
     found = look_around()

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.errors import NotFound, Unavailable
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
-from app.keys.provision import find_unprovisioned, provision
+from app.keys.provision import find_unprovisioned, provision_keys
 from app.models import COMMAND_LINE, Account, Agent, Event, Intake, IntakeStatus, Memory, MemoryType, open_keys
 from app.models.key import AgentToken, has_keys
 from app.models.key import open_keys as keys_of
@@ -126,8 +126,8 @@ def test_an_agent_without_keys_gets_them_once_and_its_token_opens_them(app: Flas
     with writing():
         token = AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE)
 
-    provision(agent.id)
-    provision(agent.id)
+    provision_keys(agent.id)
+    provision_keys(agent.id)
 
     parsed = parse_token(token)
     assert parsed is not None
@@ -159,5 +159,5 @@ def test_agents_and_tokens_without_keys_are_found_after_a_minute(app: Flask, clo
 
     assert find_unprovisioned() == sorted([agent.id, whole.id])
     for each in (agent, whole):
-        provision(each.id)
+        provision_keys(each.id)
     assert find_unprovisioned() == []

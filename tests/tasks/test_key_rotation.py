@@ -8,15 +8,15 @@ from flask import Flask
 
 from app.extensions import db
 from app.history.verify import verify
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.keys.rotation import rotate_agent_key, rotate_master_key
 from app.keys.shredding import is_due
 from app.models import COMMAND_LINE, Intake, IntakeStatus, Refinement, Status, Trigger
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from app.silo import KeyRing
 from tasks import intake as intakes
 from tasks import upkeep
-from tasks.queue import send
+from tasks.queue import send_task
 from tasks.refinement import enqueue
 from tests.silo.holding import bytes_on_disk, hand_in, sealed_keys, texts
 from tests.support.factories import make_agent, remember
@@ -28,7 +28,7 @@ OTHER = "On Tuesday it rained, and we stayed in and read to one another until it
 
 
 def begin_one(agent_id: int) -> str:
-    number = start(agent_id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id
+    number = start_refinement(agent_id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id
     assert enqueue(number)
     return number
 
@@ -85,10 +85,10 @@ def _is_taken(number: str) -> bool:
 def test_upkeep_cleans_what_could_not_be_cleaned_at_once(app: Flask, worker: Worker) -> None:
     agent = make_agent()
     sealed = sealed_keys(agent)
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     assert is_due()
 
-    assert send(upkeep.shred_removed_keys)
+    assert send_task(upkeep.shred_removed_keys)
 
     wait_for(lambda: db.session.rollback() or not is_due())
     assert [key for key in sealed if key in bytes_on_disk(app.extensions["settings"])] == []

@@ -12,10 +12,10 @@ from app.extensions import db
 from app.history.proof import Proof
 from app.models import COMMAND_LINE, Event, Trigger
 from app.processes.broker import EmbeddedBroker
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tasks.celery import UPKEEP, app
 from tasks.proof import prove
-from tasks.queue import send
+from tasks.queue import send_task
 from tasks.refinement import enqueue
 from tests.support.factories import HOME, make_agent, remember
 from tests.support.model_server import ModelServer, hang, text
@@ -48,11 +48,11 @@ def test_a_worker_whose_threads_all_wait_for_models_makes_it_and_says_no_content
     model.script(hang(thinking, text("NO")))
     tamper("UPDATE audit_log SET actor = :content WHERE agent_id = 1 AND sequence = 2", content=CANARY)
     with Worker(settings, ("--concurrency", "1")) as worker:
-        assert enqueue(start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id)
+        assert enqueue(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id)
         wait_for(lambda: len(model.requests) == 1, seconds=60)
 
-        assert send(prove)
-        assert send(prove)
+        assert send_task(prove)
+        assert send_task(prove)
         made = wait_for(proof, seconds=60)
         wait_for(lambda: "the record is not as it was written" in worker.said())
         thinking.set()

@@ -13,7 +13,7 @@ from app.extensions import writing
 from app.models import COMMAND_LINE, Action, Agent, Intake, IntakeStatus, MemoryType
 from app.reflection.conversation import hand_in
 from tasks.celery import REFINE, UPKEEP, app
-from tasks.queue import send
+from tasks.queue import send_task
 from tasks.reflection import enqueue, hear, promote, start_due
 from tasks.upkeep import find_lost_intakes
 from tests.reflection.conftest import jot, texts
@@ -75,7 +75,7 @@ def test_a_conversation_and_a_promotion_leave_no_content_anywhere(
     assert settled(broken).status == IntakeStatus.FAILED
     note = entries_of(agent, Action.CREATE)[0].data["ids"][1]
     model.script(text(json.dumps({"promote": [note]})))
-    assert send(start_due)
+    assert send_task(start_due)
 
     assert reflected(agent)["promoted"] == 1
     assert texts(agent, MemoryType.CORE) == [canary("core"), canary("journal")]
@@ -100,7 +100,7 @@ def test_told_many_times_to_two_workers_each_is_asked_once(
     with Worker(settings, ("--concurrency", "4"), name="second"):
         for _ in range(5):
             assert enqueue(intake.id)
-            assert send(start_due)
+            assert send_task(start_due)
         wait_for(lambda: len(model.requests) == 2, seconds=60)
         thinking.set()
         assert settled(intake).imported == 1
@@ -121,7 +121,7 @@ def test_what_was_lost_is_found_and_each_kind_taken_in_its_own_way(
         lines = Intake.receive(Agent.lock(agent.id), '{"content": "Imported."}', by=COMMAND_LINE)
     clock.advance(minutes=2)
 
-    assert send(find_lost_intakes)
+    assert send_task(find_lost_intakes)
 
     assert [settled(each).error for each in (conversation, lines)] == [None, None]
     assert texts(agent, MemoryType.CORE) == ["Imported."]

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from app.extensions import db, writing
 from app.models import Actor, ActorKind, Agent, Memory, Source, open_keys
 from tasks.celery import UPKEEP, app
-from tasks.queue import send
+from tasks.queue import send_task
 from tasks.upkeep import tell_human_acts
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
@@ -37,12 +37,12 @@ def test_a_worker_tells_what_an_admin_did_once_however_often_it_is_sent(
     clock.advance(minutes=2)
 
     for _ in range(3):
-        assert send(tell_human_acts)
+        assert send_task(tell_human_acts)
 
     (note,) = wait_for(lambda: notes(agent), seconds=60)
     assert note.startswith("A human who runs this system, ann@example.org, changed my memories on ")
     assert note.endswith(f": made memory {number} constitutional.")
-    assert send(tell_human_acts)
+    assert send_task(tell_human_acts)
     assert len(notes(agent)) == 1
 
 

@@ -15,12 +15,12 @@ from sqlalchemy import func, select, update
 from sqlalchemy import text as sql
 
 from app.config import Settings
-from app.events.broker import namespace
+from app.events.broker import broker_namespace
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Account, Agent, Event, Refinement, Status, Trigger
 from app.models.key import has_keys
 from app.processes.broker import EmbeddedBroker
-from app.refinement.start import request_stop, start
+from app.refinement.start import request_stop, start_refinement
 from app.refinement.sweep import CLOSED, close_stalled, find_lost_starts
 from tasks import keys
 from tasks.refinement import enqueue, worker_answers
@@ -42,7 +42,7 @@ def agent(app: Flask, model: ModelServer) -> Agent:
 
 
 def begin_one(agent: Agent) -> Refinement:
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     assert enqueue(refinement.id)
     return refinement
 
@@ -100,11 +100,11 @@ def test_messages_hold_ids_only_in_this_installation_s_namespace(
 ) -> None:
     refinement = begin_one(agent)
 
-    (raw,) = redis.lrange(f"{namespace()}refine", 0, -1)
+    (raw,) = redis.lrange(f"{broker_namespace()}refine", 0, -1)
     message = json.loads(raw)
     assert json.loads(base64.b64decode(message["body"]))[0] == [refinement.id]
     assert message["headers"]["argsrepr"] == f"('{refinement.id}',)"
-    assert all(key.startswith(namespace().encode()) for key in redis.scan_iter())
+    assert all(key.startswith(broker_namespace().encode()) for key in redis.scan_iter())
 
 
 def test_one_refinement_told_to_two_workers_many_times_runs_once(
@@ -112,7 +112,7 @@ def test_one_refinement_told_to_two_workers_many_times_runs_once(
 ) -> None:
     model.script(text("YES"), tool_call("complete_refinement", summary="Nothing to do."))
     with Worker(settings, ("--concurrency", "4"), name="second"):
-        refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+        refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
         for _ in range(10):
             assert enqueue(refinement.id)
 
@@ -220,7 +220,7 @@ def test_a_restart_of_the_broker_is_survived_and_what_was_lost_is_found(
     model.script(text("YES"), tool_call("complete_refinement", summary="Done."))
     assert broker._running is not None
     broker._running.stop()
-    refinement = start(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     assert not enqueue(refinement.id)
     assert not worker_answers(0.2)
 

@@ -60,10 +60,10 @@ def worker(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answered(view_id: str, timeout: float = 5.0) -> bool:
         with app.app_context():
-            opening.answer(view_id)
+            opening.answer_view(view_id)
         return True
 
-    monkeypatch.setattr(tasks.grants, "answered", answered)
+    monkeypatch.setattr(tasks.grants, "wait_for_answer", answered)
 
 
 @pytest.fixture

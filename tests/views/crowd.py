@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from app.extensions import writing
 from app.grants import endings
-from app.grants.request import WantedException, request_access, revoke
+from app.grants.request import WantedException, request_access, revoke_grant
 from app.llm.scripted import say
 from app.models import AccessGrant, Account, Agent, GrantCategory, Role, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
@@ -108,7 +108,7 @@ def _person(web: Flask, life: Life, other: Agent, role: str, state: str, prefix:
         word = "NO" if state == DENIED else "YES"
         person.exception_id = put(agent, user, say(f"{word}. {canary('reason')}"), wish=wish)[0].id
     if state == REVOKED:
-        revoke(person.exception_id, by=user.actor)
+        revoke_grant(person.exception_id, by=user.actor)
     return person
 
 

@@ -136,9 +136,9 @@ class Gate:
     """Holds every file after its first batch, until the test opens it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
-        self._read, self._first = log.read, first
+        self._read, self._first = log.read_log_entries, first
         self.opened, self.reads = threading.Event(), 0
-        monkeypatch.setattr(log, "read", self._wait)
+        monkeypatch.setattr(log, "read_log_entries", self._wait)
         monkeypatch.setattr(log, "BATCH", 2)
 
     def _wait(self, places: Sequence[TimeCursor]) -> list[LogEntry]:
@@ -220,7 +220,7 @@ def test_a_log_that_cant_be_read_is_an_error_and_no_empty_file(
     def breaks(*_: object) -> None:
         raise ValueError("a bad row")
 
-    monkeypatch.setattr(log, "read", breaks)
+    monkeypatch.setattr(log, "read_log_entries", breaks)
 
     answer = auditor.get("/audit.jsonl")
 

@@ -140,8 +140,8 @@ def test_every_column_that_can_hold_content_holds_a_canary(app: Flask, web: Flas
     assert all(found.values()), found
     assert set.union(*found.values()) == SEALED | {"other", "reason"}
     look = opening.look(db.session.get_one(AccessGrant, crowd.theirs[0]), owner_of(crowd))
-    opening.answer(look.view_id)
-    assert places_in(str(opening.fetch(look))) == LEDGER
+    opening.answer_view(look.view_id)
+    assert places_in(str(opening.fetch_view(look))) == LEDGER
 
 
 def owner_of(crowd: Crowd) -> User:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.views.shown.diff import ADDED, REMOVED, SAME, DiffPiece, compare
+from app.views.shown.diff import ADDED, REMOVED, SAME, DiffPiece, compare_texts
 
 
 def said(before: str, after: str) -> str:
     """`-gone-` and `+came+` between what stayed."""
     signs = {ADDED: "+", REMOVED: "-"}
-    return "".join(f"{signs.get(p.kind, '')}{p.text}{signs.get(p.kind, '')}" for p in compare(before, after))
+    return "".join(f"{signs.get(p.kind, '')}{p.text}{signs.get(p.kind, '')}" for p in compare_texts(before, after))
 
 
 def text_of(pieces: list[DiffPiece], without: str) -> str:
@@ -41,7 +41,7 @@ SOME_TEXT = st.text(st.sampled_from("ab .\n\té漢-"), max_size=40)
 
 @given(SOME_TEXT, SOME_TEXT)
 def test_both_texts_can_be_read_off_it(before: str, after: str) -> None:
-    pieces = compare(before, after)
+    pieces = compare_texts(before, after)
 
     assert text_of(pieces, ADDED) == before
     assert text_of(pieces, REMOVED) == after
@@ -57,7 +57,7 @@ def test_both_texts_can_be_read_off_it(before: str, after: str) -> None:
     ],
 )
 def test_what_would_take_long_to_compare_is_shown_as_written_anew(before: str, after: str) -> None:
-    pieces = compare(before, after)
+    pieces = compare_texts(before, after)
 
     assert [piece.kind for piece in pieces if piece.kind != SAME] == [REMOVED, ADDED]
     assert text_of(pieces, ADDED) == before
@@ -65,4 +65,4 @@ def test_what_would_take_long_to_compare_is_shown_as_written_anew(before: str, a
 
 
 def test_content_is_in_no_representation() -> None:
-    assert "secret" not in repr(compare("a secret", "no secret"))
+    assert "secret" not in repr(compare_texts("a secret", "no secret"))

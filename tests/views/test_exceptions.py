@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 import tasks.grants
 from app.extensions import db, writing
 from app.grants import endings, opening
-from app.grants.request import WantedException, revoke
+from app.grants.request import WantedException, revoke_grant
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.scripted import Scripted, say
 from app.models import AccessGrant, AccessView, Action, Agent, AuditLog, GrantCategory, Memory, User
@@ -209,7 +209,7 @@ def test_those_that_have_ended_go_on_by_pages(admin: Browser, agent: Agent, cloc
     made = []
     for _ in range(23):
         grant = granted(agent, admin)
-        revoke(grant.id, by=user_of(admin).actor)
+        revoke_grant(grant.id, by=user_of(admin).actor)
         made.append(grant.id)
         clock.advance(minutes=1)
 
@@ -271,7 +271,7 @@ def test_silence_expiry_and_revocation_are_told_apart(
     assert "Its time is over. Nobody looked." in visible(admin.get(f"/exceptions/{over.id}"))
 
     taken = granted(agent, admin)
-    revoke(taken.id, by=user_of(admin).actor)
+    revoke_grant(taken.id, by=user_of(admin).actor)
     assert "It was taken back by admin-1@example.org." in visible(admin.get(f"/exceptions/{taken.id}"))
 
 
@@ -488,7 +488,7 @@ def swept(agent: Agent, person: Browser) -> AccessGrant:
 
 def revoked(agent: Agent, person: Browser) -> AccessGrant:
     grant = granted(agent, person)
-    revoke(grant.id, by=user_of(person).actor)
+    revoke_grant(grant.id, by=user_of(person).actor)
     return grant
 
 
@@ -557,11 +557,11 @@ def test_revoked_between_the_question_and_the_answer_it_shows_nothing(
 
     def answered(view_id: str, timeout: float = 5.0) -> bool:
         with app.app_context():
-            opening.answer(view_id)
-            revoke(grant.id, by=user_of(admin).actor)
+            opening.answer_view(view_id)
+            revoke_grant(grant.id, by=user_of(admin).actor)
         return True
 
-    monkeypatch.setattr(tasks.grants, "answered", answered)
+    monkeypatch.setattr(tasks.grants, "wait_for_answer", answered)
     assert nothing_shown(admin.get(f"/exceptions/{grant.id}/ledger"))
 
 
@@ -569,7 +569,7 @@ def test_without_a_worker_nothing_is_shown_nor_recorded_even_if_it_comes_late(
     app: Flask, admin: Browser, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(tasks.grants, "answered", lambda view_id: bool(asked.append(view_id)))
+    monkeypatch.setattr(tasks.grants, "wait_for_answer", lambda view_id: bool(asked.append(view_id)))
     grant = granted(agent, admin)
     answer = admin.get(f"/exceptions/{grant.id}/ledger")
 
@@ -578,7 +578,7 @@ def test_without_a_worker_nothing_is_shown_nor_recorded_even_if_it_comes_late(
     assert admin.get(f"/exceptions/{grant.id}/ledger.json").json["code"] == "no_answer"  # type: ignore[index]
     for view_id in asked:
         db.session.rollback()
-        opening.answer(view_id)
+        opening.answer_view(view_id)
     assert len(asked) == 2
     assert receipts() == 0
     assert db.session.scalars(select(AccessView.sealed)).all() == [None, None]
@@ -589,10 +589,10 @@ def test_an_answer_that_came_at_the_last_moment_is_shown(
 ) -> None:
     def late(view_id: str) -> bool:
         with app.app_context():
-            opening.answer(view_id)
+            opening.answer_view(view_id)
         return False
 
-    monkeypatch.setattr(tasks.grants, "answered", late)
+    monkeypatch.setattr(tasks.grants, "wait_for_answer", late)
     grant = granted(agent, admin)
 
     assert SECRET in admin.get(f"/exceptions/{grant.id}/ledger").text
@@ -705,7 +705,7 @@ def test_the_banner_comes_fresh_by_itself(admin: Browser, owner: Browser, agent:
 
     assert f"/exceptions/{grant.id}/revoke" in admin.get("/exceptions/mine").text
     assert "You can read" not in owner.get("/exceptions/mine").text
-    revoke(grant.id, by=user_of(admin).actor)
+    revoke_grant(grant.id, by=user_of(admin).actor)
     assert "You can read" not in admin.get("/exceptions/mine").text
     assert 'hx-target="#my-exceptions"' in admin.get("/exceptions/mine").text
 
@@ -732,7 +732,7 @@ def test_the_stream_brings_how_they_stand_and_no_content(
     with writing():
         Agent.lock(agent.id).pause(by=user_of(admin).actor)
     assert admin.get(f"/events/poll?topic={asked}&after={newest}").status_code == 204
-    revoke(grant.id, by=user_of(admin).actor)
+    revoke_grant(grant.id, by=user_of(admin).actor)
     assert "revoked" in admin.get(f"/events/poll?topic={asked}&after={newest}").text
 
 

@@ -13,7 +13,7 @@ from app.extensions import writing
 from app.llm.client import ModelErrorKind
 from app.llm.failures import sentence_for
 from app.models import Agent, Refinement, Status
-from app.refinement.failures import short
+from app.refinement.failures import short_reason
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.views.conftest import Browser
@@ -71,7 +71,7 @@ def test_of_many_reasons_the_overview_says_the_first_and_how_many_there_are(audi
 def test_a_pause_that_a_server_asked_for_makes_no_reason_of_its_own(wait: float) -> None:
     said = sentence_for("openai/big", ModelErrorKind.RATE_LIMITED, 429, wait).sentence
 
-    assert short(said) == "The model openai/big limits how often it may be asked (HTTP 429)"
+    assert short_reason(said) == "The model openai/big limits how often it may be asked (HTTP 429)"
 
 
 def test_the_link_of_a_reason_leads_to_exactly_the_agents_that_it_counts(auditor: Browser, clock: FakeClock) -> None:
@@ -89,13 +89,13 @@ def test_the_link_of_a_reason_leads_to_exactly_the_agents_that_it_counts(auditor
         return {each["agent"] for each in shown["failures"]}
 
     assert names() == {"slow 1", "slow 2", "other", "dead"}
-    assert names(reason=short(rate[0])) == {"slow 1", "slow 2"}
+    assert names(reason=short_reason(rate[0])) == {"slow 1", "slow 2"}
     assert names(reason="No reason was recorded") == {"dead"}
     for other in ("The model openai/1", "%", "_", "The model openai/big failed"):
         assert names(reason=other) == set()
     page = unescape(auditor.get("/failures").text)
     assert rate[0] in page and BROKEN in page
-    assert f'<span class="count">2</span> {short(rate[0])}</a>' in page
+    assert f'<span class="count">2</span> {short_reason(rate[0])}</a>' in page
     assert re.search(r'href="/" aria-current="page">.*Overview', page)
 
 

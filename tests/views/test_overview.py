@@ -12,7 +12,7 @@ from app.config import Settings
 from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
 from app.processes.parts import PartsFile, StoppedPart
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.views.conftest import Browser
@@ -124,7 +124,7 @@ def test_open_refinements_and_recent_outcomes_stand_apart(admin: Browser) -> Non
     done = end(ready("ezra"), Status.COMPLETED)
     from app.models import COMMAND_LINE, Trigger
 
-    running = start(ready("mina").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
+    running = start_refinement(ready("mina").id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
     shown = admin.get("/overview.json").json
 
     assert shown is not None

@@ -11,7 +11,7 @@ from flask import Flask
 from app.extensions import db, now, writing
 from app.models import Agent, Consent, Refinement, Status, note_to_admins
 from app.refinement.dedup import remove_exact_duplicates
-from app.refinement.start import start
+from app.refinement.start import start_refinement
 from tests.support.clock import FakeClock
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
@@ -154,7 +154,7 @@ def test_what_was_undone_gets_no_advice(admin: Browser, agent: Agent) -> None:
 
 
 def test_the_gauge_of_what_ended_without_a_snapshot_waits_for_nothing(auditor: Browser, agent: Agent) -> None:
-    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    refinement = start_refinement(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
     address = f"/refinements/{refinement.id}"
     assert "<figcaption>not measured yet · limit 75%</figcaption>" in auditor.get(address).text
     with writing():
@@ -166,7 +166,7 @@ def test_the_gauge_of_what_ended_without_a_snapshot_waits_for_nothing(auditor: B
 def test_a_rollback_of_a_latched_one_says_that_only_duplicates_come_back(admin: Browser, app: Flask) -> None:
     agent = make_agent("mina")
     remember(agent, *(f"Memory number {number % 4}, of which there are some." for number in range(5)))
-    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    refinement = start_refinement(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
     with writing():
         row, locked = Refinement.lock(refinement.id), Agent.lock(agent.id)
         remove_exact_duplicates(row, locked)
@@ -211,7 +211,7 @@ def test_a_rollback_strikes_its_operations_through_and_says_what_it_means(audito
 def test_duplicates_that_stay_removed_after_a_no_are_told(auditor: Browser, app: Flask) -> None:
     agent = make_agent("mina")
     remember(agent, "Ann likes tea.", "Ann likes tea.", "Bob likes rum.")
-    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    refinement = start_refinement(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
     with writing() as session:
         row, locked = Refinement.lock(refinement.id), Agent.lock(agent.id)
         remove_exact_duplicates(row, locked)
@@ -274,7 +274,7 @@ def test_stop_acts_before_the_next_change(admin: Browser, agent: Agent) -> None:
 
 
 def test_stop_ends_a_queued_one_at_once(admin: Browser, agent: Agent) -> None:
-    refinement = start(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
+    refinement = start_refinement(agent.id, trigger="admin", by=run_by())  # type: ignore[arg-type]
     answer = admin.post(f"/refinements/{refinement.id}/stop")
 
     db.session.rollback()

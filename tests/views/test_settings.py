@@ -8,11 +8,11 @@ from html import unescape
 import pytest
 from flask import Flask
 
-from app.authoring.fields import author, view
+from app.authoring.fields import author_setting, read_setting
 from app.authoring.versions import versions
 from app.extensions import writing
 from app.history.verify import verify
-from app.keys.forgetting import forget
+from app.keys.forgetting import forget_agent
 from app.models import COMMAND_LINE, WORKER, Actor, ActorKind, Agent, SettingProposal
 from tests.support.factories import make_agent
 from tests.support.rows import fresh
@@ -94,7 +94,7 @@ def test_auditors_see_the_settings_but_no_button(auditor: Browser, agent: Agent)
 
 def writes(agent: Agent, field: str, value: object) -> int:
     """The agent authors a setting of its own; returns the entry's id."""
-    author(agent.id, field, value, by=agent.as_actor)
+    author_setting(agent.id, field, value, by=agent.as_actor)
     return versions(agent, field, limit=1)[0].entry
 
 
@@ -163,7 +163,7 @@ def test_reverting_a_change_says_so_and_can_be_undone(admin: Browser, agent: Age
     assert "Reverted a change" in page
     assert admin.post(undo_in(page)).status_code == 303
     assert str(fresh(agent).refinement_threshold) == "0.9000"
-    assert view(agent, "refinement_threshold").changed_by == "user:admin-1@example.org"
+    assert read_setting(agent, "refinement_threshold").changed_by == "user:admin-1@example.org"
     assert verify().ok
 
 
@@ -218,12 +218,12 @@ def test_an_admin_applies_it_and_can_undo_that(admin: Browser, agent: Agent) -> 
 def test_an_admin_dismisses_it_and_can_undo_that(admin: Browser, agent: Agent) -> None:
     made = held(agent)
     admin.post(f"/agents/{agent.id}/proposals/{made.id}/dismiss")
-    assert view(fresh(agent), "system_prompt").pending is None
+    assert read_setting(fresh(agent), "system_prompt").pending is None
 
     page = admin.get(f"/agents/{agent.id}/settings").text
     assert "Not applied" in page
     admin.post(undo_in(page))
-    pending = view(fresh(agent), "system_prompt").pending
+    pending = read_setting(fresh(agent), "system_prompt").pending
     assert pending is not None
     assert (pending.id, pending.status, pending.why) == (made.id, "held", "The safety model says UNSAFE.")
     assert admin.post(f"/agents/{agent.id}/proposals/{made.id}/hold").status_code == 409
@@ -243,7 +243,7 @@ def test_a_dismissal_is_not_taken_back_over_a_newer_one(admin: Browser, agent: A
 def test_saving_the_form_takes_the_place_of_what_is_held(admin: Browser, agent: Agent) -> None:
     held(agent)
     admin.post(f"/agents/{agent.id}/settings", sent(agent, system_prompt="You are Ezra, kindly."))
-    assert view(fresh(agent), "system_prompt").pending is None
+    assert read_setting(fresh(agent), "system_prompt").pending is None
 
 
 def test_another_agent_s_or_account_s_are_not_found(admin: Browser, neighbour: Browser, agent: Agent) -> None:
@@ -256,7 +256,7 @@ def test_another_agent_s_or_account_s_are_not_found(admin: Browser, neighbour: B
 
 def test_a_forgotten_agent_has_nothing_that_waits(admin: Browser, agent: Agent) -> None:
     made = held(agent)
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     assert "Held:" not in admin.get("/").text
     assert admin.post(f"/agents/{agent.id}/proposals/{made.id}/apply").status_code == 409
 

@@ -12,8 +12,8 @@ from werkzeug.test import TestResponse
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.bearer import authenticate
-from app.keys.forgetting import forget
-from app.keys.provision import provision
+from app.keys.forgetting import forget_agent
+from app.keys.provision import provision_keys
 from app.models import COMMAND_LINE, Account, Agent, AgentToken, open_keys
 from app.silo import parse_token
 from tests.support.factories import make_agent
@@ -66,7 +66,7 @@ def test_a_new_token_is_shown_once_with_a_line_to_try_it(admin: Browser, agent: 
     assert id_of(token) in page
     assert token not in page
     assert token.split("_", 2)[2] not in page
-    provision(agent.id)
+    provision_keys(agent.id)
     parsed = parse_token(token)
     assert parsed is not None
     assert open_keys(agent, parsed[1]).content_hash("tea") == open_keys(agent).content_hash("tea")
@@ -163,7 +163,7 @@ def test_a_token_of_another_agent_or_account_is_not_found(admin: Browser, neighb
 
 
 def test_a_forgotten_agent_gets_none(admin: Browser, agent: Agent) -> None:
-    forget(agent.id, by=COMMAND_LINE)
+    forget_agent(agent.id, by=COMMAND_LINE)
     assert "Create token" not in admin.get(address(agent)).text
     answer = admin.post(address(agent), {"name": "x", "scope": ["read"]})
     assert answer.status_code == 409

@@ -51,7 +51,9 @@ class AgentState:
         running = Refinement.open_of(agent.id)
         changeable = agent.has_changeable_memories()
         due = Timetable(current_app.extensions["settings"], now()).due(agent, running=running, changeable=changeable)
-        return cls(agent, running, _last(agent), due, has_keys(agent), changeable, erosion_of(agent), seen)
+        return cls(
+            agent, running, _last_ended_refinement(agent), due, has_keys(agent), changeable, erosion_of(agent), seen
+        )
 
     @property
     def erosion_floor(self) -> Decimal | None:
@@ -180,6 +182,6 @@ def fresh_intakes(agent: Agent) -> list[Intake]:
     return [intake for intake in intakes_of(agent) if intake.taken_at is None or intake.taken_at > since]
 
 
-def _last(agent: Agent) -> Refinement | None:
+def _last_ended_refinement(agent: Agent) -> Refinement | None:
     ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
     return db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))

@@ -75,7 +75,7 @@ class AgentList:
     def load(cls, account_id: int, *, query: str = "", state: str = "", after: str = "") -> AgentList:
         state = state if state in STATES else ""
         seen = last_event(account_id)
-        mine = select(Agent).where(Agent.account_id == account_id, *_filters(query, state))
+        mine = select(Agent).where(Agent.account_id == account_id, *_filter_conditions(query, state))
         agents, last = _BY_NAME.load(mine, ROWS, [after] if after else None)
         total = db.session.scalar(select(func.count()).select_from(Agent).where(Agent.account_id == account_id)) or 0
         return cls(load_rows(agents), total, query, state, after, last.name if last else "", seen)
@@ -98,7 +98,7 @@ def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
     ids = [agent.id for agent in agents]
     last = _last_refinements(ids)
     keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
-    running = {r.agent_id: r for r in db.session.scalars(_open(ids))}
+    running = {r.agent_id: r for r in db.session.scalars(_open_refinements(ids))}
     changeable = set(db.session.scalars(Agent.changeable_among(ids)))
     return [
         AgentRow(
@@ -129,7 +129,7 @@ def last_event(account_id: int) -> int:
     return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
 
 
-def _filters(query: str, state: str) -> list[ColumnElement[bool]]:
+def _filter_conditions(query: str, state: str) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if query:
         found.append(Agent.name.icontains(query, autoescape=True))
@@ -144,7 +144,7 @@ def _filters(query: str, state: str) -> list[ColumnElement[bool]]:
     return found + ([conditions[state]] if state else [])
 
 
-def _open(ids: Sequence[int]) -> Any:
+def _open_refinements(ids: Sequence[int]) -> Any:
     return select(Refinement).where(Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
 
 

@@ -42,12 +42,12 @@ class AskPage:
 
     @classmethod
     def load(cls, agent: Agent, typed: Mapping[str, str], error: WhetstoneError | None = None) -> AskPage:
-        errors = _faults(typed) if error else {}
+        errors = _field_errors(typed) if error else {}
         open_url = ""
         if isinstance(error, AlreadyAsked):
             open_url = url_for("exceptions.show", exception_id=error.grant_id)
         refusal = error.sentence if error and not errors else ""
-        scopes = _scopes(agent, typed["scope"])
+        scopes = _scope_choices(agent, typed["scope"])
         return cls(agent, typed, scopes, resting_until(agent.id), errors, refusal, open_url)
 
     @property
@@ -55,7 +55,7 @@ class AskPage:
         return str(self.agent.model_id) == "whetstone/offline"
 
 
-def _faults(typed: Mapping[str, str]) -> dict[str, str]:
+def _field_errors(typed: Mapping[str, str]) -> dict[str, str]:
     """Of every field at once: each is read beside others that are sound."""
     errors: dict[str, str] = {}
     for name in FIELDS:
@@ -66,14 +66,17 @@ def _faults(typed: Mapping[str, str]) -> dict[str, str]:
     return errors
 
 
-def _scopes(agent: Agent, chosen: str) -> list[tuple[str, str]]:
+def _scope_choices(agent: Agent, chosen: str) -> list[tuple[str, str]]:
     refinements = newest_refinements(agent, OFFERED)
     if chosen not in ("ledger", *(refinement.id for refinement in refinements)):
         mine = (Refinement.agent_id == agent.id, Refinement.id == chosen)
         refinements += db.session.scalars(select(Refinement).where(*mine))
-    return [("ledger", "The ledger: all active core memories"), *((each.id, _words(each)) for each in refinements)]
+    return [
+        ("ledger", "The ledger: all active core memories"),
+        *((each.id, _refinement_words(each)) for each in refinements),
+    ]
 
 
-def _words(refinement: Refinement) -> str:
+def _refinement_words(refinement: Refinement) -> str:
     when = f"{refinement.requested_at:%Y-%m-%d %H:%M} UTC"
     return f"Refinement {refinement.id[:8]} of {when}: before and after, and its words"

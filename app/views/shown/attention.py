@@ -63,7 +63,7 @@ class Unseen:
 
     @classmethod
     def load(cls, account_id: int, agent_id: int | None = None) -> Unseen:
-        found, last = _load(_of(account_id, agent_id), AttentionItem.is_open(), limit=SHOWN)
+        found, last = _load_items(_owner_condition(account_id, agent_id), AttentionItem.is_open(), limit=SHOWN)
         return cls(found, last is not None)
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -80,8 +80,8 @@ class AttentionList:
 
     @classmethod
     def load(cls, account_id: int, *, with_seen: bool = False, before: str = "") -> AttentionList:
-        conditions = [_of(account_id), *([] if with_seen else [AttentionItem.is_open()])]
-        found, last = _load(*conditions, limit=ROWS, position=TimeCursor.parse(before))
+        conditions = [_owner_condition(account_id), *([] if with_seen else [AttentionItem.is_open()])]
+        found, last = _load_items(*conditions, limit=ROWS, position=TimeCursor.parse(before))
         return cls(found, with_seen, str(TimeCursor(last.at, last.id)) if last else "")
 
     def as_json(self) -> dict[str, Any]:
@@ -91,12 +91,12 @@ class AttentionList:
         }
 
 
-def _of(account_id: int, agent_id: int | None = None) -> ColumnElement[bool]:
+def _owner_condition(account_id: int, agent_id: int | None = None) -> ColumnElement[bool]:
     mine = AttentionItem.account_id == account_id
     return mine if agent_id is None else mine & (AttentionItem.agent_id == agent_id)
 
 
-def _load(
+def _load_items(
     *conditions: ColumnElement[bool], limit: int, position: TimeCursor | None = None
 ) -> tuple[list[ShownItem], AttentionItem | None]:
     query = AttentionItem.newest(*conditions).execution_options(populate_existing=True)

@@ -15,7 +15,7 @@ from typing import Any
 from app.models import AccessGrant, Refinement
 from app.models.base import iso
 from app.views.shown.agents import last_event
-from app.views.shown.diff import ADDED, REMOVED, DiffPiece, compare
+from app.views.shown.diff import ADDED, REMOVED, DiffPiece, compare_texts
 from app.views.shown.exception import ExceptionState
 from app.vocabulary.actions import ActionTerm, action_term
 
@@ -51,7 +51,7 @@ class LedgerContent:
 
     @property
     def texts(self) -> list[Text]:
-        return [Text(**item | {"origin_at": _moment(item["origin_at"])}) for item in self.seen["items"]]
+        return [Text(**item | {"origin_at": _parse_moment(item["origin_at"])}) for item in self.seen["items"]]
 
     @property
     def next_after(self) -> int | None:
@@ -59,7 +59,7 @@ class LedgerContent:
         return following
 
     def as_json(self) -> dict[str, Any]:
-        return _json(self.standing, self.seen)
+        return _look_json(self.standing, self.seen)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ContentChange:
 
     @cached_property
     def pieces(self) -> list[DiffPiece]:
-        return compare(self.before or "", self.after)
+        return compare_texts(self.before or "", self.after)
 
     @property
     def old_pieces(self) -> list[DiffPiece]:
@@ -122,7 +122,7 @@ class HistoryContent:
     def steps(self) -> list[ContentStep]:
         groups = groupby(self.seen["items"], key=lambda item: (item["entry"], item["action"], item["at"]))
         return [
-            ContentStep(entry, action_term(action), _moment(at), [_change(item) for item in items])
+            ContentStep(entry, action_term(action), _parse_moment(at), [_content_change(item) for item in items])
             for (entry, action, at), items in groups
         ]
 
@@ -132,20 +132,20 @@ class HistoryContent:
         return [(SAID[name], words) for name, words in self.seen["said"].items()]
 
     def as_json(self) -> dict[str, Any]:
-        return _json(self.standing, self.seen)
+        return _look_json(self.standing, self.seen)
 
 
-def _change(item: Mapping[str, Any]) -> ContentChange:
+def _content_change(item: Mapping[str, Any]) -> ContentChange:
     return ContentChange(
         item["id"], item["type"], item["constitutional"], item["discarded"], before=item["before"], after=item["after"]
     )
 
 
-def _moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _json(standing: ExceptionState, seen: Seen) -> dict[str, Any]:
+def _look_json(standing: ExceptionState, seen: Seen) -> dict[str, Any]:
     """What the look brought, beside the exception that covers it."""
     grant = standing.grant
     return {"exception": grant.id, "agent": standing.agent.name, "expires_at": iso(grant.expires_at), **seen}

@@ -40,24 +40,24 @@ class _Word:
         return self.space + self.letters
 
 
-def compare(before: str, after: str) -> list[DiffPiece]:
+def compare_texts(before: str, after: str) -> list[DiffPiece]:
     """In order: the same and the removed pieces are the text before, the same and the added ones the text after."""
-    return _joined(_compared(_words(before), _words(after)))
+    return _join_neighbours(_compare_words(_split_words(before), _split_words(after)))
 
 
-def _words(text: str) -> list[_Word]:
+def _split_words(text: str) -> list[_Word]:
     return [_Word(*found) for found in _WORD.findall(text) if any(found)]
 
 
-def _compared(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
-    yield from _paired(old[:head], new[:head])
-    yield from _differences(old[head : len(old) - tail], new[head : len(new) - tail])
-    yield from _paired(old[len(old) - tail :], new[len(new) - tail :])
+def _compare_words(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
+    head = _common_prefix_length(old, new)
+    tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
+    yield from _equal_pieces(old[:head], new[:head])
+    yield from _differing_pieces(old[head : len(old) - tail], new[head : len(new) - tail])
+    yield from _equal_pieces(old[len(old) - tail :], new[len(new) - tail :])
 
 
-def _common(old: Sequence[_Word], new: Sequence[_Word]) -> int:
+def _common_prefix_length(old: Sequence[_Word], new: Sequence[_Word]) -> int:
     """How many words both begin with."""
     for place, (left, right) in enumerate(zip(old, new, strict=False)):
         if left.letters != right.letters:
@@ -65,7 +65,7 @@ def _common(old: Sequence[_Word], new: Sequence[_Word]) -> int:
     return min(len(old), len(new))
 
 
-def _differences(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
+def _differing_pieces(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
     if _is_too_much(old, new):
         yield from (DiffPiece(REMOVED, word.text) for word in old)
         yield from (DiffPiece(ADDED, word.text) for word in new)
@@ -73,7 +73,7 @@ def _differences(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPie
     matcher = SequenceMatcher(None, [word.letters for word in old], [word.letters for word in new])
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         if kind == "equal":
-            yield from _paired(old[old_from:old_to], new[new_from:new_to])
+            yield from _equal_pieces(old[old_from:old_to], new[new_from:new_to])
         else:
             yield from (DiffPiece(REMOVED, word.text) for word in old[old_from:old_to])
             yield from (DiffPiece(ADDED, word.text) for word in new[new_from:new_to])
@@ -84,7 +84,7 @@ def _is_too_much(old: Sequence[_Word], new: Sequence[_Word]) -> bool:
     return len(old) * len(new) > MOST_WORK or sum(counts[word.letters] for word in old) > MOST_PAIRS
 
 
-def _paired(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
+def _equal_pieces(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
     """Equal words, between which the space may have changed."""
     for left, right in zip(old, new, strict=True):
         if left.space != right.space:
@@ -95,7 +95,7 @@ def _paired(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
             yield DiffPiece(SAME, right.text)
 
 
-def _joined(pieces: Iterable[DiffPiece]) -> list[DiffPiece]:
+def _join_neighbours(pieces: Iterable[DiffPiece]) -> list[DiffPiece]:
     """Neighbours of a kind as one. Between two pieces that stayed, what went stands before what came."""
     found: list[DiffPiece] = []
     for is_same, run in groupby(pieces, key=lambda piece: piece.kind == SAME):

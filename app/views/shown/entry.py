@@ -91,51 +91,55 @@ def facts_of(entry: LogEntry) -> list[Fact]:
     found: list[Fact] = []
     before, after = data.get("before"), data.get("after")
     if isinstance(before, dict) and isinstance(after, dict):
-        found += [_change(name, before.get(name), value) for name, value in after.items()]
+        found += [_change_fact(name, before.get(name), value) for name, value in after.items()]
         told |= {"before", "after"}
     said = ((name, value) for name, value in data.items() if name not in told and value not in (None, [], {}))
-    return found + [_fact(name, value) for name, value in said]
+    return found + [_value_fact(name, value) for name, value in said]
 
 
-def _change(name: str, before: object, after: object) -> Fact:
-    old, new = ("default" if value is None else _plain(value) for value in (before, after))
+def _change_fact(name: str, before: object, after: object) -> Fact:
+    old, new = ("default" if value is None else _plain_text(value) for value in (before, after))
     if len(old) + len(new) <= SHORT:
-        return Fact(_words(name), f"{old} → {new}")
+        return Fact(_name_words(name), f"{old} → {new}")
     sizes = f"{len(old):,} → {len(new):,} characters"
-    return Fact(_words(name), sizes, f"{old}\n\n→\n\n{new}")
+    return Fact(_name_words(name), sizes, f"{old}\n\n→\n\n{new}")
 
 
-def _fact(name: str, value: object) -> Fact:
+def _value_fact(name: str, value: object) -> Fact:
     if name == "tokens" and isinstance(value, list) and len(value) == 2:
-        return Fact("tokens", f"{_plain(value[0])} → {_plain(value[1])}")
+        return Fact("tokens", f"{_plain_text(value[0])} → {_plain_text(value[1])}")
     if isinstance(value, dict):
         return _of_dict(name, value)
     if isinstance(value, list):
         return _of_list(name, value)
-    said = _plain(value)
-    return Fact(_words(name), said) if len(said) <= SHORT else Fact(_words(name), f"{len(said):,} characters", said)
+    said = _plain_text(value)
+    return (
+        Fact(_name_words(name), said)
+        if len(said) <= SHORT
+        else Fact(_name_words(name), f"{len(said):,} characters", said)
+    )
 
 
 def _of_dict(name: str, values: Mapping[str, Any]) -> Fact:
     """Counts stand in a line, with the zeros left out; everything else opens."""
     if all(type(value) is int for value in values.values()):
-        return Fact(_words(name), ", ".join(_counted(values)) or "none")
-    lines = "\n".join(f"{_words(each)}: {_plain(value)}" for each, value in values.items())
-    return Fact(_words(name), f"{len(values)} values", lines)
+        return Fact(_name_words(name), ", ".join(_counted_words(values)) or "none")
+    lines = "\n".join(f"{_name_words(each)}: {_plain_text(value)}" for each, value in values.items())
+    return Fact(_name_words(name), f"{len(values)} values", lines)
 
 
 def _of_list(name: str, values: Sequence[Any]) -> Fact:
-    said = ", ".join(_plain(value) for value in values[:SHOWN_IDS]) or "none"
+    said = ", ".join(_plain_text(value) for value in values[:SHOWN_IDS]) or "none"
     if len(values) <= SHOWN_IDS and len(said) <= SHORT:
-        return Fact(_words(name), said)
-    return Fact(_words(name), f"{len(values):,} values", ", ".join(_plain(value) for value in values))
+        return Fact(_name_words(name), said)
+    return Fact(_name_words(name), f"{len(values):,} values", ", ".join(_plain_text(value) for value in values))
 
 
-def _counted(values: Mapping[str, int]) -> Iterator[str]:
-    return (f"{count} {_words(name)}" for name, count in values.items() if count)
+def _counted_words(values: Mapping[str, int]) -> Iterator[str]:
+    return (f"{count} {_name_words(name)}" for name, count in values.items() if count)
 
 
-def _plain(value: object) -> str:
+def _plain_text(value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -145,5 +149,5 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _words(name: str) -> str:
+def _name_words(name: str) -> str:
     return name.replace("_", " ")

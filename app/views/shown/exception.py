@@ -45,7 +45,7 @@ class ExceptionState:
 
     @classmethod
     def load(cls, grant: AccessGrant) -> ExceptionState:
-        return _standings(AccessGrant.id == grant.id)[0]
+        return _load_states(AccessGrant.id == grant.id)[0]
 
     @property
     def status(self) -> GrantStatus:
@@ -125,12 +125,12 @@ class ExceptionState:
 
 def live_of(user_id: int) -> list[ExceptionState]:
     """The live exceptions of one admin: the next to end comes first."""
-    return _standings(AccessGrant.user_id == user_id, AccessGrant.is_live(), order=(AccessGrant.expires_at,))
+    return _load_states(AccessGrant.user_id == user_id, AccessGrant.is_live(), order=(AccessGrant.expires_at,))
 
 
 def milliseconds_left(grant_id: str, user_id: int) -> int:
     """How long this user may still see what it covers; 0 for anybody else."""
-    found = _standings(AccessGrant.id == grant_id, AccessGrant.user_id == user_id, AccessGrant.is_live())
+    found = _load_states(AccessGrant.id == grant_id, AccessGrant.user_id == user_id, AccessGrant.is_live())
     return found[0].milliseconds_left if found else 0
 
 
@@ -151,10 +151,10 @@ class ExceptionList:
         if agent is not None:
             mine.append(AccessGrant.agent_id == agent.id)
         is_open = AccessGrant.status.in_(OPEN_GRANTS)
-        found = _standings(*mine, is_open, limit=OPEN_ROWS)
+        found = _load_states(*mine, is_open, limit=OPEN_ROWS)
         position = NEWEST_GRANTS.find(before, *mine)
         behind = [NEWEST_GRANTS.behind(position)] if position else []
-        ended, last = cut_page(_standings(*mine, ~is_open, *behind, limit=ROWS + 1), ROWS)
+        ended, last = cut_page(_load_states(*mine, ~is_open, *behind, limit=ROWS + 1), ROWS)
         over = [] if position else [each for each in found if not each.is_open]
         return cls(
             agent,
@@ -240,8 +240,8 @@ class ExceptionPage:
     def load(cls, grant: AccessGrant) -> ExceptionPage:
         seen = last_event(grant.account_id)
         standing = ExceptionState.load(grant)
-        receipts = _receipts(standing) if standing.was_live else []
-        return cls(standing, receipts, _why(standing), resting_until(grant.agent_id), seen)
+        receipts = _load_receipts(standing) if standing.was_live else []
+        return cls(standing, receipts, _end_reason(standing), resting_until(grant.agent_id), seen)
 
     @property
     def line(self) -> str:
@@ -269,7 +269,7 @@ class ExceptionPage:
         return self.standing.as_json() | {"line": self.line, "why": self.why or None, "receipts": receipts}
 
 
-def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[ExceptionState]:
+def _load_states(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[ExceptionState]:
     """The newest first, unless `order` says otherwise."""
     query = (
         select(AccessGrant, Agent, User.email, database_now(), AccessGrant.is_lost())
@@ -282,23 +282,23 @@ def _standings(*conditions: ColumnElement[bool], order: Any = None, limit: int |
     )
     rows = db.session.execute(query).tuples()
     return [
-        ExceptionState(grant, agent, email, _left(grant, moment, is_lost), bool(is_lost))
+        ExceptionState(grant, agent, email, _time_left(grant, moment, is_lost), bool(is_lost))
         for grant, agent, email, moment, is_lost in rows
     ]
 
 
-def _left(grant: AccessGrant, moment: datetime, is_lost: bool) -> timedelta:
+def _time_left(grant: AccessGrant, moment: datetime, is_lost: bool) -> timedelta:
     if is_lost or grant.status != GrantStatus.GRANTED or grant.expires_at is None:
         return timedelta()
     return max(grant.expires_at - moment, timedelta())
 
 
-def _receipts(standing: ExceptionState) -> list[Receipt]:
+def _load_receipts(standing: ExceptionState) -> list[Receipt]:
     entries = entries_about(standing.grant, Action.ACCESS_VIEWED, limit=RECEIPTS)
     return [Receipt(entry.id, entry.at, str(entry.data["part"]), tuple(entry.data["ids"])) for entry in entries]
 
 
-def _why(standing: ExceptionState) -> str:
+def _end_reason(standing: ExceptionState) -> str:
     """The reason that stands in the entry of its end, as a sentence: of a failure, or of a revocation by the system."""
     if standing.status not in (GrantStatus.FAILED, GrantStatus.REVOKED):
         return ""

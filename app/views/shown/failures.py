@@ -12,7 +12,7 @@ from app.extensions import db
 from app.models import Agent, Refinement
 from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
-from app.refinement.failures import FailureReason, gives, reasons_of, standing
+from app.refinement.failures import FailureReason, failure_conditions, has_reason, reasons_of
 from app.shapes.refinement import NamedRefinement
 
 ROWS = 50
@@ -30,7 +30,7 @@ class FailuresPage:
 
     @classmethod
     def load(cls, account_id: int, *, reason: str = "", before: str = "") -> FailuresPage:
-        wanted = [*standing(account_id), *([gives(reason)] if reason else [])]
+        wanted = [*failure_conditions(account_id), *([has_reason(reason)] if reason else [])]
         query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
         position = NEWEST_REFINEMENTS.find(before, *wanted)
         found, last = cut_page(db.session.execute(NEWEST_REFINEMENTS.page(query, ROWS, position)).tuples(), ROWS)

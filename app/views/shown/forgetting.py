@@ -35,12 +35,12 @@ class ForgetPage:
         return cls(
             state=AgentState.load(agent),
             may_forget=may_forget,
-            keys=_count(select(func.count(AgentKey.id)).where(AgentKey.agent_id == agent.id)),
+            keys=_count_rows(select(func.count(AgentKey.id)).where(AgentKey.agent_id == agent.id)),
             tokens=len(live_tokens(agent.id)),
-            intakes=_count(waiting.where(Intake.agent_id == agent.id)),
-            exceptions=_count(live.where(AccessGrant.agent_id == agent.id)),
-            memories=_count(select(func.count(Memory.id)).where(Memory.agent_id == agent.id)),
-            entries=_count(select(func.count(AuditLog.id)).where(AuditLog.agent_id == agent.id)),
+            intakes=_count_rows(waiting.where(Intake.agent_id == agent.id)),
+            exceptions=_count_rows(live.where(AccessGrant.agent_id == agent.id)),
+            memories=_count_rows(select(func.count(Memory.id)).where(Memory.agent_id == agent.id)),
+            entries=_count_rows(select(func.count(AuditLog.id)).where(AuditLog.agent_id == agent.id)),
             typed=typed,
         )
 
@@ -58,5 +58,5 @@ class ForgetPage:
         }
 
 
-def _count(query: Select[tuple[int]]) -> int:
+def _count_rows(query: Select[tuple[int]]) -> int:
     return db.session.scalar(query) or 0

@@ -31,7 +31,7 @@ NO_WORKER = HealthProblem(
 )
 
 
-def troubles() -> list[HealthProblem]:
+def health_problems() -> list[HealthProblem]:
     """Parts that stopped, by name; what else is away, as of at most `KEPT_SECONDS` ago."""
     kept = current_app.extensions.setdefault("health_for_pages", CachedAnswer(look_around, KEPT_SECONDS))
     found = kept.get()

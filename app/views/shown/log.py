@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 
 from app.extensions import db
 from app.history.finality import final_among
-from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest, read, walk
+from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest_entry, read_log_entries, walk_log
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
 from app.models.keyset import TimeCursor
 from app.shapes.entry import EntryShape
@@ -100,25 +100,25 @@ class Log:
     @classmethod
     def load(cls, form: FilterForm, *, before: str = "", after: str = "") -> Log:
         """The page older than a place, the one newer than it, or the newest one: also where there is nothing newer."""
-        head = newest(form.filters)
+        head = newest_entry(form.filters)
         if form.errors:
             return cls(form, head=head)
         start = TimeCursor.parse(after)
         if start is not None:
-            stretch = _walk(form.filters, start, newest_first=False)
+            stretch = _walk_log(form.filters, start, newest_first=False)
             if stretch.next is not None:
-                return cls._upwards(form, stretch, start, head)
+                return cls._build_newer_page(form, stretch, start, head)
         start = None if start else TimeCursor.parse(before)
-        stretch = _walk(form.filters, start, newest_first=True)
+        stretch = _walk_log(form.filters, start, newest_first=True)
         first = stretch.places[0] if stretch.places else start
-        rows = _rows(form, stretch.places)
+        rows = _read_rows(form, stretch.places)
         return cls(form, rows, stretch.next, first if start else None, head, stretch.is_cut)
 
     @classmethod
-    def _upwards(cls, form: FilterForm, stretch: LogPeriod, start: TimeCursor, head: TimeCursor | None) -> Log:
+    def _build_newer_page(cls, form: FilterForm, stretch: LogPeriod, start: TimeCursor, head: TimeCursor | None) -> Log:
         places = stretch.places[::-1]
         older = places[-1] if places else start
-        return cls(form, _rows(form, places), older, stretch.next, head, stretch.is_cut)
+        return cls(form, _read_rows(form, places), older, stretch.next, head, stretch.is_cut)
 
     @property
     def agent(self) -> Agent | None:
@@ -154,15 +154,15 @@ class Log:
         }
 
 
-def opened(refinement: Refinement) -> tuple[list[AuditRow], bool]:
+def rows_of_fold(refinement: Refinement) -> tuple[list[AuditRow], bool]:
     """The rows that a fold opens to, newest first, and whether there are more."""
-    stretch = walk(Filters(refinement.account_id, refinement_id=refinement.id), want=OPENED)
-    return rows_of(read(stretch.places), fold=False), stretch.next is not None
+    stretch = walk_log(Filters(refinement.account_id, refinement_id=refinement.id), want=OPENED)
+    return rows_of(read_log_entries(stretch.places), fold=False), stretch.next is not None
 
 
 def newer_entries(filters: Filters, than: TimeCursor) -> int:
     """How many entries fit that are newer; more than `MOST_NEWER` are not counted."""
-    return len(walk(filters, than, want=MOST_NEWER + 1, newest_first=False).places)
+    return len(walk_log(filters, than, want=MOST_NEWER + 1, newest_first=False).places)
 
 
 def log_url(agent: Agent | None, form: str = "", /, **params: str | TimeCursor | None) -> str:
@@ -174,7 +174,7 @@ def log_url(agent: Agent | None, form: str = "", /, **params: str | TimeCursor |
 
 def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     """Rows for some entries: a handful of queries, whatever their number."""
-    folds = _folds(entries) if fold else {}
+    folds = _load_folds(entries) if fold else {}
     written = _that_wrote_states(entries)
     final = final_among(entries)
     undid = _undone_refinements(entries)
@@ -194,16 +194,16 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     ]
 
 
-def _walk(filters: Filters, start: TimeCursor | None, *, newest_first: bool) -> LogPeriod:
+def _walk_log(filters: Filters, start: TimeCursor | None, *, newest_first: bool) -> LogPeriod:
     fold = not filters.picks_single_entries
-    return walk(filters, start, want=ROWS, newest_first=newest_first, fold=fold)
+    return walk_log(filters, start, want=ROWS, newest_first=newest_first, fold=fold)
 
 
-def _rows(form: FilterForm, places: Sequence[TimeCursor]) -> list[AuditRow]:
-    return rows_of(read(places), fold=not form.filters.picks_single_entries)
+def _read_rows(form: FilterForm, places: Sequence[TimeCursor]) -> list[AuditRow]:
+    return rows_of(read_log_entries(places), fold=not form.filters.picks_single_entries)
 
 
-def _folds(entries: Sequence[LogEntry]) -> dict[str, Fold]:
+def _load_folds(entries: Sequence[LogEntry]) -> dict[str, Fold]:
     ids = [entry.refinement_id for entry in entries if entry.refinement_id]
     if not ids:
         return {}

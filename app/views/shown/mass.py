@@ -64,7 +64,7 @@ class MassChart:
         marks = sorted([*_of_refinements(agent), *_of_rollbacks(agent)], key=lambda mark: mark.at)[-EVENTS:]
         if not marks:
             return cls()
-        *places, end = _places([*(mark.at.timestamp() for mark in marks), now().timestamp()])
+        *places, end = _spread_places([*(mark.at.timestamp() for mark in marks), now().timestamp()])
         placed = [replace(mark, x=round(x, 2)) for mark, x in zip(marks, places, strict=True)]
         points = [point for mark in placed for point in ((mark.x, mark.before), (mark.x, mark.after))]
         return cls(placed, [*points, (end, agent.core_token_usage)])
@@ -125,7 +125,7 @@ def _of_rollbacks(agent: Agent) -> Iterator[ChartMark]:
         yield ChartMark(each.id, "rollback", each.at, title, each.mass_before, each.mass_after, url, not each.stands)
 
 
-def _places(times: Sequence[float]) -> list[float]:
+def _spread_places(times: Sequence[float]) -> list[float]:
     """Where moments stand between 0 and 100: in proportion, but never closer than `GAP`, or than there is room for."""
     gap = min(GAP, 100 / (len(times) - 1))
     span = (times[-1] - times[0]) or 1

@@ -17,14 +17,14 @@ from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement,
 from app.models.base import iso
 from app.models.schedule import SCHEDULE_FIELDS
 from app.refinement.due import due_by_schedule
-from app.refinement.failures import FAILED, FailureReason, reasons_of, standing
+from app.refinement.failures import FAILED, FailureReason, failure_conditions, reasons_of
 from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
 from app.views.shown.agents import last_event
 from app.views.shown.attention import Unseen
-from app.views.shown.health import HealthProblem, troubles
-from app.views.shown.proof import Alarm, alarms
+from app.views.shown.health import HealthProblem, health_problems
+from app.views.shown.proof import Alarm, proof_alarms
 from app.vocabulary import STATUSES
 
 Pair = tuple[Refinement, Agent]
@@ -95,15 +95,19 @@ class Overview:
     @classmethod
     def load(cls, account_id: int) -> Overview:
         seen = last_event(account_id)
-        figures = _figures(account_id)
+        figures = _load_figures(account_id)
         proof = Proof.of(account_id)
-        attention = [*map(_of_alarm, alarms(account_id, proof)), *map(_of_trouble, troubles()), *_outcomes(account_id)]
-        attention += _held(account_id)
+        attention = [
+            *map(_of_alarm, proof_alarms(account_id, proof)),
+            *map(_of_trouble, health_problems()),
+            *_alerting_outcomes(account_id),
+        ]
+        attention += _held_prompts(account_id)
         attention += _over_budget(account_id, figures)
         attention += _without_keys(account_id)
-        recent = sorted(_pairs(account_id, Refinement.ended_at.is_not(None)), key=_ended, reverse=True)
+        recent = sorted(_load_pairs(account_id, Refinement.ended_at.is_not(None)), key=_end_time, reverse=True)
         unseen = Unseen.load(account_id)
-        return cls(figures, unseen, attention, _running(account_id), recent, proof.at if proof else None, seen)
+        return cls(figures, unseen, attention, _running_pairs(account_id), recent, proof.at if proof else None, seen)
 
     @property
     def is_empty(self) -> bool:
@@ -126,7 +130,7 @@ class Overview:
         }
 
 
-def _figures(account_id: int) -> AccountFigures:
+def _load_figures(account_id: int) -> AccountFigures:
     agents, over, paused, tokens = db.session.execute(
         select(
             func.count(),
@@ -146,7 +150,7 @@ def _figures(account_id: int) -> AccountFigures:
     return AccountFigures(agents, over, paused, running or 0, int(tokens), tick, count)
 
 
-def _pairs(account_id: int, *conditions: Any, order: Any = None, limit: int = SHOWN) -> list[Pair]:
+def _load_pairs(account_id: int, *conditions: Any, order: Any = None, limit: int = SHOWN) -> list[Pair]:
     """Refinements with their agents, the newest first unless `order` says otherwise."""
     query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id)
     query = query.where(Refinement.account_id == account_id, *conditions)
@@ -156,34 +160,34 @@ def _pairs(account_id: int, *conditions: Any, order: Any = None, limit: int = SH
     ]
 
 
-def _ended(pair: Pair) -> datetime:
+def _end_time(pair: Pair) -> datetime:
     return pair[0].ended_at or pair[0].requested_at
 
 
-def _running(account_id: int) -> list[Pair]:
+def _running_pairs(account_id: int) -> list[Pair]:
     """Those that began last come first, those that wait come last."""
     order = (Refinement.started_at.is_(None), Refinement.started_at.desc(), Refinement.id)
-    return _pairs(account_id, Refinement.status.in_(OPEN_STATES), order=order)
+    return _load_pairs(account_id, Refinement.status.in_(OPEN_STATES), order=order)
 
 
 _ALERTS = [status for status in reversed(Status) if STATUSES[status].alert]
 """The worst come first."""
 
 
-def _outcomes(account_id: int) -> list[Attention]:
+def _alerting_outcomes(account_id: int) -> list[Attention]:
     """Agents whose newest refinement in a week ended so; the next good one takes them off the list."""
-    pairs = _pairs(account_id, *standing(account_id, *_ALERTS), limit=LOOKED_AT)
+    pairs = _load_pairs(account_id, *failure_conditions(account_id, *_ALERTS), limit=LOOKED_AT)
     found = []
     for status in _ALERTS:
         term = STATUSES[status]
         items = [
-            (agent.name, url_for("refinements.show", refinement_id=refinement.id), _remark(refinement))
+            (agent.name, url_for("refinements.show", refinement_id=refinement.id), _end_words(refinement))
             for refinement, agent in pairs
             if refinement.status == status
         ]
         if not items:
             continue
-        words = f"{term.capitalized}: {_many(len(items), 'agent')}"
+        words = f"{term.capitalized}: {_count_or_more(len(items), 'agent')}"
         reasons = reasons_of(account_id, status) if status in FAILED else ()
         all_of_them = f"All failures, {len(reasons)} reasons" if len(reasons) > REASONS_SHOWN else "All failures"
         more = (all_of_them, url_for("failures.index")) if reasons else None
@@ -191,11 +195,11 @@ def _outcomes(account_id: int) -> list[Attention]:
     return found
 
 
-def _remark(refinement: Refinement) -> str:
+def _end_words(refinement: Refinement) -> str:
     return f"{refinement.ended_at:%a %H:%M} UTC" if refinement.ended_at else ""
 
 
-def _held(account_id: int) -> list[Attention]:
+def _held_prompts(account_id: int) -> list[Attention]:
     """Prompts that agents wrote for themselves, and that the safety reading did not let through."""
     mine = (SettingProposal.account_id == account_id, SettingProposal.status == ProposalStatus.HELD)
     query = select(SettingProposal.field, Agent.id, Agent.name).join(Agent, Agent.id == SettingProposal.agent_id)
@@ -206,7 +210,7 @@ def _held(account_id: int) -> list[Attention]:
         (name, url_for("settings.show", agent_id=number), field.replace("_", " ")) for field, number, name in found
     ]
     text = "What an agent wrote for itself does not apply until an admin has read it."
-    return [Attention("ask", "lock", f"Held: {_many(len(found), 'prompt')}", text, items[:SHOWN])]
+    return [Attention("ask", "lock", f"Held: {_count_or_more(len(found), 'prompt')}", text, items[:SHOWN])]
 
 
 def _over_budget(account_id: int, figures: AccountFigures) -> list[Attention]:
@@ -264,6 +268,6 @@ def _of_trouble(trouble: HealthProblem) -> Attention:
     return Attention("bad", "bolt", trouble.title, trouble.text)
 
 
-def _many(count: int, noun: str) -> str:
+def _count_or_more(count: int, noun: str) -> str:
     words = count_nouns(count, noun)
     return f"{words} or more" if count >= LOOKED_AT else words

@@ -26,32 +26,32 @@ class Alarm:
     items: Sequence[tuple[str, str, str]] = ()
 
 
-def alarms(account_id: int, proof: Proof | None) -> list[Alarm]:
+def proof_alarms(account_id: int, proof: Proof | None) -> list[Alarm]:
     """Of the account's last proof, worst first. What is wrong beside all accounts is told to each, naming nothing."""
     rest = Proof.of(None)
-    found = [_altered(account_id, proof)] if proof and not proof.verdict.ok else []
-    found += [_beside(rest)] if rest and not rest.verdict.ok else []
-    found += [_stale(proof)] if proof and proof.is_stale(now()) else []
+    found = [_alteration_alarm(account_id, proof)] if proof and not proof.verdict.ok else []
+    found += [_database_alarm(rest)] if rest and not rest.verdict.ok else []
+    found += [_stale_alarm(proof)] if proof and proof.is_stale(now()) else []
     return found
 
 
-def _altered(account_id: int, proof: Proof) -> Alarm:
+def _alteration_alarm(account_id: int, proof: Proof) -> Alarm:
     agents = select(Agent.id, Agent.name).where(Agent.id == proof.verdict.agent_id, Agent.account_id == account_id)
     items = [(name, url_for("agents.show", agent_id=number), "") for number, name in db.session.execute(agents)]
-    text = f"{proof.verdict.first_problem} {_found(proof)} {COMMAND}"
+    text = f"{proof.verdict.first_problem} {_found_words(proof)} {COMMAND}"
     return Alarm("bad", "alert", "The record is not as it was written.", text, items)
 
 
-def _beside(proof: Proof) -> Alarm:
+def _database_alarm(proof: Proof) -> Alarm:
     what = "Rows were found that belong to nobody, or a trigger is gone that keeps the log append-only."
-    return Alarm("bad", "alert", "The database is not as it should be.", f"{what} {_found(proof)} {COMMAND}")
+    return Alarm("bad", "alert", "The database is not as it should be.", f"{what} {_found_words(proof)} {COMMAND}")
 
 
-def _found(proof: Proof) -> str:
+def _found_words(proof: Proof) -> str:
     return f"Found on {proof.at:%d %B, %H:%M} UTC."
 
 
-def _stale(proof: Proof) -> Alarm:
+def _stale_alarm(proof: Proof) -> Alarm:
     days = (now() - proof.at).days
     text = "A worker does it every night, when beat runs beside it. Run ./whetstone doctor on the server."
     return Alarm("warn", "clock", f"Nobody has verified the record for {days} days.", text)

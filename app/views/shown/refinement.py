@@ -46,7 +46,7 @@ class RefinementPage:
             agent, running=running, changeable=agent.has_changeable_memories()
         )
         rows = timeline_of(refinement)
-        return cls(refinement, agent, consent, rows, _offer(refinement), due, seen)
+        return cls(refinement, agent, consent, rows, _rollback_offer(refinement), due, seen)
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class RefinementPage:
         """What the end means, in a sentence or two; empty while it is open."""
         if self.refinement.undone_by is not None:
             return f"It had ended as {STATUSES[self.refinement.status].words}; all that it did was taken back since."
-        return _outcome(self.refinement)
+        return _outcome_words(self.refinement)
 
     @property
     def next_step(self) -> str:
@@ -151,7 +151,7 @@ class RefinementPage:
         }
 
 
-def _offer(refinement: Refinement) -> RollbackOffer | None:
+def _rollback_offer(refinement: Refinement) -> RollbackOffer | None:
     """To roll it back, once it has ended and if it changed memories. A latch left only what the dedup changed."""
     if refinement.is_open:
         return None
@@ -160,7 +160,7 @@ def _offer(refinement: Refinement) -> RollbackOffer | None:
     return RollbackOffer.load(Target.refinement(refinement.id)) if worth else None
 
 
-def _outcome(refinement: Refinement) -> str:
+def _outcome_words(refinement: Refinement) -> str:
     kept = ""
     if refinement.deduplicated:
         verb = "stays" if refinement.deduplicated == 1 else "stay"

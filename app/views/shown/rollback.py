@@ -10,8 +10,8 @@ from flask import url_for
 from sqlalchemy import select
 
 from app.extensions import db
-from app.history.plan import GuardFinal, Plan, Target, preview
-from app.history.words import memories, moves
+from app.history.plan import GuardFinal, Plan, Target, preview_plan
+from app.history.words import describe_memories, describe_moves
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
 from app.shapes.rollback import PlanShape, RollbackShape
 from app.views.shown.agents import last_event
@@ -33,7 +33,7 @@ class RollbackOffer:
     @classmethod
     def load(cls, target: Target) -> RollbackOffer:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
-        plan = preview(target)
+        plan = preview_plan(target)
         undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
         return cls(plan, undone, refinements_by_id(plan.later))
 
@@ -55,7 +55,7 @@ class RollbackOffer:
     def line(self) -> str:
         """What would happen, in one line."""
         plan = self.plan
-        return moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after))
+        return describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after))
 
     @property
     def conflict(self) -> str:
@@ -69,7 +69,7 @@ class RollbackOffer:
 
     @property
     def in_the_way(self) -> str:
-        return memories(self.plan.conflicts)
+        return describe_memories(self.plan.conflicts)
 
     @property
     def button(self) -> str:
@@ -197,7 +197,7 @@ class RollbackPage:
     def line(self) -> str:
         """What it did, in one line."""
         mass = (self.rollback.mass_before, self.rollback.mass_after)
-        return moves(self.facts["restored"], self.facts["removed"], mass, past=True)
+        return describe_moves(self.facts["restored"], self.facts["removed"], mass, past=True)
 
     @property
     def command(self) -> str:
@@ -212,12 +212,12 @@ class RollbackPage:
 
 def plan_url(target: Target) -> str:
     """The page that says beforehand what it would do."""
-    return url_for(f"rollbacks.plan_{target.kind}", **_named(target))
+    return url_for(f"rollbacks.plan_{target.kind}", **_url_arguments(target))
 
 
 def undo_url(target: Target) -> str:
     """Where to POST to take it back."""
-    return url_for(f"rollbacks.undo_{target.kind}", **_named(target))
+    return url_for(f"rollbacks.undo_{target.kind}", **_url_arguments(target))
 
 
 def command(target: Target, *options: str) -> str:
@@ -248,7 +248,7 @@ def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
     return list(db.session.scalars(query.order_by(Refinement.requested_at.desc(), Refinement.id.desc())))
 
 
-def _named(target: Target) -> dict[str, Any]:
+def _url_arguments(target: Target) -> dict[str, Any]:
     """What its addresses name: an entry, a rollback, or a refinement, which a rewind goes to before."""
     if target.kind == RollbackKind.ENTRY:
         return {"entry_id": int(target.id)}

@@ -19,7 +19,7 @@ from app.models.base import iso
 from app.shapes.setting import Waiting
 from app.views.forms import Form
 from app.views.shown.agent import AgentState
-from app.views.shown.diff import DiffPiece, compare
+from app.views.shown.diff import DiffPiece, compare_texts
 from app.views.shown.entry import actor_name
 from app.vocabulary import ACTIONS
 
@@ -137,7 +137,9 @@ def waiting_of(agent: Agent) -> list[WaitingPrompt]:
     found = SettingProposal.open_of(agent.id).values()
     said = _said_of([each.subject for each in found], agent)
     return [
-        WaitingPrompt(each, _compared(each.field, getattr(agent, each.field), each.value), said.get(each.subject, ""))
+        WaitingPrompt(
+            each, _compare_prompts(each.field, getattr(agent, each.field), each.value), said.get(each.subject, "")
+        )
         for each in found
     ]
 
@@ -154,7 +156,7 @@ def history_of(agent: Agent) -> list[SettingChange]:
     query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(CHANGES))
     entries = db.session.scalars(query.order_by(AuditLog.id.desc()).limit(HISTORY_ROWS)).all()
     compared = _to_compare(entries)
-    return [_change(entry, entry.id in compared) for entry in entries]
+    return [_setting_change(entry, entry.id in compared) for entry in entries]
 
 
 def _to_compare(entries: Sequence[AuditLog]) -> set[int]:
@@ -163,9 +165,9 @@ def _to_compare(entries: Sequence[AuditLog]) -> set[int]:
     return set(with_prompts[:COMPARED])
 
 
-def _change(entry: AuditLog, compared: bool) -> SettingChange:
+def _setting_change(entry: AuditLog, compared: bool) -> SettingChange:
     before, after = entry.data.get("before", {}), entry.data.get("after", {})
-    fields = [_field(name, before.get(name), value, compared) for name, value in after.items()]
+    fields = [_field_change(name, before.get(name), value, compared) for name, value in after.items()]
     by_agent = is_by_agent(entry)
     return SettingChange(
         entry_id=entry.id,
@@ -174,25 +176,25 @@ def _change(entry: AuditLog, compared: bool) -> SettingChange:
         by_agent=by_agent,
         let_through=by_agent and entry.actor_kind != "agent",
         action=Action(entry.action),
-        fields=fields or _named(entry),
+        fields=fields or _named_field(entry),
         reverts=entry.data.get("reverts"),
         why=str(entry.data.get("why", "")),
         said=str(entry.data.get("said", "")),
     )
 
 
-def _named(entry: AuditLog) -> list[FieldChange]:
+def _named_field(entry: AuditLog) -> list[FieldChange]:
     """Of an entry that tells about a setting without changing it: its name."""
     name = entry.data.get("field")
     return [FieldChange(str(name), None, None)] if name else []
 
 
-def _field(name: str, before: object, after: object, compared: bool) -> FieldChange:
-    return FieldChange(name, before, after, _compared(name, before, after) if compared else ())
+def _field_change(name: str, before: object, after: object, compared: bool) -> FieldChange:
+    return FieldChange(name, before, after, _compare_prompts(name, before, after) if compared else ())
 
 
-def _compared(name: str, before: object, after: object) -> list[DiffPiece]:
+def _compare_prompts(name: str, before: object, after: object) -> list[DiffPiece]:
     if name not in PROMPTS:
         return []
     default = DEFAULTS.get(name, "")
-    return compare(str(before or default), str(after or default))
+    return compare_texts(str(before or default), str(after or default))
