@@ -36,7 +36,7 @@ GRANT_STATUSES: Mapping[str, GrantTerm] = {
         answer="{agent} said YES: until {until} UTC.",
     ),
     GrantStatus.DENIED: GrantTerm(
-        *("ban", "denied", "ask", "The agent said NO: a normal outcome"),
+        *("ban", "denied", "ask", "The agent declined: a normal outcome"),
         line=f"{{agent}} declined. {_NOBODY} {{rest}}",
         answer="{agent} declined. You can ask again after 24 hours.",
     ),
@@ -46,8 +46,8 @@ GRANT_STATUSES: Mapping[str, GrantTerm] = {
     ),
     GrantStatus.FAILED: GrantTerm(
         *("alert", "failed", "bad", "The agent's model could not be asked"),
-        line=f"{{agent}} could not be asked, which is no NO. {_NOBODY} {{rest}}",
-        answer="{agent} could not be asked, which is no NO. It is not asked again for 24 hours.",
+        line=f"{{agent}} could not be asked. This does not count as a NO. {_NOBODY} {{rest}}",
+        answer="{agent} could not be asked. This does not count as a NO. You can ask again after 24 hours.",
     ),
     GrantStatus.EXPIRED: GrantTerm(
         *("clock", "expired", "neutral", "It ended by itself"),

@@ -10,10 +10,10 @@ from app.vocabulary.term import Term
 INTAKE_STATUSES: Mapping[str, Term] = {
     IntakeStatus.WAITING: Term(
         "spinner",
-        "An import is on its way in.",
+        "An import waits for a worker.",
         "info",
-        "It is sealed; a worker takes it in and this page will know.",
+        "It is encrypted. A worker imports it, and this page updates by itself.",
     ),
-    IntakeStatus.TAKEN: Term("check", "taken in", "ok"),
+    IntakeStatus.TAKEN: Term("check", "imported", "ok"),
     IntakeStatus.FAILED: Term("alert", "An import was refused; nothing of it was written.", "bad"),
 }

@@ -43,15 +43,15 @@ STATUSES: Mapping[str, StatusTerm] = {
     ),
     Status.COMPLETED: _end("check", "completed", "ok", "The agent finished"),
     Status.DECLINED: _end(
-        *("ban", "declined", "ask", "The agent said no: a normal outcome"),
+        *("ban", "declined", "ask", "The agent declined: a normal outcome"),
         headline="The agent said NO.",
-        alert="The agent said NO, and is not asked again for 24 hours.",
+        alert="The agent declined. You can ask again after 24 hours.",
     ),
     Status.ROLLED_BACK: _end(
-        *("undo", "rolled back", "warn", "A guard tripped and every change was reversed"),
+        *("undo", "rolled back", "warn", "Too little would have been kept: a guard reversed every change"),
         ending="Rolled back: every change was reversed",
         headline="Rolled back.",
-        alert="A guard tripped, and every change was reversed.",
+        alert="Too little would have been kept: a guard reversed every change.",
     ),
     Status.STOPPED: _end("stop", "stopped", "neutral", f"An admin stopped it; {EARLIER_CHANGES_KEPT}"),
     Status.UNFINISHED: _end(
@@ -65,8 +65,8 @@ STATUSES: Mapping[str, StatusTerm] = {
         alert="The worker stopped unexpectedly. Changes made before were kept.",
     ),
     Status.FAILED: _end(
-        *("alert", "failed", "bad", "Its reason stands on its page"),
-        advice="Once that is mended, refine again.",
+        *("alert", "failed", "bad", "The model could not be used; its page says why"),
+        advice="Fix the cause, then refine again.",
         alert="Changes made before it failed were kept.",
     ),
 }

@@ -188,7 +188,7 @@ def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, req
     page.get_by_role("link", name="Import memories").click()
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Check and import").click()
-    expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} taken in", timeout=30_000)
+    expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} imported", timeout=30_000)
     page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Ledger").click()
     return page
 

@@ -238,7 +238,7 @@ def test_hostile_content_stays_text(agent_page: Page, model: ModelServer, house:
     page.get_by_role("link", name="Import").click()
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Check and import").click()
-    expect(page.locator("#agent-intakes")).to_contain_text("2 taken in", timeout=60_000)
+    expect(page.locator("#agent-intakes")).to_contain_text("2 imported", timeout=60_000)
     page.goto(agent)
     granted(page, model)
     strangers: list[str] = []

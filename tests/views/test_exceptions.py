@@ -235,7 +235,7 @@ def test_those_that_have_ended_go_on_by_pages(admin: Browser, agent: Agent, cloc
         (say("YES"), "wren said YES. admin-1@example.org may read this"),
         (
             ModelError(ModelErrorKind.UNAUTHORIZED, "The model refused the key."),
-            "wren could not be asked, which is no NO. Nobody was shown anything",
+            "wren could not be asked. This does not count as a NO. Nobody was shown anything",
         ),
     ],
 )

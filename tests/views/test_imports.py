@@ -45,13 +45,13 @@ def test_what_is_uploaded_is_sealed_until_the_worker_takes_it_in(admin: Browser,
     assert waiting is not None
     assert waiting.status == IntakeStatus.WAITING
     assert b"Ann" not in (waiting.sealed or b"")
-    assert "An import is on its way in." in admin.get(f"/agents/{agent.id}/imports").text
+    assert "An import waits for a worker." in admin.get(f"/agents/{agent.id}/imports").text
     take_in(waiting.id)
     taken = intake()
     assert taken is not None
     assert (taken.status, taken.imported, taken.sealed) == (IntakeStatus.TAKEN, 2, None)
     page = admin.get(f"/agents/{agent.id}/imports").text
-    assert "2 taken in" in page
+    assert "2 imported" in page
     assert admin.get(f"/agents/{agent.id}.json").json["core_count"] == 2  # type: ignore[index]
 
 
@@ -102,7 +102,7 @@ def test_the_toast_says_what_was_recognised_and_what_is_left_out(admin: Browser,
     assert waiting is not None
     take_in(waiting.id)
     later = admin.get(f"/agents/{agent.id}/imports").text
-    assert "1 taken in" in later
+    assert "1 imported" in later
     assert "Left out: 3 messages, 1 system prompt, 2 tools." in later
     assert CANARY not in said + later
     (told,) = admin.get(f"/agents/{agent.id}/imports.json").json["imports"]  # type: ignore[index]

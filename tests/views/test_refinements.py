@@ -140,7 +140,7 @@ def test_after_a_failure_its_settings_are_one_step_away_and_its_reason_gives_the
     end(run, Status.FAILED, "The model openai/x could not be reached. Check its address (api base).")
     text = page(auditor, run)
 
-    assert "Check its address (api base). Once that is mended, refine again." in text
+    assert "Check its address (api base). Fix the cause, then refine again." in text
     assert "Its settings</a>" in text
 
 
