@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from app.extensions import db, writing
+from app.extensions import SystemClock, db, writing
 from app.models import Account, Agent, AgentToken, open_keys
 from app.models.key import AgentKey
 from app.silo import hash_token, parse_token
 from tests.cli.conftest import Whetstone
+from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 
 OFFLINE = ("--model", "whetstone/offline")
@@ -101,7 +102,12 @@ def test_a_name_that_can_not_be_one_is_wrong_usage(whetstone: Whetstone, name: s
     assert whetstone("agents", "create", name, *OFFLINE).status == 2
 
 
-def test_show_says_what_programs_rely_on(app: Flask, whetstone: Whetstone) -> None:
+def test_show_says_what_programs_rely_on(
+    app: Flask, whetstone: Whetstone, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a Tuesday: within the hour before the weekly sweep, that is what starts the agent."""
+    at = clock.advance(days=1)
+    monkeypatch.setattr(SystemClock, "now", lambda _: at)
     agent = make_agent("ezra", core_token_budget=10)
     remember(agent, "Ann likes tea, and rum, and long walks by the sea.")
 

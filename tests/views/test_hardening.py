@@ -262,7 +262,7 @@ class Endless(io.RawIOBase):
 SAFE = {("_macros/icons.html", "PATHS[name]|safe")}
 """The drawings of the icons: constants of that template."""
 
-MARKED_AS_SAFE = {("app/views/live.py", "part"), ("app/views/inert.py", "inert")}
+MARKED_AS_SAFE = {("app/views/live.py", "wrap_part"), ("app/views/inert.py", "inert")}
 """What a template rendered, and what was escaped piece by piece."""
 
 
