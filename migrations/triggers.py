@@ -9,6 +9,8 @@ import re
 
 from sqlalchemy import Connection, text
 
+from app.values.mass_story import NOUNS
+
 APPEND_ONLY = ("audit_log", "memory_states")
 """Rows of these tables are neither changed nor removed nor replaced, by anything."""
 
@@ -127,8 +129,8 @@ _AFTER_THE_END = " OR ".join(
             f"NEW.{column} IS {{differs}} OLD.{column}"
             for column in (
                 *("id", "account_id", "agent_id", "trigger", "started_by", "mode", "status", "model_id", "threshold"),
-                *("cap", "mass_before", "kept_mass", "mass_after", "snapshot_entry_id", "mutations", "consolidated"),
-                *("updated", "deleted", "protected", "deduplicated", "deduplicated_tokens", "turns", "calls"),
+                *("cap", "mass_before", "kept_mass", "mass_after", "snapshot_entry_id", "mutations", *NOUNS),
+                *("deduplicated_tokens", "turns", "calls"),
                 *("memories_merged", "memories_before", "memories_after"),
                 *("prompt_tokens", "completion_tokens", "cost_usd", "erosion_floor", "erosion_cut", "erosion_base"),
                 *("reason", "summary", "worker", "heartbeat_at", "stop_requested_at"),

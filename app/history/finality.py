@@ -15,16 +15,9 @@ from app.history.findings import MemoryReversal
 from app.history.log import LogEntry
 from app.history.trace import read_traces
 from app.models import Action, AuditLog, Memory
+from app.models.audit import OPERATIONS
 
-GUARDED = (
-    Action.REFINEMENT_CONSOLIDATE,
-    Action.REFINEMENT_UPDATE,
-    Action.REFINEMENT_DELETE,
-    Action.REFINEMENT_PROTECT,
-)
-"""What a guard reverses when it trips."""
-
-UNLESS_REVERSED = (*GUARDED, Action.REFINEMENT_ROLLBACK)
+UNLESS_REVERSED = (*OPERATIONS, Action.REFINEMENT_ROLLBACK)
 """Entries that can be undone, unless a guard reversed their refinement."""
 
 
@@ -67,5 +60,5 @@ def _reversed_work(account_id: int, agent_id: int) -> dict[int, str]:
         AuditLog.account_id == account_id, AuditLog.action == Action.REFINEMENT_ROLLBACK, AuditLog.agent_id == agent_id
     )
     query = select(AuditLog.id, AuditLog.refinement_id).where(AuditLog.refinement_id.in_(tripped))
-    rows = db.session.execute(query.where(AuditLog.action.in_(GUARDED))).tuples()
+    rows = db.session.execute(query.where(AuditLog.action.in_(OPERATIONS))).tuples()
     return {entry_id: refinement_id for entry_id, refinement_id in rows if refinement_id is not None}

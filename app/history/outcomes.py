@@ -10,6 +10,7 @@ from sqlalchemy.orm import load_only
 from app.extensions import db
 from app.history.difference import entry_name, owner_difference
 from app.models import Action, Agent, AuditLog, Refinement, Rollback
+from app.values.mass_story import NOUNS
 
 BATCH = 500
 
@@ -99,11 +100,7 @@ def check_rollbacks(agent: Agent) -> None:
 
 
 _COUNTS = (
-    Refinement.consolidated,
-    Refinement.updated,
-    Refinement.deleted,
-    Refinement.protected,
-    Refinement.deduplicated,
+    *(getattr(Refinement, name) for name in NOUNS),
     Refinement.memories_merged,
     Refinement.memories_before,
     Refinement.memories_after,

@@ -15,6 +15,7 @@ from sqlalchemy import select
 
 from app.extensions import db
 from app.models import Action, AuditLog, Event, Refinement
+from app.models.audit import OPERATIONS
 
 MOST = 5000
 """More events than the limits of a refinement allow, but for a model that goes on calling without end."""
@@ -78,10 +79,7 @@ _ENTRIES: Mapping[Action, tuple[str, Callable[[AuditLog], Data]]] = {
     ),
     Action.NOTE_TO_ADMINS: ("noted", lambda entry: {"entry": entry.id}),
     Action.REFINEMENT_SNAPSHOT: ("running", lambda entry: dict(entry.data)),
-    Action.REFINEMENT_CONSOLIDATE: ("operation", _operation_data),
-    Action.REFINEMENT_UPDATE: ("operation", _operation_data),
-    Action.REFINEMENT_DELETE: ("operation", _operation_data),
-    Action.REFINEMENT_PROTECT: ("operation", _operation_data),
+    **dict.fromkeys(OPERATIONS, ("operation", _operation_data)),
     Action.REFINEMENT_STOP_REQUESTED: ("stop_requested", lambda entry: {}),
     Action.REFINEMENT_END: ("ended", lambda entry: {"status": entry.data["status"]}),
 }

@@ -33,6 +33,7 @@ from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
 from app.values.actor import Actor, ActorKind
+from app.values.mass_story import MUTATIONS
 
 if TYPE_CHECKING:
     from app.models.agent import Agent
@@ -227,7 +228,7 @@ def kinds_called_for(entry: AuditLog) -> list[AttentionKind]:
     if entry.action != Action.REFINEMENT_END:
         return []
     status, stats = entry.data["status"], entry.data["stats"]
-    mutations = stats["consolidated"] + stats["updated"] + stats["deleted"]
+    mutations = sum(stats[name] for name in MUTATIONS)
     found = {
         AttentionKind.UNFINISHED: status == "unfinished" and mutations + stats["protected"] > 0,
         AttentionKind.PROTECTIONS: status != "rolled_back" and stats["protected"] >= MAX_PROTECTIONS,

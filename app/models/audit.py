@@ -82,6 +82,15 @@ class Action(StrEnum):
 _BY_USER = text("user_id IS NOT NULL")
 
 
+OPERATIONS = (
+    Action.REFINEMENT_CONSOLIDATE,
+    Action.REFINEMENT_UPDATE,
+    Action.REFINEMENT_DELETE,
+    Action.REFINEMENT_PROTECT,
+)
+"""What the Knife does to memories: steps of a refinement's timeline, and what a guard reverses when it trips."""
+
+
 class AuditLog(Model):
     """One entry. `data` is open: numbers, ids, settings; never content. `said` is what logged rows became."""
 

@@ -24,6 +24,7 @@ from app.models.logged import Logged, Said
 from app.models.tally import MAX_PROTECTIONS, Tally
 from app.silo import Sealed
 from app.values.actor import WORKER, Actor
+from app.values.mass_story import NOUNS
 from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, OPEN_STATES, Mode, Status, Trigger
 
 _OPEN = text("status IN ('queued', 'asking', 'running')")
@@ -268,11 +269,7 @@ NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_fir
 
 _COUNTERS = (
     "mutations",
-    "consolidated",
-    "updated",
-    "deleted",
-    "protected",
-    "deduplicated",
+    *NOUNS,
     "deduplicated_tokens",
     "turns",
     "calls",
@@ -285,8 +282,8 @@ _SAID_FROM_THE_START = (
     *("stop_requested_at", "stop_requested_by"),
 )
 _SAID_WHILE_RUNNING = (
-    *("status", "model_id", "mass_before", "kept_mass", "mutations", "consolidated", "updated", "deleted", "protected"),
-    *("deduplicated", "deduplicated_tokens", "erosion_floor", "erosion_cut", "erosion_base", "started_at"),
+    *("status", "model_id", "mass_before", "kept_mass", "mutations", *NOUNS),
+    *("deduplicated_tokens", "erosion_floor", "erosion_cut", "erosion_base", "started_at"),
 )
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import ExactRatio, Json
-from app.values.mass_story import MassStory, as_nouns
+from app.values.mass_story import NOUNS, MassStory, as_nouns
 from app.values.refinement_states import Mode, Status
 
 MAX_PROTECTIONS = 10
@@ -110,13 +110,7 @@ class Tally:
     @property
     def counts(self) -> dict[str, int]:
         """What was done, per operation."""
-        return {
-            "consolidated": self.consolidated,
-            "updated": self.updated,
-            "deleted": self.deleted,
-            "protected": self.protected,
-            "deduplicated": self.deduplicated,
-        }
+        return {name: getattr(self, name) for name in NOUNS}
 
     @property
     def stats(self) -> dict[str, Any]:

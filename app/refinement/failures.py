@@ -14,9 +14,10 @@ from app.extensions import db, now
 from app.models import Refinement, Status
 from app.models.base import iso
 from app.values.plural import count_nouns
+from app.values.refinement_states import BROKEN_STATES
 
 SHOWN_FOR = timedelta(days=7)
-FAILED = (Status.FAILED, Status.INTERRUPTED)
+FAILED = BROKEN_STATES
 NO_REASON = "No reason was recorded"
 
 _PAUSE = re.compile(r" and asks for a pause of .*? seconds")

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.llm.client import ToolCall
+from app.values.mass_story import MUTATIONS
 
 REPLIES = 3
 """Replies with the same refused call that end a refinement, and the fewest that have to hold `REFUSALS`."""
 
 REFUSALS = 6
 
-CHANGES = frozenset({"consolidated", "updated", "deleted"})
+CHANGES = frozenset(MUTATIONS)
 """Types of results that start the count anew. Searches do not, nor protections, which are no mutations."""
 
 

@@ -19,6 +19,9 @@ NOUNS = {
 }
 """What was done, by the name of its count."""
 
+MUTATIONS = tuple(name for name in NOUNS if name not in ("protected", "deduplicated"))
+"""Those that count as changes."""
+
 
 @dataclass(frozen=True)
 class MassStory:
