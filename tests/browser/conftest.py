@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from app.config import ROOT
 from tests.support.model_server import ModelServer, text
+from tests.support.workers import NO_TICK
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), "/usr/bin/chromium"
@@ -103,6 +104,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, safety_model: ModelServer) -
     folder = tmp_path_factory.mktemp("house")
     environment = {
         **os.environ,
+        "WHETSTONE_SCHEDULE": NO_TICK,
         "WHETSTONE_RETRY_BASE_SECONDS": "0.1",
         "WHETSTONE_DEMO_PACE_SECONDS": "0",
         "A_KEY": "not-a-real-key",

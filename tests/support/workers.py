@@ -29,6 +29,10 @@ def broker_of(settings: Settings) -> Iterator[EmbeddedBroker]:
         broker.stop()
 
 
+NO_TICK = "0 4 29 2 *"
+"""A schedule that comes once in four years: no test runs beside a scheduled sweep, not even on a Monday at four."""
+
+
 @dataclass
 class Worker:
     """A worker process (or another part) over its command line, as `up` starts it. Its log is read, never guessed."""
@@ -46,7 +50,7 @@ class Worker:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *self.module, self.part, *self.options],
                 cwd=ROOT,
-                env=environment_of(self.settings) | self.environment,
+                env=environment_of(self.settings) | {"WHETSTONE_SCHEDULE": NO_TICK} | self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
