@@ -121,7 +121,7 @@ def reading() -> Iterator[Session]:
         session.rollback()
 
 
-def release() -> None:
+def end_reading() -> None:
     """End the read transaction, if one is open: nothing holds a snapshot while a model thinks or a client waits."""
     db.session.rollback()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
-from app.extensions import db, release, writing
+from app.extensions import db, end_reading, writing
 from app.models import COMMAND_LINE, Account, Agent, AuditLog, Role, User
 from app.models.user import OWNER
 
@@ -67,7 +67,7 @@ def write_log(entries: int, *, account_id: int = 1) -> str:
         pass  # only to know the refinements: their rows must be there first
     _insert("refinements", _REFINEMENT, made.refinements)
     _insert("audit_log", _ENTRY, same.rows(entries))
-    release()
+    end_reading()
     if db.engine.dialect.name == "postgresql":
         with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE audit_log"))  # as autovacuum does by itself, a minute later

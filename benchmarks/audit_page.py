@@ -126,7 +126,7 @@ def _load(form: Any, before: str = "") -> None:
 
 
 def _count_newer(place: str) -> None:
-    from app.extensions import release
+    from app.extensions import end_reading
     from app.history.log import Filters
     from app.models.keyset import TimeCursor
     from app.views.shown.log import newer_entries
@@ -134,7 +134,7 @@ def _count_newer(place: str) -> None:
     than = TimeCursor.parse(place)
     assert than is not None
     newer_entries(Filters(1), than)
-    release()
+    end_reading()
 
 
 def _request() -> Any:

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 
 from app.config import ROOT, Settings
-from app.extensions import db, release
+from app.extensions import db, end_reading
 from migrations.triggers import missing_triggers
 from tests.support.workers import environment_of
 
@@ -50,7 +50,7 @@ def test_a_revision_is_made_by_the_usual_command_and_upgrades(settings: Settings
 
 
 def test_there_is_no_way_down_and_nothing_is_lost_by_trying(app: Flask, settings: Settings) -> None:
-    release()
+    end_reading()
     said = flask_db(settings, "downgrade")
     assert said.returncode != 0
     assert "restore the backup from before. Nothing was changed." in said.stderr

@@ -15,7 +15,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import Engine, event
 
-from app.extensions import release
+from app.extensions import end_reading
 from tests.api.conftest import Door, client, door
 from tests.refinement.driving import call, carry, say
 from tests.support.databases import SERVER
@@ -47,7 +47,7 @@ def counted() -> Iterator[list[str]]:
 
 
 def count(work: Callable[[], Any]) -> int:
-    release()
+    end_reading()
     with counted() as sent:
         work()
     return len(sent)

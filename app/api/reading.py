@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from app.errors import NotFound
-from app.extensions import now, release
+from app.extensions import end_reading, now
 from app.models import Memory, MemoryType
 from app.models.keyset import cut_page
 from app.models.memory import OLDEST_MEMORIES
@@ -66,7 +66,7 @@ def _read_all_memories(agent_id: int, type_: MemoryType | None) -> Iterator[Seal
     after: int | None = None
     while True:
         found, after = read_page(agent_id, type_=type_, after=after, limit=BATCH)
-        release()
+        end_reading()
         yield from found
         if after is None:
             return

@@ -12,7 +12,7 @@ from flask import current_app
 from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
 from app.config import Settings
-from app.extensions import after_commit, now, release, writing
+from app.extensions import after_commit, end_reading, now, writing
 from app.llm.client import Message, ModelClient, ModelError, Reply, Usage
 from app.llm.retry import complete_with_retries
 from app.models import CallPurpose, ModelCall
@@ -78,7 +78,7 @@ class ModelCalls:
         """One call with its retries. Raises ModelError; and what `compose` raises, when nothing was sent yet."""
         client = self.open(purpose)
         messages = compose(client.context_window())
-        release()
+        end_reading()
         started_at, start = now(), self._dependencies.monotonic()
         outcome, usage = UNEXPECTED, Usage()
         try:

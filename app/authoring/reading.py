@@ -19,7 +19,7 @@ from app.asking.model_endpoint import ModelEndpoint
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
 from app.authoring.telling import tell_held
-from app.extensions import db, now, release, writing
+from app.extensions import db, end_reading, now, writing
 from app.llm.client import ModelError, Reply
 from app.models import WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
 from app.models.agent_settings import operator_settings
@@ -70,7 +70,7 @@ def find_unread() -> list[str]:
     waits = (SettingProposal.status == ProposalStatus.READING, late, SettingProposal.is_free())
     query = select(SettingProposal.id).where(*waits)
     found = list(db.session.scalars(query.order_by(SettingProposal.proposed_at).limit(100)))
-    release()
+    end_reading()
     return found
 
 

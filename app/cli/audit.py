@@ -27,7 +27,7 @@ from app.cli.common import (
     text_file,
 )
 from app.cli.found import find_refinement
-from app.extensions import db, release
+from app.extensions import db, end_reading
 from app.history.heads import Head, export_heads, parse_heads
 from app.history.verify import verify as check
 from app.models import Agent, AuditLog
@@ -160,7 +160,7 @@ def _read_entries(wanted: list[Any], last: int | None) -> Iterator[EntryShape]:
     while True:
         page = db.session.execute(query.where(AuditLog.id > after).order_by(AuditLog.id).limit(PAGE)).tuples().all()
         told = [EntryShape.of(entry, agent=name) for entry, name in page]
-        release()
+        end_reading()
         db.session.expunge_all()
         yield from told
         if len(page) < PAGE:

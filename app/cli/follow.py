@@ -17,7 +17,7 @@ from app.asking.dependencies import Dependencies
 from app.cli.common import say_on_stderr
 from app.cli.crash import record as record_crash
 from app.cli.steps import line
-from app.extensions import db, release, writing
+from app.extensions import db, end_reading, writing
 from app.history.steps import Step
 from app.history.timeline import tell
 from app.llm.client import ModelClients
@@ -67,7 +67,7 @@ class Follower:
 def watch_refinement(refinement_id: str, tell: Tell) -> None:
     """Return when a worker has brought it to its end. Ctrl-C ends the watching only."""
     follower, looked = Follower(refinement_id, tell), time.monotonic()
-    release()
+    end_reading()
     while follower.is_open():
         follower.look()
         time.sleep(LOOK_SECONDS)

@@ -30,7 +30,7 @@ from app.cli.follow import LOOK_SECONDS
 from app.cli.found import find_exception, find_refinement
 from app.cli.refinement_facts import SHORT
 from app.errors import NotFound
-from app.extensions import db, release
+from app.extensions import db, end_reading
 from app.grants.asking import ask_agent
 from app.grants.endings import end_what_is_over, tell_ending
 from app.grants.request import WantedException, request_access
@@ -162,11 +162,11 @@ def _ask_and_wait(grant: AccessGrant) -> AccessGrant:
 def _wait_for_answer(grant_id: str) -> AccessGrant:
     """To its answer, which a worker may be waiting for. Ctrl-C ends the watching only."""
     while True:
-        release()
+        end_reading()
         grant = db.session.get_one(AccessGrant, grant_id, populate_existing=True)
         if grant.status != GrantStatus.PENDING:
             return grant
-        release()
+        end_reading()
         time.sleep(LOOK_SECONDS)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Select, func, select
 
 from app.errors import WhetstoneError
-from app.extensions import db, now, release
+from app.extensions import db, end_reading, now
 from app.keys.escrow import last_backup
 from app.keys.provision import LOST_AFTER
 from app.keys.rotation import unfinished_rotation
@@ -79,7 +79,7 @@ def examine_keys() -> KeyReport:
         agent = db.session.get_one(Agent, agent_id)
         report.problems += [f"{agent.name}: {problem}" for problem in _examine_agent(agent, report)]
         db.session.expunge_all()
-        release()
+        end_reading()
     report.problems += _examine_waiting_imports()
     return report
 

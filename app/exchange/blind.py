@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from app.extensions import release
+from app.extensions import end_reading
 from app.models.keyset import Position, cut_page
 from app.models.memory import OLDEST_MEMORIES, Memory
 from app.models.memory_rows import BlindRow
@@ -29,7 +29,7 @@ def blind_rows(agent_id: int, *, discarded: bool = False, kind: MemoryType | Non
     position: Position | None = None
     while True:
         rows, last = cut_page(BlindRow.load(OLDEST_MEMORIES.page(query, BATCH, position)), BATCH)
-        release()
+        end_reading()
         yield from map(BlindMemory.of, rows)
         if last is None:
             return

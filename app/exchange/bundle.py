@@ -15,7 +15,7 @@ from app.errors import Invalid
 from app.exchange.document import load_document
 from app.exchange.draft import NO_MEMORIES, Checking, check_keys, parse_draft
 from app.exchange.parsed import ImportFormat, ParsedFile
-from app.extensions import db, now, release
+from app.extensions import db, end_reading, now
 from app.models.agent import Agent
 from app.models.agent_settings import PROMPTS, as_json
 from app.models.base import iso
@@ -79,7 +79,7 @@ def export_bundle(agent: Agent, keys: AgentKeys) -> Iterator[str]:
         "settings": _agent_settings(agent),
     }
     places = _find_places(agent.id)
-    release()
+    end_reading()
     yield json.dumps(head, ensure_ascii=False)[:-1] + ', "memories": ['
     begin = "\n"
     for start in range(0, len(places), BATCH):
@@ -125,7 +125,7 @@ def _read_memories(places: Sequence[Place], keys: AgentKeys) -> list[dict[str, A
     )
     wanted = tuple_(MemoryState.memory_id, MemoryState.entry_id).in_(places)
     found = {row.memory_id: _as_json(row, keys) for row in db.session.execute(select(*columns).where(wanted))}
-    release()
+    end_reading()
     return [found[memory_id] for memory_id, _ in places]
 
 

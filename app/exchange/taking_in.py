@@ -11,7 +11,7 @@ from app.exchange.draft import NO_MEMORIES
 from app.exchange.formats import parse_as, read_file
 from app.exchange.importing import Imported, write_memories
 from app.exchange.parsed import ImportFormat, ParsedFile
-from app.extensions import db, release, writing
+from app.extensions import db, end_reading, writing
 from app.keys.provision import ensure_keys
 from app.models.agent import Agent
 from app.models.intake import IMPORT, Intake, IntakeStatus
@@ -95,7 +95,7 @@ def take_in(intake_id: str) -> None:
         return
     try:
         parsed = _open_intake(intake)
-        release()
+        end_reading()
         _write_intake(intake_id, parsed)
     except (Invalid, Refused, SealBroken) as error:
         _refuse_intake(intake_id, error.sentence)

@@ -12,7 +12,7 @@ from app.asking.dependencies import Dependencies
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import read_answer
 from app.errors import Refused
-from app.extensions import db, release, writing
+from app.extensions import db, end_reading, writing
 from app.grants.endings import end_if_lost
 from app.grants.request import Decision, decide_grant, lock_both
 from app.llm.client import Message, ModelError
@@ -54,7 +54,7 @@ def ask_agent(grant_id: str, dependencies: Dependencies) -> None:
             decide_grant(grant_id, decision, agent_id=agent.agent_id, by=agent.as_actor, keys=agent.keys, calls=calls)
         except Refused:
             # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
-            release()
+            end_reading()
 
 
 def _claim_question(grant_id: str) -> _ExceptionQuestion | None:

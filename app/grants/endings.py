@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, func, select
 
-from app.extensions import db, now, reading, release, writing
+from app.extensions import db, end_reading, now, reading, writing
 from app.grants.request import SILENCE, lock_both
 from app.history.journal_notes import tell_agent
 from app.models import (
@@ -37,7 +37,7 @@ def end_what_is_over() -> list[str]:
     run_out = (AccessGrant.status == GrantStatus.GRANTED) & (AccessGrant.expires_at <= database_now())
     silent = (AccessGrant.status == GrantStatus.PENDING) & (AccessGrant.requested_at <= now() - SILENCE)
     ended = [*_end_all(run_out, GrantStatus.EXPIRED), *_end_all(silent, GrantStatus.UNANSWERED), *_end_lost()]
-    release()
+    end_reading()
     return ended
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, exists, or_, select
 from sqlalchemy.orm import aliased
 
-from app.extensions import db, release
+from app.extensions import db, end_reading
 from app.models import Action, ActorKind, Agent, AuditLog, Rollback
 from app.models.keyset import Keyset, TimeCursor
 
@@ -123,7 +123,7 @@ def read_batches(filters: Filters) -> Iterator[list[LogEntry]]:
     while True:
         entries = read_log_entries(route.fitting(place, BATCH))
         place = route.skip(place, BATCH)
-        release()
+        end_reading()
         if entries:
             yield entries
         if place is None:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import select
 
-from app.extensions import db, now, reading, release, writing
+from app.extensions import db, end_reading, now, reading, writing
 from app.history.verify import Verdict, verify_account, verify_rest
 from app.models import Account, InstallationMark, announce
 
@@ -83,7 +83,7 @@ def prove_due(at: datetime) -> list[int | None]:
         try:
             _prove_account(account_id)
         except Exception as error:  # noqa: BLE001 - raised below: one account's trouble is no other's
-            release()
+            end_reading()
             failures.append(error)
     with writing():
         InstallationMark.drop(RUNNING)

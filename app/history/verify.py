@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, select
 
-from app.extensions import db, is_sqlite, release
+from app.extensions import db, end_reading, is_sqlite
 from app.history.acts import Acts
 from app.history.attention import ReplayedAttention
 from app.history.chain import DAMAGE, Chain, raise_unless_damage
@@ -94,7 +94,7 @@ def _make_verdict(steps: Steps) -> Verdict:
         return Verdict(False, entries, str(found), found.agent_id, found.entry_id, forgotten)
     finally:
         db.session.expunge_all()
-        release()
+        end_reading()
     return Verdict(True, entries, forgotten=forgotten)
 
 
@@ -108,7 +108,7 @@ def _account_steps(account_id: int) -> Steps:
             rows.take(entry)
             yield entry
 
-    yield from proved(rest=release)
+    yield from proved(rest=end_reading)
     with _read_snapshot():
         yield from proved(rest=_keep_snapshot)
         account = _load_owner(Account, account_id)
@@ -127,7 +127,7 @@ def _agent_steps(agent_id: int) -> Steps:
                 reader.take(entry)
             yield entry
 
-    yield from proved(rest=release)
+    yield from proved(rest=end_reading)
     with _read_snapshot():
         yield from proved(rest=_keep_snapshot)
         agent = _load_owner(Agent, agent_id)
@@ -174,7 +174,7 @@ def _trigger_steps() -> Steps:
 @contextmanager
 def _read_snapshot() -> Iterator[None]:
     """What is read in it is of one moment. It blocks no writer."""
-    release()
+    end_reading()
     if not is_sqlite(db.session()):
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         db.session.connection(execution_options=options)
@@ -182,7 +182,7 @@ def _read_snapshot() -> Iterator[None]:
         yield
     finally:
         db.session.expunge_all()
-        release()
+        end_reading()
 
 
 def _keep_snapshot() -> None:
@@ -191,7 +191,7 @@ def _keep_snapshot() -> None:
 
 def _read_ids(query: Select[tuple[int]]) -> list[int]:
     found = list(db.session.scalars(query))
-    release()
+    end_reading()
     return found
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, bindparam, or_, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from app.errors import DiskFull
-from app.extensions import BUSY_TIMEOUT_MS, db, now, release
+from app.extensions import BUSY_TIMEOUT_MS, db, end_reading, now
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken, open_keys
 from app.silo import AgentKeys, TokenKey, WrappedKey, hash_token, open_agent_keys, parse_token
@@ -103,7 +103,7 @@ _FIND = (
 
 def _note_use(token_id: int, public_id: str, moment: datetime) -> None:
     """Once a minute, whoever else notes it at the same moment. It never fails a request."""
-    release()
+    end_reading()
     is_old = or_(AgentToken.last_used_at.is_(None), AgentToken.last_used_at <= moment - USED_EVERY)
     try:
         with db.engine.begin() as connection, _short_lock_timeout(connection):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlalchemy import delete, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from app.extensions import BUSY_TIMEOUT_MS, db, is_sqlite, release, writing
+from app.extensions import BUSY_TIMEOUT_MS, db, end_reading, is_sqlite, writing
 from app.models.installation import TO_SHRED, InstallationMark
 
 PATIENCE_MS = 3000
@@ -30,7 +30,7 @@ def shred_files() -> bool:
     """Clean the files if that is due; returns whether they are clean. Not in a transaction. Safe to repeat."""
     due = InstallationMark.read(TO_SHRED)
     sqlite = is_sqlite(db.session())
-    release()
+    end_reading()
     if due is None:
         return True
     clean = _empty_wal() if sqlite else _move_tables()

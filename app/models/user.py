@@ -9,7 +9,7 @@ from flask_security.models import sqla
 from sqlalchemy import ColumnElement, ForeignKey, and_
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import release
+from app.extensions import end_reading
 from app.models.account import Account
 from app.models.base import Model
 from app.models.logged import Logged, Owner, Said
@@ -72,7 +72,7 @@ class User(Logged, Model, sqla.FsUserMixin):
         right: bool = super().verify_and_update_password(password)
         if self.password != before:
             self._renewed = (before, self.password)
-            release()
+            end_reading()
         return right
 
     def renew_password_hash(self) -> None:

@@ -21,7 +21,7 @@ from app.asking.dependencies import Dependencies
 from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull
-from app.extensions import db, now, release, writing
+from app.extensions import db, end_reading, now, writing
 from app.llm.client import Message, ModelError, Reply, Usage
 from app.models import (
     OPEN_STATES,
@@ -95,16 +95,16 @@ class _Process:
         except ModelError as error:
             self._end_refinement(Status.FAILED, error.sentence)
         except SealBroken as error:
-            release()
+            end_reading()
             kept = EARLIER_CHANGES_KEPT.capitalize()
             self._end_refinement(
                 Status.INTERRUPTED, f"{error.sentence} {kept}; `./whetstone verify` finds what it was."
             )
         except DiskFull:
-            release()
+            end_reading()
             self._end_refinement(Status.INTERRUPTED, DISK_FULL)
         except Exception as error:
-            release()
+            end_reading()
             reason = f"Something unexpected happened in the worker ({type(error).__name__}); {EARLIER_CHANGES_KEPT}."
             self._end_refinement(Status.INTERRUPTED, reason)
             raise

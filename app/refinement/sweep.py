@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.config import Settings
 from app.errors import DiskFull, NotFound, Refused, WhetstoneError
-from app.extensions import db, now, reading, release, writing
+from app.extensions import db, end_reading, now, reading, writing
 from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
 from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
@@ -147,7 +147,7 @@ def _start_each(due: Select[tuple[int]], trigger: Trigger, started: Started) -> 
     ids: list[str] = []
     refused: list[int] = []
     while batch := db.session.scalars(due.where(Agent.id.not_in(refused)).limit(BATCH)).all():
-        release()
+        end_reading()
         for agent_id in batch:
             refinement_id = _try_start(agent_id, trigger)
             if refinement_id is None:
@@ -155,7 +155,7 @@ def _start_each(due: Select[tuple[int]], trigger: Trigger, started: Started) -> 
             else:
                 ids.append(refinement_id)
                 started(refinement_id)
-    release()
+    end_reading()
     return ids
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from app.asking.prompt_memories import PromptMemory, read_entries
 from app.asking.replies import clean_note
 from app.errors import DiskFull, Invalid, NotFound, Refused, WhetstoneError
-from app.extensions import db, release, writing
+from app.extensions import db, end_reading, writing
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
 from app.refinement import arguments as accept
 from app.refinement.functions import ACTIONS, specifications
@@ -133,7 +133,7 @@ class RefinementTool:
                 refinement, type="search_results", query=query, count=len(hits), results=_first_hits(hits)
             )
         finally:
-            release()
+            end_reading()
 
     def _consolidate_memories(self, found: Mapping[str, Any]) -> Result:
         accept.check_argument_names(found, ("ids", "content"))
@@ -305,7 +305,7 @@ class RefinementTool:
             self._calls -= 1
         refinement = db.session.get_one(Refinement, self.claim.refinement_id)
         result = self._make_result(refinement, type="error", error=error.sentence) | allowed
-        release()
+        end_reading()
         return result
 
     def settle(self) -> None:

@@ -16,7 +16,7 @@ from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.replies import MalformedReply
 from app.errors import Invalid, NotFound, Refused, Unavailable
-from app.extensions import db, release, writing
+from app.extensions import db, end_reading, writing
 from app.keys.provision import ensure_keys
 from app.llm import offline
 from app.llm.client import Message, ModelError, Usage
@@ -82,10 +82,10 @@ def reflect_on_conversation(intake_id: str, dependencies: Dependencies) -> None:
         except (ModelError, MalformedReply, Invalid, Refused, SealBroken) as error:
             _record_failure(heard, error.sentence, usage, calls)
         except Unavailable:
-            release()
+            end_reading()
             raise
         except Exception as error:
-            release()
+            end_reading()
             _record_failure(
                 heard, f"Something unexpected happened in the worker ({type(error).__name__}).", usage, calls
             )

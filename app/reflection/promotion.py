@@ -17,7 +17,7 @@ from app.asking.asked_agent import AskedAgent
 from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.replies import MalformedReply
-from app.extensions import db, now, reading, release, writing
+from app.extensions import db, end_reading, now, reading, writing
 from app.llm import offline
 from app.llm.client import Message, ModelError, Usage
 from app.models import (
@@ -70,7 +70,7 @@ def run_promotion(agent_id: int, dependencies: Dependencies) -> None:
         except (MalformedReply, SealBroken) as error:
             question.error = error.code
         except Exception:
-            release()
+            end_reading()
             question.error = "unexpected"
             _close_question(question, calls)
             raise

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select
 
 from app.cli import cli
-from app.extensions import SystemClock, db, release
+from app.extensions import SystemClock, db, end_reading
 from app.models import AttentionItem
 from tests.cli.conftest import Said, Whetstone, whetstone
 from tests.golden.conftest import Compare, Scene
@@ -54,10 +54,10 @@ def test_every_command(scene: Scene, whetstone: Whetstone, tmp_path: Path, as_js
     texts: dict[str, str] = {}
     forms: dict[str, Any] = {}
     for name, words in script(scene, tmp_path):
-        release()  # as nobody else's reading holds a command up
+        end_reading()  # as nobody else's reading holds a command up
         texts[name] = transcript(whetstone(*words), words)
     for name, words in script(scene, tmp_path):
-        release()
+        end_reading()
         forms[name] = as_form(whetstone(*words, "--json"))
     done = {name.partition(" (")[0] for name in texts}
     assert {" ".join(words) for words in every_command()} - NOT_HERE == done

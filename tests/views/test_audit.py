@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from app.events.topics import Topic
-from app.extensions import db, release, writing
+from app.extensions import db, end_reading, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Account, Action, Actor, ActorKind, Agent, AuditLog, Event, record
@@ -564,10 +564,10 @@ def test_sign_ins_wake_the_pages_too(web: Flask, stranger: Browser, admin: Brows
     seen, email = topic.newest(HOME) or 0, admin.user.email  # type: ignore[union-attr]
 
     stranger.post("/sign-in", {"email": email, "password": "wrong"})
-    release()
+    end_reading()
     failed = topic.newest(HOME, seen)
     stranger.post("/sign-in", {"email": email, "password": PASSWORD})
-    release()
+    end_reading()
     signed_in = topic.newest(HOME, failed or 0)
 
     assert failed is not None
