@@ -12,7 +12,7 @@ from enum import StrEnum
 from sqlalchemy import ForeignKey, Index, String, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import db, end_reading, now, writing
+from app.extensions import now, reading, writing
 from app.models.base import Identity, Micros, Model, UtcDateTime
 
 KEPT = timedelta(days=400)
@@ -76,9 +76,9 @@ def drop_old_calls() -> int:
 
 def _drop_batch(before: datetime) -> int:
     """Ids grow with time, give or take how long a call lasts: the oldest are looked at by them, without an index."""
-    rows = db.session.execute(select(ModelCall.id, ModelCall.started_at).order_by(ModelCall.id).limit(BATCH)).tuples()
-    old = [call_id for call_id, started_at in rows if started_at < before]
-    end_reading()
+    oldest = select(ModelCall.id, ModelCall.started_at).order_by(ModelCall.id).limit(BATCH)
+    with reading() as session:
+        old = [call_id for call_id, started_at in session.execute(oldest).tuples() if started_at < before]
     if old:
         with writing() as session:
             session.execute(delete(ModelCall).where(ModelCall.id.in_(old)).execution_options(synchronize_session=False))

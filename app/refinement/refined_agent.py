@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.asking.asked_agent import AskedAgent
@@ -15,7 +15,7 @@ class RefinedAgent:
     """Taken once, at the start. `is_asked` is false where the agent itself wanted the refinement."""
 
     agent: AskedAgent
-    instructions: str
+    instructions: str = field(repr=False)
     is_asked: bool
     figures: PromptFigures
 

@@ -11,9 +11,12 @@ from app.models.base import iso
 
 
 class ResponseModel(BaseModel):
-    """What a caller is told. Keys may be added; none is ever renamed. Descriptions speak to an agent about its own."""
+    """What a caller is told. Keys may be added; none is ever renamed. Descriptions speak to an agent about its own.
 
-    model_config = ConfigDict(extra="forbid", from_attributes=True)
+    What does not fit is refused without being quoted: it could be content.
+    """
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True, hide_input_in_errors=True)
 
     @classmethod
     def of(cls, told: Any, /, **more: Any) -> Self:
