@@ -77,15 +77,13 @@ class Search(QueryModel):
 
 
 class Found(ResponseModel):
-    query: str = Field(repr=False)
+    query: str
     count: Annotated[int, Field(description="How many hold it; `memories` has the newest of them.")]
     memories: list[OneMemory]
 
 
 class Context(ResponseModel):
-    text: Annotated[
-        str, Field(description="Ready to paste into a prompt: one JSON object a line, between marks.", repr=False)
-    ]
+    text: Annotated[str, Field(description="Ready to paste into a prompt: one JSON object a line, between marks.")]
     core: list[OneMemory]
     journal: list[OneMemory]
     tokens: Annotated[int, Field(description="What `text` weighs: characters / 4, rounded up.")]

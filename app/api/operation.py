@@ -11,22 +11,20 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from app.api.caller import Caller
 from app.errors import NotFound
 from app.models.key import Scope
-from app.shapes.response import ResponseModel
+from app.shapes.response import DiscreetModel, ResponseModel
 
 MOST_ID = 2**63 - 1
 LONGEST_PLACE = 100
 
 
-class RequestBody(BaseModel):
+class RequestBody(DiscreetModel):
     """What a caller sends: nothing unknown, and no type stands for another."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
 
-class QueryModel(BaseModel):
+class QueryModel(DiscreetModel):
     """What a caller asks for in an address: text that is read as what it should be."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 def _require_digits(value: object) -> object:

@@ -40,7 +40,7 @@ class LedgerRowShape(BlindMemory):
 class OneMemory(ResponseModel):
     id: int
     type: MemoryKind
-    content: str = Field(repr=False)
+    content: str
     tokens: int
     constitutional: bool
     tags: list[str]

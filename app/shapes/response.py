@@ -10,13 +10,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from app.models.base import iso
 
 
-class ResponseModel(BaseModel):
-    """What a caller is told. Keys may be added; none is ever renamed. Descriptions speak to an agent about its own.
+class DiscreetModel(BaseModel):
+    """What goes in or out can be content: it is printed by its name alone, and what does not fit is not quoted."""
 
-    What does not fit is refused without being quoted: it could be content.
-    """
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    model_config = ConfigDict(extra="forbid", from_attributes=True, hide_input_in_errors=True)
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        return []
+
+
+class ResponseModel(DiscreetModel):
+    """What a caller is told. Keys may be added; none is ever renamed. Descriptions speak to an agent about its own."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     @classmethod
     def of(cls, told: Any, /, **more: Any) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from app.api.memories import Context, Found, SavedMemory
+from app.api.memories import Context, Found, NewMemory, SavedMemory, Search
 from app.shapes.memory import OneMemory
 
 CANARY = "the canary sang at dawn"
@@ -33,3 +33,11 @@ def test_what_does_not_fit_a_shape_is_not_quoted() -> None:
     with pytest.raises(ValidationError) as caught:
         OneMemory.model_validate({**GIVEN, "content": [CANARY]})
     assert CANARY not in str(caught.value) + repr(caught.value)
+
+
+def test_what_a_caller_sends_is_not_printed() -> None:
+    said = [NewMemory(content=CANARY), Search(query=CANARY)]
+    assert CANARY not in repr(said) + str(said[0]) + str(said[1])
+    with pytest.raises(ValidationError) as caught:
+        NewMemory.model_validate({"content": [CANARY]})
+    assert CANARY not in str(caught.value)
