@@ -87,8 +87,7 @@ class Settings(BaseSettings):
     safety_api_base: str = Field("", description="The address of the safety model, for a server of your own.")
     safety_api_key_env: str = Field("", description="The NAME of the variable that holds the safety model's key.")
     api_key_envs: Annotated[tuple[str, ...] | None, NoDecode] = Field(
-        None,
-        description="Comma-separated. The only variables that an agent's key may be read from; `off` for none.",
+        None, description="Comma-separated. The only variables that an agent's key may be read from; `off` for none."
     )
     api_rate: str = Field(
         "600/minute",
@@ -96,8 +95,7 @@ class Settings(BaseSettings):
         description="Requests that one agent's token may send, such as 600/minute.",
     )
     environment_note: str = Field(
-        "",
-        description="One line that every model is told with every question, such as: this is a copy for tests.",
+        "", description="One line that every model is told with every question, such as: this is a copy for tests."
     )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of all processes.")
 

@@ -7,14 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import (
-    UUID_FORM,
-    NoParameters,
-    Operation,
-    PathParameter,
-    RequestBody,
-    RequestResult,
-)
+from app.api.operation import UUID_FORM, NoParameters, Operation, PathParameter, RequestBody, RequestResult
 from app.models.key import Scope
 from app.reflection.conversation import find_conversation, hand_in
 from app.shapes.intake import Conversation

@@ -8,15 +8,7 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.operation import (
-    DIGITS,
-    UUID_FORM,
-    NoParameters,
-    Operation,
-    PathParameter,
-    QueryModel,
-    RequestBody,
-)
+from app.api.operation import DIGITS, UUID_FORM, NoParameters, Operation, PathParameter, QueryModel, RequestBody
 from app.asking.replies import clean_note
 from app.errors import Invalid, NotFound
 from app.extensions import db

@@ -9,14 +9,7 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.operation import (
-    UUID_FORM,
-    NoParameters,
-    Operation,
-    PathParameter,
-    RequestBody,
-    RequestResult,
-)
+from app.api.operation import UUID_FORM, NoParameters, Operation, PathParameter, RequestBody, RequestResult
 from app.authoring.fields import author_setting, check_setting
 from app.errors import NotFound
 from app.exchange.bundle import BATCH, export_bundle

@@ -34,12 +34,7 @@ class Received:
 
 
 def receive_file(
-    agent_id: int,
-    data: bytes,
-    *,
-    by: Actor,
-    name: str = "",
-    format: ImportFormat | None = None,
+    agent_id: int, data: bytes, *, by: Actor, name: str = "", format: ImportFormat | None = None
 ) -> Received:
     """Check all of it, then keep it sealed to the master public key; the caller enqueues the intake.
 
@@ -53,13 +48,7 @@ def receive_file(
     return Received(intake.id, parsed)
 
 
-def check_file(
-    data: bytes,
-    *,
-    by: Actor,
-    name: str = "",
-    format: ImportFormat | None = None,
-) -> ParsedFile:
+def check_file(data: bytes, *, by: Actor, name: str = "", format: ImportFormat | None = None) -> ParsedFile:
     """What `by` would bring in with this file. Raises NotRecognised, ImportRefused or Invalid."""
     parsed = _restrict_for_actor(by, read_file(data, name=name, format=format))
     if not parsed.drafts and parsed.format != ImportFormat.BUNDLE:

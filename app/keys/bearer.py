@@ -93,9 +93,7 @@ _FIND = (
     .join(Agent, Agent.id == AgentToken.agent_id)
     .outerjoin(AgentKey, and_(AgentKey.agent_id == AgentToken.agent_id, AgentKey.reader == bindparam("reader")))
     .where(
-        AgentToken.public_id == bindparam("public_id"),
-        AgentToken.revoked_at.is_(None),
-        Agent.forgotten_at.is_(None),
+        AgentToken.public_id == bindparam("public_id"), AgentToken.revoked_at.is_(None), Agent.forgotten_at.is_(None)
     )
 )
 """One row for each key that is sealed to the token, or one without a key."""

@@ -66,11 +66,7 @@ def as_model_error(model_id: str, error: Exception, answer: CallOutcome) -> Mode
 
 
 def sentence_for(
-    model_id: str,
-    kind: ModelErrorKind,
-    status: int | None = None,
-    retry_after: float | None = None,
-    problem: str = "",
+    model_id: str, kind: ModelErrorKind, status: int | None = None, retry_after: float | None = None, problem: str = ""
 ) -> ModelError:
     """A ModelError in words that name the model, the status and the pause asked for, and nothing else."""
     no_chat_reply = kind is ModelErrorKind.SERVER_ERROR and status is not None and status < 400

@@ -79,10 +79,7 @@ class Agent(Logged, ScheduleColumns, Model):
     PROVED_ELSEWHERE = frozenset(
         {"id", "paused", "core_token_usage", "core_count", "journal_count", "audit_sequence", "audit_head"}
     ) | {*CONFIGURATION}
-    __table_args__ = (
-        UniqueConstraint("account_id", "name"),
-        *SCHEDULE_INDEXES,
-    )
+    __table_args__ = (UniqueConstraint("account_id", "name"), *SCHEDULE_INDEXES)
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)

@@ -42,10 +42,7 @@ class IdempotencyKey(Model):
     """
 
     __tablename__ = "idempotency_keys"
-    __table_args__ = (
-        UniqueConstraint("agent_id", "key"),
-        Index("ix_idempotency_keys_created_at", "created_at"),
-    )
+    __table_args__ = (UniqueConstraint("agent_id", "key"), Index("ix_idempotency_keys_created_at", "created_at"))
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))

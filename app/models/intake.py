@@ -144,11 +144,7 @@ class Intake(Question, Model):
     def reseal(self, agent: Agent, master: MasterPublicKey) -> None:
         """Seal it to another master key. The caller has locked it; it waits. Raises SealBroken or KeyFileError."""
         self.sealed = reseal_intake(
-            self.sealed or b"",
-            intake_id=self.id,
-            agent_uuid=agent.uuid,
-            opener=master_key(self.reader),
-            master=master,
+            self.sealed or b"", intake_id=self.id, agent_uuid=agent.uuid, opener=master_key(self.reader), master=master
         )
         self.reader = master.fingerprint
 

@@ -257,25 +257,13 @@ class Refinement(Tally, Logged, Model):
         if not self.is_open and step != "ended":
             raise RuntimeError(f"the step {step!r} of a refinement that has ended")
         announce(
-            f"refinement.{step}",
-            account_id=self.account_id,
-            agent_id=self.agent_id,
-            refinement_id=self.id,
-            data=data,
+            f"refinement.{step}", account_id=self.account_id, agent_id=self.agent_id, refinement_id=self.id, data=data
         )
 
 
 NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)
 
-_COUNTERS = (
-    "mutations",
-    *NOUNS,
-    "deduplicated_tokens",
-    "turns",
-    "calls",
-    "prompt_tokens",
-    "completion_tokens",
-)
+_COUNTERS = ("mutations", *NOUNS, "deduplicated_tokens", "turns", "calls", "prompt_tokens", "completion_tokens")
 
 _SAID_FROM_THE_START = (
     *("id", "account_id", "agent_id", "trigger", "started_by", "mode", "threshold", "cap", "requested_at"),

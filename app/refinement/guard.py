@@ -18,17 +18,7 @@ from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.history.undo import give_back
 from app.history.undoing import plan_undo
-from app.models import (
-    Action,
-    Agent,
-    AuditLog,
-    Memory,
-    MemoryState,
-    MemoryType,
-    Refinement,
-    Source,
-    Status,
-)
+from app.models import Action, Agent, AuditLog, Memory, MemoryState, MemoryType, Refinement, Source, Status
 from app.models.tally import MAX_PROTECTIONS
 from app.refinement.erosion import WINDOW, Erosion, excess_erosion
 from app.silo import AgentKeys

@@ -71,10 +71,7 @@ def refinement_messages(
     shown, heading = fit_ledger(core, window)
     numbers = _figure_values(figures)
     system = render_prompt(
-        "refinement_system.txt",
-        identity=system_prompt or NO_IDENTITY,
-        instructions=instructions,
-        **numbers,
+        "refinement_system.txt", identity=system_prompt or NO_IDENTITY, instructions=instructions, **numbers
     )
     ledger = render_prompt("refinement_ledger.txt", ledger=shown, ledger_heading=heading, **numbers)
     return [{"role": "system", "content": system}, {"role": "user", "content": ledger}]

@@ -49,11 +49,7 @@ def promotion_messages(
     lines = newest_that_fit(journal, room_of(window) // 2)
     shown = [entry.id for entry in journal[len(journal) - len(lines) :]]
     question = render_prompt(
-        "promotion_question.txt",
-        instructions=instructions,
-        journal=lines,
-        count=len(journal),
-        most=MAX_PROMOTED,
+        "promotion_question.txt", instructions=instructions, journal=lines, count=len(journal), most=MAX_PROMOTED
     )
     context = memory_context(agent.system_prompt, agent.read_core(), (), _tokens_left(window, lines))
     return [context, {"role": "user", "content": question}], shown

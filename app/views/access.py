@@ -140,12 +140,7 @@ def own_row(model: type[Row], account_id: int, row_id: int | str | UUID) -> Row:
     return row
 
 
-_NOUNS: Mapping[type, str] = {
-    Agent: "agent",
-    Refinement: "refinement",
-    Rollback: "rollback",
-    AccessGrant: "exception",
-}
+_NOUNS: Mapping[type, str] = {Agent: "agent", Refinement: "refinement", Rollback: "rollback", AccessGrant: "exception"}
 
 
 def _ask_to_sign_in() -> ResponseReturnValue:

@@ -78,7 +78,4 @@ TRIGGERS: Mapping[str, Term] = {
     Trigger.AGENT: Term(words="by the agent", meaning="by the agent itself"),
 }
 
-MODES: Mapping[str, Term] = {
-    Mode.FULL: Term("refine", "full"),
-    Mode.DEDUP_ONLY: Term("copy", "exact duplicates only"),
-}
+MODES: Mapping[str, Term] = {Mode.FULL: Term("refine", "full"), Mode.DEDUP_ONLY: Term("copy", "exact duplicates only")}

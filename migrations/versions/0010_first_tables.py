@@ -92,10 +92,7 @@ def upgrade() -> None:
         sa.Column("forgotten_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("audit_sequence", Identity, nullable=False),
         sa.Column("audit_head", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("account_id", "name"),
         sa.UniqueConstraint("uuid"),
@@ -156,10 +153,7 @@ def upgrade() -> None:
         sa.Column("mf_recovery_codes", sa.UnicodeText(), nullable=True),
         sa.Column("create_datetime", sa.DateTime(), server_default=sa.text("(CURRENT_TIMESTAMP)"), nullable=False),
         sa.Column("update_datetime", sa.DateTime(), server_default=sa.text("(CURRENT_TIMESTAMP)"), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("email"),
         sa.UniqueConstraint("fs_uniquifier"),
@@ -176,10 +170,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("reader", sa.String(length=16), nullable=False),
         sa.Column("sealed", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("agent_id", "purpose", "version", "reader"),
     )
@@ -195,10 +186,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("public_id"),
     )
@@ -212,10 +200,7 @@ def upgrade() -> None:
         sa.Column("status", sa.Integer(), nullable=False),
         sa.Column("answer", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("agent_id", "key"),
     )
@@ -240,18 +225,9 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("taken_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["actor_user_id"],
-            ["users.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["actor_user_id"], ["users.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_intakes_agent_id"), "intakes", ["agent_id"], unique=False)
@@ -274,10 +250,7 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("discarded_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(
@@ -370,14 +343,8 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("mutations >= 0 AND mutations <= cap AND cap <= 10", name="ck_refinements_cap"),
         sa.CheckConstraint("protected >= 0 AND protected <= 10", name="ck_refinements_protections"),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_refinements_account", "refinements", ["account_id", "requested_at"], unique=False)
@@ -403,14 +370,8 @@ def upgrade() -> None:
         "roles_users",
         sa.Column("user_id", sa.Integer(), nullable=False),
         sa.Column("role_id", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["role_id"],
-            ["roles.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["user_id"],
-            ["users.id"],
-        ),
+        sa.ForeignKeyConstraint(["role_id"], ["roles.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("user_id", "role_id"),
     )
     op.create_table(
@@ -428,14 +389,8 @@ def upgrade() -> None:
         sa.Column("decided_by", sa.String(length=300), nullable=True),
         sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(
@@ -467,22 +422,10 @@ def upgrade() -> None:
         sa.Column("views", sa.Integer(), nullable=False),
         sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["refinement_id"],
-            ["refinements.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["user_id"],
-            ["users.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_access_grants_account_id"), "access_grants", ["account_id"], unique=False)
@@ -522,22 +465,10 @@ def upgrade() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("previous_hash", sa.LargeBinary(), nullable=False),
         sa.Column("hash", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["refinement_id"],
-            ["refinements.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["user_id"],
-            ["users.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("chain", "sequence"),
     )
@@ -562,18 +493,9 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(length=48), nullable=False),
         sa.Column("data", sa.JSON(), nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["refinement_id"],
-            ["refinements.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_events_account_id_id", "events", ["account_id", "id"], unique=False)
@@ -593,14 +515,8 @@ def upgrade() -> None:
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("seconds", sa.Float(), nullable=False),
         sa.Column("outcome", sa.String(length=24), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_model_calls_account", "model_calls", ["account_id", "started_at"], unique=False)
@@ -617,14 +533,8 @@ def upgrade() -> None:
         sa.Column("refused", sa.String(length=300), nullable=True),
         sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("answered_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["grant_id"],
-            ["access_grants.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["user_id"],
-            ["users.id"],
-        ),
+        sa.ForeignKeyConstraint(["grant_id"], ["access_grants.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_access_views_grant_id", "access_views", ["grant_id", "requested_at"], unique=False)
@@ -639,22 +549,10 @@ def upgrade() -> None:
         sa.Column("words", sa.LargeBinary(), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("answered_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["grant_id"],
-            ["access_grants.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["refinement_id"],
-            ["refinements.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["grant_id"], ["access_grants.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_consents_agent_id"), "consents", ["agent_id"], unique=False)
@@ -673,26 +571,11 @@ def upgrade() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("seen_by", sa.String(length=300), nullable=True),
         sa.Column("seen_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["entry_id"],
-            ["audit_log.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["grant_id"],
-            ["access_grants.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["refinement_id"],
-            ["refinements.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["entry_id"], ["audit_log.id"]),
+        sa.ForeignKeyConstraint(["grant_id"], ["access_grants.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("entry_id", "kind"),
     )
@@ -724,14 +607,8 @@ def upgrade() -> None:
         sa.Column("actor", sa.String(length=300), nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["entry_id"],
-            ["audit_log.id"],
-        ),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["entry_id"], ["audit_log.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_human_acts_entry_id", "human_acts", ["entry_id"], unique=True)
@@ -764,14 +641,8 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("discarded_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["entry_id"],
-            ["audit_log.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["memory_id"],
-            ["memories.id"],
-        ),
+        sa.ForeignKeyConstraint(["entry_id"], ["audit_log.id"]),
+        sa.ForeignKeyConstraint(["memory_id"], ["memories.id"]),
         sa.PrimaryKeyConstraint("memory_id", "entry_id"),
     )
     op.create_index(op.f("ix_memory_states_entry_id"), "memory_states", ["entry_id"], unique=False)
@@ -793,30 +664,12 @@ def upgrade() -> None:
         sa.Column("redid", sa.JSON(), nullable=False),
         sa.Column("undone_by", sa.String(length=36), nullable=True),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["accounts.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["agents.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["entry_id"],
-            ["audit_log.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["refinement_id"],
-            ["refinements.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["rollback_id"],
-            ["rollbacks.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["target_entry_id"],
-            ["audit_log.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["entry_id"], ["audit_log.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.ForeignKeyConstraint(["rollback_id"], ["rollbacks.id"]),
+        sa.ForeignKeyConstraint(["target_entry_id"], ["audit_log.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_rollbacks_agent_id_at", "rollbacks", ["agent_id", "at"], unique=False)

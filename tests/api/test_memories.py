@@ -83,12 +83,7 @@ def test_the_totals_and_the_audit_log_know_of_each_memory_and_of_no_content(door
 
 @pytest.mark.parametrize(
     "again",
-    [
-        SPOKEN,
-        f"  {SPOKEN}\n\t",
-        unicodedata.normalize("NFD", SPOKEN),
-        unicodedata.normalize("NFD", SPOKEN) + " ",
-    ],
+    [SPOKEN, f"  {SPOKEN}\n\t", unicodedata.normalize("NFD", SPOKEN), unicodedata.normalize("NFD", SPOKEN) + " "],
 )
 def test_the_same_words_are_the_same_core_memory(door: Door, again: str) -> None:
     first = door.save(SPOKEN)
@@ -99,8 +94,7 @@ def test_the_same_words_are_the_same_core_memory(door: Door, again: str) -> None
 
 
 @pytest.mark.parametrize(
-    "other",
-    ["Bära said: café; at dawn.", "Bära  said: café, at dawn.", "Bara said: cafe, at dawn.", SPOKEN.upper()],
+    "other", ["Bära said: café; at dawn.", "Bära  said: café, at dawn.", "Bara said: cafe, at dawn.", SPOKEN.upper()]
 )
 def test_other_words_are_another_memory(door: Door, other: str) -> None:
     assert door.save(SPOKEN)["id"] != door.save(other)["id"]

@@ -83,12 +83,7 @@ def test_without_a_worker_it_asks_the_agent_itself(
 
 @pytest.mark.parametrize(("reply", "status", "exit_status"), [("NO.", "denied", 3), ("Perhaps.", "denied", 3)])
 def test_whatever_is_no_yes_exits_with_3(
-    agent: Agent,
-    whetstone: Whetstone,
-    model: Callable[..., ScriptedClient],
-    reply: str,
-    status: str,
-    exit_status: int,
+    agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient], reply: str, status: str, exit_status: int
 ) -> None:
     model(say(reply))
     said = requested(whetstone, "--wait")

@@ -90,10 +90,7 @@ def test_a_page_that_slept_too_long_is_brought_to_now_though_its_own_event_is_go
     newest = happen()
     drop_old_events()
     named = {"last_event_id": str(asleep_since)} if way == "Last-Event-ID" else {"after": str(asleep_since)}
-    with (
-        serving(web, look=0.05) as site,
-        Page(site, f"agent:{agent.id}", site.cookie_of(admin), **named) as page,
-    ):
+    with serving(web, look=0.05) as site, Page(site, f"agent:{agent.id}", site.cookie_of(admin), **named) as page:
         wait_for(lambda: page.newest() is not None)
         assert page.newest().id == str(newest)
     client = web.test_client()

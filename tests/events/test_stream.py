@@ -233,10 +233,7 @@ def test_another_account_s_events_are_not_heard(app: Flask, web: Flask, admin: U
 
 @pytest.mark.parametrize("change", ["deactivated", "signed out everywhere", "lost the role", "removed"])
 def test_a_user_who_may_no_longer_look_is_sent_away(app: Flask, web: Flask, admin: User, change: str) -> None:
-    with (
-        serving(web, look=0.05, recheck=0.05) as site,
-        Page(site, "overview", site.cookie_of(admin)) as page,
-    ):
+    with serving(web, look=0.05, recheck=0.05) as site, Page(site, "overview", site.cookie_of(admin)) as page:
         wait_for(lambda: shows(page, 0))
         with writing() as session:
             user = session.get_one(User, admin.id)

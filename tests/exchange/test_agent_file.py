@@ -173,10 +173,7 @@ def test_a_line_that_no_memory_can_hold_is_refused_and_named(bare: Flask) -> Non
         (agent_file(block("human", CANARY + "\x00")), "blocks item 1: The content holds a NUL character"),
         (agent_file(block("human", CANARY + "\ud800")), "blocks item 1: The content holds half of a surrogate pair"),
         (agent_file(block("human", CANARY, created_at=CANARY)), "blocks item 1: The created_at must be an ISO 8601"),
-        (
-            agent_file(block("human", CANARY, created_at="2027-01-01")),
-            "The created_at lies in the future",
-        ),
+        (agent_file(block("human", CANARY, created_at="2027-01-01")), "The created_at lies in the future"),
         (older_agent_file(block("human", 7)), "core_memory item 1: The content must be text."),
         (agent_file(agent={"passages": [{"text": 7}]}), "passages item 1: The content must be text."),
         (agent_file(agent={"memory_blocks": [{"value": 7}]}), "memory_blocks item 1: The content must be text."),

@@ -50,12 +50,7 @@ from tests.support.tampering import tamper
 
 pytestmark = pytest.mark.usefixtures("sound")
 
-GUARDED = (
-    Action.REFINEMENT_UPDATE,
-    Action.REFINEMENT_PROTECT,
-    Action.REFINEMENT_DELETE,
-    Action.REFINEMENT_CONSOLIDATE,
-)
+GUARDED = (Action.REFINEMENT_UPDATE, Action.REFINEMENT_PROTECT, Action.REFINEMENT_DELETE, Action.REFINEMENT_CONSOLIDATE)
 STATE = (
     "type",
     "content",

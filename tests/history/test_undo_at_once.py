@@ -87,9 +87,7 @@ def test_an_undo_and_its_undoing_at_once_take_turns(app: Flask, agent: Agent, id
     assert first is not None
 
     found = at_once(
-        app,
-        *[lambda: roll_back(Target.rollback(first.id), by=COMMAND_LINE)] * 2,
-        *[lambda: undo_of(refinement)] * 2,
+        app, *[lambda: roll_back(Target.rollback(first.id), by=COMMAND_LINE)] * 2, *[lambda: undo_of(refinement)] * 2
     )
 
     assert [type(one) for one in found] == [UndoResult] * 4, found

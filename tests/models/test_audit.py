@@ -54,10 +54,7 @@ def test_odd_data_hashes_as_it_is_stored(app: Flask) -> None:
 OTHER = {"user_id": 1, "sequence": 99, "account_id": 99, "agent_id": 99, "data": {"x": 1}, "previous_hash": b"x" * 32}
 
 
-@pytest.mark.parametrize(
-    "column",
-    [*OTHER, "chain", "actor", "actor_kind", "action", "subject", "refinement_id", "at"],
-)
+@pytest.mark.parametrize("column", [*OTHER, "chain", "actor", "actor_kind", "action", "subject", "refinement_id", "at"])
 def test_the_hash_covers_everything_that_an_entry_says(app: Flask, column: str) -> None:
     make_agent()
     entry = db.session.scalars(db.select(AuditLog).where(AuditLog.agent_id.is_not(None))).one()

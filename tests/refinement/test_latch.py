@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 
 from app.extensions import db, writing
-from app.models import (
-    COMMAND_LINE,
-    Action,
-    Agent,
-    AuditLog,
-    Memory,
-    MemoryType,
-    Mode,
-    Refinement,
-    Status,
-)
+from app.models import COMMAND_LINE, Action, Agent, AuditLog, Memory, MemoryType, Mode, Refinement, Status
 from app.refinement.dedup import remove_exact_duplicates
 from tests.support.factories import Running, begin, ledger, make_agent, promote, remember
 
@@ -93,7 +83,7 @@ def test_a_trip_reverses_everything_byte_by_byte(agent: Agent) -> None:
     rollback = written[-2]
     assert rollback.data["retention"] == result["retention"] == str(row.retention)
     assert rollback.data | {"x": 1} == rollback.data | {
-        **{"x": 1, "threshold": "0.7500", "mass_before": 530, "stats": stats, "restored": 10, "removed": 2},
+        **{"x": 1, "threshold": "0.7500", "mass_before": 530, "stats": stats, "restored": 10, "removed": 2}
     }
     journal = db.session.scalars(Memory.active(agent.id, MemoryType.JOURNAL)).one()
     told = run.tool._keys.reveal_memory(journal.id, journal.content)

@@ -140,5 +140,5 @@ def test_agents_over_budget_are_counted_by_how_soon_they_start(
     counted = Timetable(settings, clock.now()).count([db.session.get_one(Agent, each.id) for each in made])
 
     assert counted == [
-        *(("running now", 1), ("within the hour", 1), ("today", 1), ("tomorrow", 1), ("later", 1), ("paused", 1)),
+        *(("running now", 1), ("within the hour", 1), ("today", 1), ("tomorrow", 1), ("later", 1), ("paused", 1))
     ]

@@ -20,16 +20,7 @@ from app.keys.forgetting import forget_agent
 from app.keys.rotation import rotate_master_key
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import say
-from app.models import (
-    COMMAND_LINE,
-    DEFAULT_REFLECTION_PROMPT,
-    Action,
-    Agent,
-    Intake,
-    IntakeStatus,
-    Memory,
-    MemoryType,
-)
+from app.models import COMMAND_LINE, DEFAULT_REFLECTION_PROMPT, Action, Agent, Intake, IntakeStatus, Memory, MemoryType
 from app.models.question import ASKED_AGAIN_AFTER
 from app.reflection.conversation import find_conversation, hand_in, reflect_on_conversation
 from app.shapes.intake import Conversation

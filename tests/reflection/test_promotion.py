@@ -16,14 +16,7 @@ from app.history.undo import roll_back
 from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import Scripted, say
-from app.models import (
-    COMMAND_LINE,
-    DEFAULT_MEMORY_REFLECTION_PROMPT,
-    Action,
-    Agent,
-    Memory,
-    MemoryType,
-)
+from app.models import COMMAND_LINE, DEFAULT_MEMORY_REFLECTION_PROMPT, Action, Agent, Memory, MemoryType
 from app.refinement.erosion import erosion_of
 from app.reflection.promotion import REST, find_due, run_promotion
 from tests.history.going_back import everything, just, refined, update
@@ -72,14 +65,7 @@ def test_what_the_agent_names_becomes_core_as_it_is(agent: Agent, clock: FakeClo
     assert (entry.actor, entry.data) == ("agent:wren", {"ids": [first, third], "core_tokens": 10})
     (reflection,) = entries_of(agent, Action.REFLECTION)
     assert reflection.actor == "agent:wren"
-    assert told(agent) == {
-        "asked": 3,
-        "promoted": 2,
-        "skipped": 0,
-        "tokens": 110,
-        "cost_usd": 0.0,
-        "error": None,
-    }
+    assert told(agent) == {"asked": 3, "promoted": 2, "skipped": 0, "tokens": 110, "cost_usd": 0.0, "error": None}
     assert client.is_closed
     assert second not in entry.data["ids"]
 

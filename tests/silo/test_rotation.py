@@ -18,12 +18,7 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.keys.rotation import (
-    prepare_master_rotation,
-    rotate_agent_key,
-    rotate_master_key,
-    unfinished_rotation,
-)
+from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key, unfinished_rotation
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,

@@ -48,13 +48,7 @@ def test_every_key_comes_back_from_its_words() -> None:
 
 def test_a_wrong_word_does_not_pass_unseen_and_none_is_quoted() -> None:
     words = list(MasterKey.generate().words)
-    for wrong in (
-        [*words[:23], "abandonn"],
-        [*words[:5], "тест", *words[6:]],
-        words[:-1],
-        [*words, words[0]],
-        [],
-    ):
+    for wrong in ([*words[:23], "abandonn"], [*words[:5], "тест", *words[6:]], words[:-1], [*words, words[0]], []):
         with pytest.raises(Invalid) as refusal:
             from_words(" ".join(wrong))
         said = set(re.findall(r"[a-zтес]+", refusal.value.sentence.lower()))

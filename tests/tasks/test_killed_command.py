@@ -82,12 +82,7 @@ def test_what_it_did_itself_stays_and_the_next_command_closes_it_and_refines_ane
 
 
 def test_what_it_did_itself_is_closed_by_the_next_worker(
-    app: Flask,
-    agent: Agent,
-    broker: EmbeddedBroker,
-    model: ModelServer,
-    settings: Settings,
-    never: threading.Event,
+    app: Flask, agent: Agent, broker: EmbeddedBroker, model: ModelServer, settings: Settings, never: threading.Event
 ) -> None:
     one, two, _ = (number for number, *_ in ledger(agent))
     row = killed_after_a_change(settings, agent, model, never)

@@ -228,10 +228,7 @@ def test_those_that_have_ended_go_on_by_pages(admin: Browser, agent: Agent, cloc
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (
-            say("NO, not today.\nTo admins: ask me tomorrow"),
-            "wren declined. Nobody was shown anything",
-        ),
+        (say("NO, not today.\nTo admins: ask me tomorrow"), "wren declined. Nobody was shown anything"),
         (say("YES"), "wren said YES. admin-1@example.org may read this"),
         (
             ModelError(ModelErrorKind.UNAUTHORIZED, "The model refused the key."),

@@ -64,10 +64,7 @@ def test_refusals_of_one_kind_are_one_row(auditor: Browser, agent: Agent) -> Non
 
     rows = [row for row in twin(auditor, run)["timeline"] if row["kind"].startswith("refused")]
 
-    assert [(row["title"], row["count"]) for row in rows] == [
-        ("Refused: delete", 3),
-        ("Refused: unknown function", 1),
-    ]
+    assert [(row["title"], row["count"]) for row in rows] == [("Refused: delete", 3), ("Refused: unknown function", 1)]
 
 
 def test_it_says_how_many_calls_were_refused_and_of_what_kind(auditor: Browser, agent: Agent) -> None:
@@ -217,12 +214,7 @@ def test_duplicates_that_stay_removed_after_a_no_are_told(auditor: Browser, app:
         remove_exact_duplicates(row, locked)
         session.add(
             Consent(
-                account_id=1,
-                agent_id=agent.id,
-                refinement_id=row.id,
-                granted=False,
-                asked_at=now(),
-                answered_at=now(),
+                account_id=1, agent_id=agent.id, refinement_id=row.id, granted=False, asked_at=now(), answered_at=now()
             )
         )
         note_to_admins(locked, "Not today.", about=row)

@@ -17,12 +17,7 @@ SHORT = 60
 SHOWN_IDS = 12
 
 
-PARTS = {
-    "worker": "Worker",
-    "beat": "Timetable",
-    "command line": "Command line",
-    "setup": "Setup",
-}
+PARTS = {"worker": "Worker", "beat": "Timetable", "command line": "Command line", "setup": "Setup"}
 """The system's parts as actors."""
 
 _SIGN_INS = (Action.SIGN_IN, Action.SIGN_IN_FAILED, Action.SIGN_OUT)

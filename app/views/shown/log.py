@@ -18,15 +18,7 @@ from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollbac
 from app.models.keyset import TimeCursor
 from app.shapes.entry import EntryShape
 from app.views.filters import FilterForm
-from app.views.shown.entry import (
-    ActorLink,
-    Fact,
-    Subject,
-    actor_name,
-    actor_of,
-    facts_of,
-    subject_of,
-)
+from app.views.shown.entry import ActorLink, Fact, Subject, actor_name, actor_of, facts_of, subject_of
 from app.vocabulary.actions import ActionTerm, action_term
 
 ROWS = 50
