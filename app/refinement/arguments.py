@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -39,18 +39,13 @@ def parse_arguments(text: str) -> dict[str, Any]:
     return found
 
 
-def check_argument_names(
-    arguments: Mapping[str, Any], required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> None:
+def check_argument_names(arguments: Mapping[str, Any], required: Sequence[str], optional: Sequence[str] = ()) -> None:
     """Raises Invalid unless exactly these keys are there."""
-    missing = [name for name in required if arguments.get(name) is None]
-    unknown = sorted(str(name)[:40] for name in set(arguments) - {*required, *optional})
-    if missing:
-        raise Invalid(f"Missing: {', '.join(missing)}. This call takes {_describe_keys(required, optional)}.")
-    if unknown:
-        raise Invalid(
-            f"Unknown: {', '.join(map(repr, unknown))}. This call takes {_describe_keys(required, optional)}."
-        )
+    takes = ", ".join([*required, *(f"{name} (optional)" for name in optional)])
+    if missing := [name for name in required if arguments.get(name) is None]:
+        raise Invalid(f"Missing: {', '.join(missing)}. This call takes {takes}.")
+    if unknown := sorted(str(name)[:40] for name in set(arguments) - {*required, *optional}):
+        raise Invalid(f"Unknown: {', '.join(map(repr, unknown))}. This call takes {takes}.")
 
 
 def memory_id(value: object) -> int:
@@ -100,10 +95,6 @@ def parse_day(value: object, *, name: str) -> date | None:
 def _day_of_time(text: str) -> date:
     moment = datetime.fromisoformat(text)
     return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
-
-
-def _describe_keys(required: tuple[str, ...], optional: tuple[str, ...]) -> str:
-    return ", ".join([*required, *(f"{name} (optional)" for name in optional)])
 
 
 def _no_constant(name: str) -> Any:

@@ -68,7 +68,12 @@ def check_fence(claim: Claim) -> Refinement:
     refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
     if refinement is None:
         raise NotFound("There is no such refinement.")
-    _check_running(refinement, claim)
+    if refinement.status != Status.RUNNING:
+        raise Terminated(f"This refinement is terminated ({refinement.status}). Nothing was changed.")
+    if refinement.worker != claim.worker:
+        raise Terminated("This refinement is terminated for this process: another one holds it. Nothing was changed.")
+    if refinement.stop_requested_at is not None:
+        raise Terminated("This refinement is terminated: an admin pressed Stop. Nothing was changed.")
     return refinement
 
 
@@ -96,10 +101,7 @@ def _claim_row(claim: Claim, mutations: int, protections: int) -> Refinement:
     row = db.session.scalar(_FENCE, values | {"mutations": mutations, "protections": protections})
     if row is not None:
         return row
-    refinement = db.session.get(Refinement, claim.refinement_id, populate_existing=True)
-    if refinement is None:
-        raise NotFound("There is no such refinement.")
-    _check_running(refinement, claim)
+    refinement = check_fence(claim)
     if protections:
         raise ProtectionsUsed(
             f"All {MAX_PROTECTIONS} protections of a refinement are used. Nothing was changed; go on without "
@@ -109,15 +111,6 @@ def _claim_row(claim: Claim, mutations: int, protections: int) -> Refinement:
         f"Hard cap reached: {refinement.mutations} of {refinement.cap} changes are made. Nothing was changed; "
         "call complete_refinement."
     )
-
-
-def _check_running(refinement: Refinement, claim: Claim) -> None:
-    if refinement.status != Status.RUNNING:
-        raise Terminated(f"This refinement is terminated ({refinement.status}). Nothing was changed.")
-    if refinement.worker != claim.worker:
-        raise Terminated("This refinement is terminated for this process: another one holds it. Nothing was changed.")
-    if refinement.stop_requested_at is not None:
-        raise Terminated("This refinement is terminated: an admin pressed Stop. Nothing was changed.")
 
 
 def kept_weights(refinement: Refinement, memories: Sequence[Memory]) -> dict[int, int]:
@@ -168,59 +161,26 @@ def book_kept_mass(refinement: Refinement, before: Mapping[int, int], after: Map
 
 @dataclass(frozen=True)
 class LatchTrip:
-    """What the latch tells: to the model as the result of its call, to the agent in its journal.
+    """What the latch tells the model, as the result of its call."""
 
-    `erosion` is set when this refinement alone was within its threshold, but not together with those before it.
-    """
-
+    reason: str
     retention: Decimal
-    threshold: Decimal
-    mass_before: int
-    kept_mass: int
-    counts: Mapping[str, int]
     stats: Mapping[str, Any]
-    erosion: Erosion | None = None
-    floor: Decimal | None = None
-
-    @property
-    def reason(self) -> str:
-        if self.erosion is not None and self.floor is not None:
-            return (
-                f"Together with the refinements of the last {WINDOW.days} days, {self.erosion.cut:,} of "
-                f"{self.erosion.base:,} tokens would have been cut ({percent(self.erosion.kept, self.floor)} kept, "
-                f"below the erosion floor of {exact_percent(self.floor)})."
-            )
-        return (
-            f"Only {self.kept_mass:,} of {self.mass_before:,} tokens would have been kept "
-            f"({percent(self.retention, self.threshold)}, below the limit of {exact_percent(self.threshold)})."
-        )
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The same as numbers, for the audit log."""
-        said = {
-            "retention": str(self.retention),
-            "threshold": str(self.threshold),
-            "mass_before": self.mass_before,
-            "kept_mass": self.kept_mass,
-            "stats": dict(self.stats),
-        }
-        if self.erosion is None:
-            return said
-        return said | {"erosion": {"cut": self.erosion.cut, "base": self.erosion.base, "floor": str(self.floor)}}
 
 
 def check_latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | None:
     """After every change, in its transaction: below the threshold, or below the erosion floor together with those
     before it, the whole refinement is reversed and ended.
     """
-    trip = _find_trip(refinement, agent)
-    if trip is None:
+    erosion = None if refinement.has_tripped else excess_erosion(refinement, agent)
+    if refinement.retention is None or not (refinement.has_tripped or erosion):
         return None
+    trip = LatchTrip(_trip_reason(refinement, erosion), refinement.retention, refinement.stats)
     db.session.flush()
     operations = select(AuditLog.id).where(AuditLog.refinement_id == refinement.id, AuditLog.action != Action.DEDUP)
     findings = plan_undo(operations, lock=True)
-    note = Memory.write(agent, _journal_of(trip), keys=keys, source=Source.REFINEMENT, type_=MemoryType.JOURNAL)
+    text = _journal_text(refinement, trip.reason)
+    note = Memory.write(agent, text, keys=keys, source=Source.REFINEMENT, type_=MemoryType.JOURNAL)
     db.session.flush()
     give_back(
         findings.changes,
@@ -229,34 +189,49 @@ def check_latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchT
         by=agent.as_actor,
         subject=refinement.subject,
         refinement_id=refinement.id,
-        data=trip.data | {"journal": note.id, "restored": findings.restored, "removed": findings.removed},
+        data=_trip_data(refinement, erosion)
+        | {"journal": note.id, "restored": findings.restored, "removed": findings.removed},
         memories=[note],
     )
     refinement.end(agent, Status.ROLLED_BACK, reason=trip.reason)
     return trip
 
 
-def _find_trip(refinement: Refinement, agent: Agent) -> LatchTrip | None:
-    erosion = None if refinement.has_tripped else excess_erosion(refinement, agent)
-    if refinement.retention is None or not (refinement.has_tripped or erosion):
-        return None
-    return LatchTrip(
-        refinement.retention,
-        refinement.threshold,
-        refinement.mass_before or 0,
-        refinement.kept_mass or 0,
-        refinement.counts,
-        refinement.stats,
-        erosion,
-        refinement.erosion_floor,
+def _trip_reason(refinement: Refinement, erosion: Erosion | None) -> str:
+    """`erosion` is given when this refinement alone was within its threshold, but not together with those before it."""
+    floor = refinement.erosion_floor
+    if erosion is not None and floor is not None:
+        return (
+            f"Together with the refinements of the last {WINDOW.days} days, {erosion.cut:,} of {erosion.base:,} tokens "
+            f"would have been cut ({percent(erosion.kept, floor)} kept, below the erosion floor of "
+            f"{exact_percent(floor)})."
+        )
+    retention, threshold = refinement.retention or 0, refinement.threshold
+    return (
+        f"Only {refinement.kept_mass:,} of {refinement.mass_before:,} tokens would have been kept "
+        f"({percent(retention, threshold)}, below the limit of {exact_percent(threshold)})."
     )
 
 
-def _journal_of(trip: LatchTrip) -> str:
-    counts = ", ".join(f"{count} {name}" for name, count in trip.counts.items() if count and name != "deduplicated")
+def _trip_data(refinement: Refinement, erosion: Erosion | None) -> dict[str, Any]:
+    """The same as numbers, for the audit log."""
+    said = {
+        "retention": str(refinement.retention),
+        "threshold": str(refinement.threshold),
+        "mass_before": refinement.mass_before,
+        "kept_mass": refinement.kept_mass,
+        "stats": refinement.stats,
+    }
+    if erosion is not None:
+        said["erosion"] = {"cut": erosion.cut, "base": erosion.base, "floor": str(refinement.erosion_floor)}
+    return said
+
+
+def _journal_text(refinement: Refinement, reason: str) -> str:
+    counts = ", ".join(f"{n} {name}" for name, n in refinement.counts.items() if n and name != "deduplicated")
     return (
-        f"My refinement was rolled back by the system's retention guard and ended. {trip.reason} "
-        f"{trip.mass_before - trip.kept_mass:,} tokens would have been cut. "
+        f"My refinement was rolled back by the system's retention guard and ended. {reason} "
+        f"{(refinement.mass_before or 0) - (refinement.kept_mass or 0):,} tokens would have been cut. "
         f"What had been done ({counts or 'nothing'}) was reversed: my core memories are as they were before it. "
         "Exact duplicates that were removed before it began stay removed."
     )

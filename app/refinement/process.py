@@ -40,8 +40,7 @@ from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
 from app.refinement.heartbeat import heartbeat
 from app.refinement.loop import Limits, LoopOutcome, run_tool_loop
-from app.refinement.prompts import PromptFigures
-from app.refinement.refined_agent import RefinedAgent
+from app.refinement.prompts import PromptFigures, RefinedAgent
 from app.refinement.sweep import DISK_FULL
 from app.refinement.tool import RefinementTool
 from app.silo import SealBroken

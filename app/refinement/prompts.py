@@ -3,51 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from app.asking.asked_agent import AskedAgent
 from app.asking.memory_context import NO_IDENTITY, fit_ledger, memory_context
 from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import render_prompt
-from app.models import Agent, Refinement
+from app.models import Agent, Refinement, Trigger, open_keys
 from app.models.tally import MAX_PROTECTIONS
 
 
 @dataclass(frozen=True)
 class PromptFigures:
-    """The numbers that both prompts tell. Masses in tokens."""
+    """The numbers that both prompts tell, but for what only the revealed ledger tells. Masses in tokens."""
 
     core_count: int
-    constitutional_count: int
     mass: int
     budget: int
     cap: int
     threshold: Decimal
     deduplicated: int = 0
-    protections: int = 10
 
     @classmethod
     def of(cls, agent: Agent, refinement: Refinement) -> PromptFigures:
-        """All but what only the ledger tells; see `with_counts`."""
-        return cls(
-            core_count=agent.core_count,
-            constitutional_count=0,
-            mass=agent.core_token_usage,
-            budget=agent.core_token_budget,
-            cap=refinement.cap,
-            threshold=refinement.threshold,
-            deduplicated=refinement.deduplicated,
-            protections=MAX_PROTECTIONS,
-        )
+        mass, budget = agent.core_token_usage, agent.core_token_budget
+        return cls(agent.core_count, mass, budget, refinement.cap, refinement.threshold, refinement.deduplicated)
 
-    def with_counts(self, core: Sequence[PromptMemory]) -> PromptFigures:
-        """The same with what the revealed ledger tells."""
-        return replace(self, constitutional_count=sum(entry.constitutional for entry in core))
+    def with_counts(self, core: Sequence[PromptMemory]) -> dict[str, Any]:
+        """The values for a template, with what the ledger tells."""
+        return vars(self) | {
+            "constitutional_count": sum(entry.constitutional for entry in core),
+            "over_budget": max(self.mass - self.budget, 0),
+            "threshold": f"{self.threshold:.2%}",
+            "protections": MAX_PROTECTIONS,
+        }
+
+
+@dataclass(frozen=True)
+class RefinedAgent:
+    """The agent of one refinement, as it is needed while no row may be held: taken once, at the start.
+
+    `is_asked` is false where the agent itself wanted the refinement.
+    """
+
+    agent: AskedAgent
+    instructions: str = field(repr=False)
+    is_asked: bool
+    figures: PromptFigures
+
+    @classmethod
+    def of(cls, agent: Agent, refinement: Refinement) -> RefinedAgent:
+        asked, figures = AskedAgent.of(agent, open_keys(agent)), PromptFigures.of(agent, refinement)
+        return cls(asked, agent.effective_refinement_prompt, refinement.trigger != Trigger.AGENT, figures)
+
+    def question(self, window: int | None) -> list[dict[str, Any]]:
+        """Whether it wants the refinement."""
+        core, journal = self.agent.read_core(), self.agent.read_recent_journal()
+        return consent_messages(self.agent.system_prompt, core, journal, self.figures, window)
+
+    def opening(self, figures: PromptFigures, window: int | None) -> list[dict[str, Any]]:
+        """Of the loop, with the numbers of the snapshot."""
+        core = self.agent.read_core()
+        return refinement_messages(self.agent.system_prompt, self.instructions, core, figures, window)
 
 
 def consent_messages(
-    *,
     system_prompt: str | None,
     core: Sequence[PromptMemory],
     journal: Sequence[PromptMemory],
@@ -55,12 +77,11 @@ def consent_messages(
     window: int | None,
 ) -> list[dict[str, Any]]:
     """The question whether the agent wants a refinement: two messages, no tools."""
-    question = render_prompt("consent_question.txt", **_figure_values(figures))
+    question = render_prompt("consent_question.txt", **figures.with_counts(core))
     return [memory_context(system_prompt, core, journal, window), {"role": "user", "content": question}]
 
 
 def refinement_messages(
-    *,
     system_prompt: str | None,
     instructions: str,
     core: Sequence[PromptMemory],
@@ -69,23 +90,8 @@ def refinement_messages(
 ) -> list[dict[str, Any]]:
     """The opening of the loop."""
     shown, heading = fit_ledger(core, window)
-    numbers = _figure_values(figures)
-    system = render_prompt(
-        "refinement_system.txt", identity=system_prompt or NO_IDENTITY, instructions=instructions, **numbers
-    )
+    numbers = figures.with_counts(core)
+    identity = system_prompt or NO_IDENTITY
+    system = render_prompt("refinement_system.txt", identity=identity, instructions=instructions, **numbers)
     ledger = render_prompt("refinement_ledger.txt", ledger=shown, ledger_heading=heading, **numbers)
     return [{"role": "system", "content": system}, {"role": "user", "content": ledger}]
-
-
-def _figure_values(figures: PromptFigures) -> dict[str, Any]:
-    return {
-        "core_count": figures.core_count,
-        "constitutional_count": figures.constitutional_count,
-        "mass": figures.mass,
-        "budget": figures.budget,
-        "over_budget": max(figures.mass - figures.budget, 0),
-        "cap": figures.cap,
-        "threshold": f"{figures.threshold:.2%}",
-        "deduplicated": figures.deduplicated,
-        "protections": figures.protections,
-    }

@@ -20,7 +20,7 @@ from app.errors import DiskFull, Invalid, NotFound, Refused, WhetstoneError
 from app.extensions import db, end_reading, writing
 from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
 from app.refinement import arguments as accept
-from app.refinement.functions import ACTIONS, specifications
+from app.refinement.functions import ACTIONS, ARGUMENTS, specifications
 from app.refinement.guard import (
     Claim,
     LatchTrip,
@@ -86,23 +86,18 @@ class RefinementTool:
         Raises DiskFull.
         """
         self._calls += 1
-        action = ACTIONS.get(name)
-        if action is None:
+        if name not in ACTIONS:
             return self._refuse_call("unknown", UnknownFunction())
-        try:
-            found = accept.parse_arguments(raw_arguments)
-        except Invalid as error:
-            return self._refuse_call(action, error)
-        return self._run_action(action, found)
+        return self._run_action(ACTIONS[name], lambda: accept.parse_arguments(raw_arguments))
 
     def execute(self, action: str, /, **arguments: Any) -> Result:
         """The same for code: actions search, consolidate, update, delete, protect and complete."""
         self._calls += 1
         if action not in ACTIONS.values():
             return self._refuse_call("unknown", UnknownFunction("There is no such action."))
-        return self._run_action(action, arguments)
+        return self._run_action(action, lambda: arguments)
 
-    def _run_action(self, action: str, found: Mapping[str, Any]) -> Result:
+    def _run_action(self, action: str, read_arguments: Callable[[], Mapping[str, Any]]) -> Result:
         steps: dict[str, Callable[[Mapping[str, Any]], Result]] = {
             "search": self._search_memories,
             "consolidate": self._consolidate_memories,
@@ -112,6 +107,8 @@ class RefinementTool:
             "complete": self._complete_refinement,
         }
         try:
+            found = read_arguments()
+            accept.check_argument_names(found, *ARGUMENTS[action])
             return steps[action](found)
         except DiskFull:
             raise  # nothing that a model could do about it
@@ -119,12 +116,8 @@ class RefinementTool:
             return self._refuse_call(action, error)
 
     def _search_memories(self, found: Mapping[str, Any]) -> Result:
-        accept.check_argument_names(found, ("query",), ("since", "until"))
         query = accept.query_text(found["query"])
-        since, until = (
-            accept.parse_day(found.get("since"), name="since"),
-            accept.parse_day(found.get("until"), name="until"),
-        )
+        since, until = (accept.parse_day(found.get(name), name=name) for name in ("since", "until"))
         try:
             refinement = check_fence(self.claim)
             entries = read_entries(refinement.agent_id, self._keys)
@@ -136,7 +129,6 @@ class RefinementTool:
             end_reading()
 
     def _consolidate_memories(self, found: Mapping[str, Any]) -> Result:
-        accept.check_argument_names(found, ("ids", "content"))
         ids, content = accept.memory_ids(found["ids"]), clean_content(found["content"])
         with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
             sources = [_check_touchable(memory) for memory in _all_of(agent, ids)]
@@ -163,7 +155,6 @@ class RefinementTool:
         return done or self._make_result(refinement, type="consolidated", id=merged.id, merged_count=len(sources))
 
     def _update_memory(self, found: Mapping[str, Any]) -> Result:
-        accept.check_argument_names(found, ("id", "content"))
         number, content = accept.memory_id(found["id"]), clean_content(found["content"])
         with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
             memory = _check_touchable(_all_of(agent, [number])[0])
@@ -180,7 +171,6 @@ class RefinementTool:
         )
 
     def _delete_memory(self, found: Mapping[str, Any]) -> Result:
-        accept.check_argument_names(found, ("id",))
         number = accept.memory_id(found["id"])
         with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
             memory = _check_touchable(_all_of(agent, [number])[0])
@@ -192,7 +182,6 @@ class RefinementTool:
         return done or self._make_result(refinement, type="deleted", id=memory.id)
 
     def _protect_memory(self, found: Mapping[str, Any]) -> Result:
-        accept.check_argument_names(found, ("id",))
         number = accept.memory_id(found["id"])
         with fenced_transaction(self.claim, protections=1) as (refinement, agent):
             memory = _all_of(agent, [number])[0]
@@ -205,7 +194,6 @@ class RefinementTool:
         return self._make_result(refinement, type="protected", id=memory.id)
 
     def _complete_refinement(self, found: Mapping[str, Any]) -> Result:
-        accept.check_argument_names(found, ("summary",), ("note_to_admins",))
         summary = clean_text(found["summary"], what="summary").strip()
         if is_blank(summary) or len(summary) > 10_000:
             raise Invalid("The summary must have 1 to 10,000 characters.")

@@ -132,9 +132,7 @@ def test_a_note_is_read_from_the_environment_and_trimmed(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("mass", "told"), [(6234, "over budget by 1234 tokens"), (5000, None), (10, None)])
 def test_both_prompts_say_by_how_much_the_budget_is_exceeded(mass: int, told: str | None) -> None:
-    figures = PromptFigures(
-        core_count=3, constitutional_count=1, mass=mass, budget=5000, cap=10, threshold=Decimal("0.75")
-    )
+    figures = PromptFigures(core_count=3, mass=mass, budget=5000, cap=10, threshold=Decimal("0.75"))
     consent = consent_messages(system_prompt=None, core=(), journal=(), figures=figures, window=None)
     opening = refinement_messages(system_prompt=None, instructions="", core=(), figures=figures, window=None)
     for messages in (consent, opening):
