@@ -11,9 +11,13 @@ class WhetstoneError(Exception):
     code = "error"
     http_status = 400
     exit_status = 1
+    outcome = ""
+    """What became of the data, where the error says so itself."""
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(message or (self.__doc__ or "").strip())
+    def __init__(self, message: str = "", outcome: str = "") -> None:
+        self.outcome = outcome or self.outcome
+        message = message or (self.__doc__ or "").strip()
+        super().__init__(f"{message} {self.outcome}".strip())
 
     @property
     def sentence(self) -> str:
@@ -29,14 +33,14 @@ class NotFound(WhetstoneError):
 
 
 class Invalid(WhetstoneError):
-    """What was given can't be used; nothing was written."""
+    """What was given can't be used."""
 
     code = "invalid"
     http_status = 422
 
 
 class Refused(WhetstoneError):
-    """A rule does not allow it; nothing was written."""
+    """A rule does not allow it."""
 
     code = "refused"
     http_status = 409

@@ -50,6 +50,41 @@ def test_what_is_imported_late_has_a_reason() -> None:
     assert sum(late.values()) <= MOST_IMPORTED_LATE
 
 
+def words_of(node: ast.AST) -> str:
+    return "".join(
+        part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    )
+
+
+def test_a_refusal_says_in_its_outcome_what_became_of_the_data() -> None:
+    """REST and MCP add "Nothing was written." where `outcome` is empty: said in the message, it would be said twice."""
+    trees = dict(modules())
+    classes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    refusals = {"Invalid", "NotFound", "Refused"}
+    for _ in range(5):
+        refusals |= {
+            node.name for node in classes if {base.id for base in node.bases if isinstance(base, ast.Name)} & refusals
+        }
+    assert len(refusals) > 20
+    calls = [
+        (path, node)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in refusals and node.args
+    ]
+    assert len(calls) > 50
+    said = "nothing was", "nothing new was"
+    assert [
+        (path, call.lineno) for path, call in calls if any(each in words_of(call.args[0]).lower() for each in said)
+    ] == []
+    docs = [
+        node.name
+        for node in classes
+        if node.name in refusals and "nothing was" in (ast.get_docstring(node) or "").lower()
+    ]
+    assert docs == []
+
+
 def test_every_planted_fault_still_has_its_place() -> None:
     """Else `python -m benchmarks.planted_faults` would pass over it."""
     faults = tomllib.loads((ROOT / "benchmarks" / "planted_faults.toml").read_text())["fault"]

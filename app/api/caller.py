@@ -83,7 +83,7 @@ class Caller:
         """Raises ScopeMissing."""
         if scope not in self.bearer.scopes:
             held = ", ".join(self.bearer.scopes)
-            raise ScopeMissing(f"This needs the scope {scope}; this token has {held}. Nothing was done.")
+            raise ScopeMissing(f"This needs the scope {scope}; this token has {held}.", "Nothing was done.")
 
 
 def admit(authorization: str | None) -> Caller:

@@ -18,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class MalformedRequest(Invalid):
-    """The request can't be read. Nothing was written."""
+    """The request can't be read."""
 
     code = "malformed"
     http_status = 400

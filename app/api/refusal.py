@@ -10,12 +10,10 @@ from app.errors import Invalid, NotFound, Refused, WhetstoneError
 def sentence_of(error: WhetstoneError, *, reads_only: bool) -> str:
     """What was wrong, what is allowed and, of a call that could have written, that it wrote nothing.
 
-    That holds for every refusal, because each rolls its transaction back; many rules say so themselves.
+    That holds for every refusal, because each rolls its transaction back; many say it in their own `outcome`.
     """
-    is_ours = isinstance(error, Invalid | NotFound | Refused)
-    if reads_only or not is_ours or "nothing" in error.sentence.lower():
-        return error.sentence
-    return f"{error.sentence} Nothing was written."
+    is_refusal = isinstance(error, Invalid | NotFound | Refused)
+    return error.sentence if reads_only or error.outcome or not is_refusal else f"{error.sentence} Nothing was written."
 
 
 def headers_of(error: WhetstoneError) -> dict[str, str]:

@@ -54,7 +54,7 @@ def list_versions(caller: Caller, field: str, _: NoParameters) -> Versions:
 
 def change(caller: Caller, field: str, given: NewValue) -> RequestResult:
     if given.value is None:
-        raise Invalid(f"null is no {field}. Reset it to use the default again. Nothing was changed.")
+        raise Invalid(f"null is no {field}. Reset it to use the default again.", "Nothing was changed.")
     return _author_setting(caller, field, given.value)
 
 

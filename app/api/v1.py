@@ -32,9 +32,10 @@ blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 
 
 class LengthMissing(MalformedRequest):
-    """The body came in chunks, so it was not read: send it whole, with a Content-Length. Nothing was written."""
+    """The body came in chunks, so it was not read: send it whole, with a Content-Length."""
 
     code = "length_required"
+    outcome = "Nothing was written."
     http_status = 411
 
 

@@ -36,9 +36,10 @@ DEFAULTS = {
 
 
 class NoDefault(Refused):
-    """A name has no default: give another name instead. Nothing was changed."""
+    """A name has no default: give another name instead."""
 
     code = "no_default"
+    outcome = "Nothing was changed."
 
 
 def read_setting(agent: Agent, field: str) -> Setting:
@@ -89,7 +90,7 @@ def _clean_value(field: str, value: object) -> Any:
         return None
     cleaned = clean_name(value) if field == "name" else clean_setting(field, value)
     if cleaned is None:
-        raise Invalid(f"The {field} is blank. Reset it to use the default again. Nothing was changed.")
+        raise Invalid(f"The {field} is blank. Reset it to use the default again.", "Nothing was changed.")
     return cleaned
 
 

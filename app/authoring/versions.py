@@ -70,7 +70,7 @@ def revert_setting(agent_id: int, entry_id: int, field: str, *, by: Actor) -> in
         if field not in before or field not in CONFIGURATION:
             raise NotFound(f"{agent.name} has no such change that could be reverted.")
         if as_json(getattr(agent, field)) == before[field]:
-            raise Refused(f"The {field.replace('_', ' ')} is what it was before that already. Nothing was changed.")
+            raise Refused(f"The {field.replace('_', ' ')} is what it was before that already.", "Nothing was changed.")
         agent.change(by=by, about={"reverts": entry_id}, **{field: before[field]})
         made = db.session.scalar(select(func.max(AuditLog.id)).where(*_entry_conditions(agent)))
     if made is None:

@@ -72,9 +72,10 @@ class Demo:
 
 
 class DemoNameTaken(Refused):
-    """There is an account named Demo that is not the demo; nothing was made."""
+    """There is an account named Demo that is not the demo."""
 
     code = "name_taken"
+    outcome = "Nothing was made."
 
 
 def make_demo(by: Actor) -> Demo:

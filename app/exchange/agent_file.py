@@ -13,7 +13,7 @@ from typing import Any
 
 from app.errors import Invalid
 from app.exchange.document import count_items, load_document, read_objects
-from app.exchange.draft import Checking, Draft, parse_moment
+from app.exchange.draft import NOT_IMPORTED, Checking, Draft, parse_moment
 from app.exchange.parsed import ImportFormat, ParsedFile, add_counts, usable_tags
 from app.values.text import MAX_CONTENT, clean_content, clean_text, is_blank
 
@@ -35,7 +35,7 @@ def parse(data: bytes) -> ParsedFile:
     """Raises ImportRefused with the blocks and passages that can't be used, or Invalid."""
     found = load_document(data)
     if not recognises(found):
-        raise Invalid("It is no Letta agent file: it has neither agents nor a core_memory. Nothing was imported.")
+        raise Invalid("It is no Letta agent file: it has neither agents nor a core_memory.", NOT_IMPORTED)
     return _Reading(found, _only_agent(found)).parsed()
 
 
@@ -66,8 +66,8 @@ def _only_agent(found: Found) -> Found:
     agents = read_objects(found["agents"], "agents")
     if len(agents) != 1:
         raise Invalid(
-            f"It holds {len(agents):,} agents, and an import is for one: nothing says whose memories they would be. "
-            "Nothing was imported."
+            f"It holds {len(agents):,} agents, and an import is for one: nothing says whose memories they would be.",
+            NOT_IMPORTED,
         )
     return agents[0]
 

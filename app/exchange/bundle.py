@@ -13,7 +13,7 @@ from sqlalchemy import select, tuple_
 
 from app.errors import Invalid
 from app.exchange.document import load_document
-from app.exchange.draft import NO_MEMORIES, Checking, check_keys, parse_draft
+from app.exchange.draft import NO_MEMORIES, NOT_IMPORTED, Checking, check_keys, parse_draft
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, end_reading, now
 from app.models.agent import Agent
@@ -48,9 +48,9 @@ def parse(data: bytes) -> ParsedFile:
     """
     found = load_document(data)
     if not recognises(found):
-        raise Invalid("It is no bundle: its format is not named so. Nothing was imported.")
+        raise Invalid("It is no bundle: its format is not named so.", NOT_IMPORTED)
     if found["format"] != VERSION:
-        raise Invalid(f"It is a bundle of another version; this Whetstone reads {VERSION}. Nothing was imported.")
+        raise Invalid(f"It is a bundle of another version; this Whetstone reads {VERSION}.", NOT_IMPORTED)
     check_keys(found, KEYS)
     settings = _parse_settings(found.get("settings"))
     checking = Checking()
@@ -61,7 +61,7 @@ def parse(data: bytes) -> ParsedFile:
             break
     drafts = checking.result(or_none=True)
     if not drafts and "memories" not in found and not any(settings.values()):
-        raise Invalid(NO_MEMORIES)
+        raise Invalid(NO_MEMORIES, NOT_IMPORTED)
     return ParsedFile(ImportFormat.BUNDLE, drafts, settings=settings)
 
 

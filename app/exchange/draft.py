@@ -27,7 +27,8 @@ CARRIED_KEYS = (*KEYS, "other_dates")
 MOST_DRAFTS = 20_000
 """Of one import: it is one transaction, and everybody else's changes wait for it."""
 
-NO_MEMORIES = "There are no memories in it. Nothing was imported."
+NOT_IMPORTED = "Nothing was imported."
+NO_MEMORIES = "There are no memories in it."
 
 SHOWN_PROBLEMS = 10
 EARLIEST_YEAR = 1000
@@ -67,7 +68,7 @@ class DraftProblem:
 
 
 class ImportRefused(Invalid):
-    """Some of it can't be used; nothing was imported."""
+    """Some of it can't be used."""
 
     code = "import_refused"
 
@@ -79,6 +80,7 @@ class ImportRefused(Invalid):
         more = [f"and {total - len(problems):,} more"] if total > len(problems) else []
         said = "\n".join(f"  {each}" for each in [*problems, *more])
         super().__init__(f"Nothing was imported: {count} of {of:,} can't be used.\n{said}")
+        self.outcome = NOT_IMPORTED
 
 
 class TooManyProblems(Invalid):
@@ -112,7 +114,7 @@ class Checking:
         if self._problems:
             raise ImportRefused(self._problems, total=self._total, of=self._seen)
         if not self.drafts and not or_none:
-            raise Invalid(NO_MEMORIES)
+            raise Invalid(NO_MEMORIES, NOT_IMPORTED)
         return self.drafts
 
 

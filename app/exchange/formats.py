@@ -14,7 +14,7 @@ from pathlib import PurePath
 from app.errors import Invalid
 from app.exchange import agent_file, bundle, mem0, plain
 from app.exchange.document import load_document
-from app.exchange.draft import NO_MEMORIES, parse_json
+from app.exchange.draft import NO_MEMORIES, NOT_IMPORTED, parse_json
 from app.exchange.importing import MAX_LINE, decode_text, parse_lines, read_lines
 from app.exchange.parsed import ImportFormat, ParsedFile
 
@@ -29,13 +29,14 @@ _SUFFIXES = {
     ".text": ImportFormat.TEXT,
 }
 _BEGINS_LIKE_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:[{\[]|"(?:\s|\\[nrt])*[{\[])')
-_NAME_IT = f"Name its format: {', '.join(ImportFormat)}. Nothing was imported."
+_NAME_IT = f"Name its format: {', '.join(ImportFormat)}."
 
 
 class NotRecognised(Invalid):
-    """It can't be told what this file is. Nothing was imported."""
+    """It can't be told what this file is."""
 
     code = "format_not_recognised"
+    outcome = NOT_IMPORTED
 
 
 def read_file(data: bytes, *, name: str = "", format: ImportFormat | None = None) -> ParsedFile:
@@ -48,7 +49,7 @@ def detect_format(name: str, data: bytes) -> ImportFormat:
     """What it is. `name` is the file's, "" where it has none. Raises NotRecognised, or Invalid for a blank file."""
     _check_size(data)
     if not data.strip():
-        raise Invalid(NO_MEMORIES)
+        raise Invalid(NO_MEMORIES, NOT_IMPORTED)
     named = _SUFFIXES.get(PurePath(name).suffix.lower())
     if _BEGINS_LIKE_JSON.match(data):
         return _detect_json(data, named)
@@ -94,7 +95,7 @@ def _kind_of(found: object) -> ImportFormat | None:
 
 def _check_size(data: bytes) -> None:
     if len(data) > MOST_BYTES:
-        raise Invalid(f"A file of more than {MOST_BYTES // 1_000_000} MB is not taken; split it. Nothing was imported.")
+        raise Invalid(f"A file of more than {MOST_BYTES // 1_000_000} MB is not taken; split it.", NOT_IMPORTED)
 
 
 def _parse_lines(data: bytes) -> ParsedFile:

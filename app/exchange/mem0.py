@@ -7,7 +7,7 @@ from typing import Any
 
 from app.errors import Invalid
 from app.exchange.document import count_items, load_document
-from app.exchange.draft import Checking, Draft, parse_moment
+from app.exchange.draft import NOT_IMPORTED, Checking, Draft, parse_moment
 from app.exchange.parsed import ImportFormat, ParsedFile, add_counts, usable_tags
 from app.values.text import clean_content
 
@@ -22,7 +22,7 @@ def parse(data: bytes) -> ParsedFile:
     found = load_document(data)
     listed = _result_list(found)
     if not isinstance(listed, list):
-        raise Invalid("It is no mem0 export: it has no list of results. Nothing was imported.")
+        raise Invalid("It is no mem0 export: it has no list of results.", NOT_IMPORTED)
     checking, refused = Checking(), 0
     for number, item in enumerate(listed, start=1):
         with checking.of("memory", number) as drafts:

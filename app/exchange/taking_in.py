@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from app.errors import Invalid, NotFound, Refused
 from app.exchange.already import without_known
-from app.exchange.draft import NO_MEMORIES
+from app.exchange.draft import NO_MEMORIES, NOT_IMPORTED
 from app.exchange.formats import parse_as, read_file
 from app.exchange.importing import Imported, write_memories
 from app.exchange.parsed import ImportFormat, ParsedFile
@@ -52,7 +52,7 @@ def check_file(data: bytes, *, by: Actor, name: str = "", format: ImportFormat |
     """What `by` would bring in with this file. Raises NotRecognised, ImportRefused or Invalid."""
     parsed = _restrict_for_actor(by, read_file(data, name=name, format=format))
     if not parsed.drafts and parsed.format != ImportFormat.BUNDLE:
-        raise Invalid(NO_MEMORIES)
+        raise Invalid(NO_MEMORIES, NOT_IMPORTED)
     return parsed
 
 

@@ -52,7 +52,7 @@ class AlreadyAsked(Refused):
     def __init__(self, grant: AccessGrant) -> None:
         live = grant.status == GrantStatus.GRANTED
         state = "is live already" if live else "is waiting for the agent's answer"
-        super().__init__(f"Exception {grant.id} for the same person and scope {state}. Nothing new was asked.")
+        super().__init__(f"Exception {grant.id} for the same person and scope {state}.", "Nothing new was asked.")
         self.grant_id = grant.id
 
 
@@ -76,7 +76,7 @@ class WantedException:
         """From a form, options or JSON: category, purpose, minutes, scope. Raises Invalid with what is allowed."""
         category = str(given.get("category") or "").strip().lower()
         if category not in list(GrantCategory):
-            raise Invalid(f"The category must be one of {', '.join(GrantCategory)}. Nothing was asked.")
+            raise Invalid(f"The category must be one of {', '.join(GrantCategory)}.", "Nothing was asked.")
         scope = str(given.get("scope") or "ledger").strip().lower()
         refinement_id = None if scope == "ledger" else scope
         return cls(
@@ -160,7 +160,7 @@ def decide_grant(
             raise NotFound("There is no such exception.")
         if grant.status != GrantStatus.PENDING:
             may = " To take it back, revoke it." if grant.status == GrantStatus.GRANTED else ""
-            raise Refused(f"This exception is {grant.status} already. Nothing was changed.{may}")
+            raise Refused(f"This exception is {grant.status} already.", f"Nothing was changed.{may}")
         if keys is not None and decision.words:
             grant.reason = keys.seal(decision.words, purpose="exception", subject=grant.id)
         db.session.add(_make_consent(grant, decision, keys))
@@ -204,13 +204,13 @@ def resting_until(agent_id: int) -> datetime | None:
 
 def _check_request(agent: Agent, wish: WantedException, for_user: User) -> None:
     if agent.forgotten_at is not None:
-        raise Refused(f"{agent.name} was forgotten: there is nothing left that could be shown. Nothing was asked.")
+        raise Refused(f"{agent.name} was forgotten: there is nothing left that could be shown.", "Nothing was asked.")
     if for_user.account_id != agent.account_id or not for_user.active or not for_user.may(ADMIN):
-        raise Refused("An exception is for one active admin of the agent's own account. Nothing was asked.")
+        raise Refused("An exception is for one active admin of the agent's own account.", "Nothing was asked.")
     if wish.refinement_id is not None:
         mine = (Refinement.id == wish.refinement_id, Refinement.agent_id == agent.id)
         if db.session.scalar(select(Refinement.id).where(*mine)) is None:
-            raise NotFound(f"{agent.name} has no such refinement. Nothing was asked.")
+            raise NotFound(f"{agent.name} has no such refinement.", "Nothing was asked.")
     same = db.session.scalar(
         select(AccessGrant).where(
             AccessGrant.agent_id == agent.id,
@@ -224,8 +224,8 @@ def _check_request(agent: Agent, wish: WantedException, for_user: User) -> None:
     until = resting_until(agent.id)
     if until is not None:
         raise RestingAfterAsk(
-            f"{agent.name} did not give an exception, and is not asked again before {until:%Y-%m-%d %H:%M} UTC. "
-            "Nothing was asked."
+            f"{agent.name} did not give an exception, and is not asked again before {until:%Y-%m-%d %H:%M} UTC.",
+            "Nothing was asked.",
         )
 
 
@@ -251,18 +251,18 @@ def _make_consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None
 def _parse_purpose(value: object) -> str:
     cleaned = " ".join(clean_text(value if value is not None else "", what="purpose").split())
     if is_blank(cleaned) or len(cleaned) > MAX_PURPOSE:
-        raise Invalid(f"The purpose must have 1 to {MAX_PURPOSE} characters. Nothing was asked.")
+        raise Invalid(f"The purpose must have 1 to {MAX_PURPOSE} characters.", "Nothing was asked.")
     return cleaned
 
 
 def _parse_minutes(value: object) -> int:
     written = str(value).strip()
     if isinstance(value, bool) or not (written.isascii() and written.isdigit()) or len(written) > 4:
-        raise Invalid(_RANGE)
+        raise Invalid(_RANGE, "Nothing was asked.")
     minutes = int(written)
     if not MIN_MINUTES <= minutes <= MAX_MINUTES:
-        raise Invalid(_RANGE)
+        raise Invalid(_RANGE, "Nothing was asked.")
     return minutes
 
 
-_RANGE = f"The minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}. Nothing was asked."
+_RANGE = f"The minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}."

@@ -34,8 +34,8 @@ class GuardFinal(Refused):
         self.plan = plan
         super().__init__(
             f"A guard reversed what refinement {(plan.final or '')[:8]} had done, and that is final: it can't be "
-            "brought back. Only the agent can do that work again, in a new refinement under the guards. Nothing was "
-            "changed."
+            "brought back. Only the agent can do that work again, in a new refinement under the guards.",
+            "Nothing was changed.",
         )
 
 
@@ -246,14 +246,16 @@ def _find_entry(target: Target) -> TargetRows:
         raise NotFound("There is no such entry in the audit log.")
     if entry.action == Action.AGENT_TOLD:
         raise NothingToUndo(
-            f"Entry {entry.id} is a note that tells the agent what a human did. Such notes stay. Nothing was written."
+            f"Entry {entry.id} is a note that tells the agent what a human did. Such notes stay.",
+            "Nothing was written.",
         )
     if entry.agent_id is None or not db.session.scalar(
         select(MemoryState.memory_id).where(_written_by_entry(entry.id)).limit(1)
     ):
         raise NothingToUndo(
             f"Entry {entry.id} changed no memory, so there is nothing to undo. Settings are changed back on the "
-            "agent's page. Nothing was written."
+            "agent's page.",
+            "Nothing was written.",
         )
     rollback = db.session.scalar(select(Rollback.id).where(Rollback.entry_id == entry.id))
     if rollback is not None:

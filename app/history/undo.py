@@ -35,7 +35,7 @@ ATTEMPTS = 5
 
 
 class RollbackConflict(Refused):
-    """Memories changed since; nothing was applied."""
+    """Memories changed since."""
 
     code = "rollback_conflict"
 
@@ -47,6 +47,7 @@ class RollbackConflict(Refused):
             f"Nothing was undone: since then, others changed memory {shown}{more}. Undo the later changes first, or "
             "rewind the agent to before the refinement."
         )
+        self.outcome = "Nothing was undone."
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def roll_back(target: Target, *, by: Actor) -> UndoResult:
         done = _try_roll_back(target, by)
         if done is not None:
             return done
-    raise Refused("Refinements kept starting in the meantime. Nothing was undone; pause the agent and try again.")
+    raise Refused("Refinements kept starting in the meantime.", "Nothing was undone; pause the agent and try again.")
 
 
 def _try_roll_back(target: Target, by: Actor) -> UndoResult | None:

@@ -59,8 +59,8 @@ def put_back(key: MasterKey) -> Path:
     if key.fingerprint not in [row.fingerprint for row in known]:
         whose = ", ".join(row.fingerprint for row in known) or "none yet"
         raise Refused(
-            f"That is the key {key.fingerprint}, which this database was never sealed to (its master keys: {whose}). "
-            "Nothing was written."
+            f"That is the key {key.fingerprint}, which this database was never sealed to (its master keys: {whose}).",
+            "Nothing was written.",
         )
     current = MasterKeyRow.current()
     ring = key_ring()

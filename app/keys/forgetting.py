@@ -49,7 +49,7 @@ def forget_agent(agent_id: int, *, by: Actor) -> Forgotten:
         done = _try_to_forget(agent_id, by)
         if done is not None:
             return done
-    raise Refused("Refinements kept starting in the meantime. Nothing was done; pause the agent and try again.")
+    raise Refused("Refinements kept starting in the meantime.", "Nothing was done; pause the agent and try again.")
 
 
 def _try_to_forget(agent_id: int, by: Actor) -> Forgotten | None:

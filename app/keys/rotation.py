@@ -124,7 +124,7 @@ def _begin_rotation(by: Actor, told: Told) -> MasterRotation:
             Action.MASTER_KEY_ROTATE, by, lambda _: {"step": "begun", "from": old.fingerprint, "to": new.fingerprint}
         )
         if [row.fingerprint for row in _in_use()] != [old.fingerprint]:
-            raise Refused("Another machine rotates this database's master key now. Nothing was changed here.")
+            raise Refused("Another machine rotates this database's master key now.", "Nothing was changed here.")
         MasterKeyRow.register(new.public)
     told("registered")
     return MasterRotation(new.fingerprint, resumed=False)
@@ -136,8 +136,8 @@ def _new_key() -> MasterKey:
     new = ring.make_next()
     if db.session.scalar(select(MasterKeyRow.id).where(MasterKeyRow.fingerprint == new.fingerprint)) is not None:
         raise KeyFileError(
-            f"{ring.next_path} is a key that this database knows already, not a new one: move it away. "
-            "Nothing was changed."
+            f"{ring.next_path} is a key that this database knows already, not a new one: move it away.",
+            "Nothing was changed.",
         )
     return new
 

@@ -149,7 +149,8 @@ class Agent(Logged, ScheduleColumns, Model):
         if self.forgotten_at is not None:
             raise AgentForgotten(
                 f"{self.name} was forgotten on {self.forgotten_at:%Y-%m-%d}: its keys are destroyed, and no new ones "
-                "are ever made for it. Nothing was written."
+                "are ever made for it.",
+                "Nothing was written.",
             )
 
     @property

@@ -23,16 +23,18 @@ KEY_PATTERN = "^[!-~]( *[!-~])*$"
 
 
 class KeyReused(Refused):
-    """This Idempotency-Key was used for another request. Nothing was written."""
+    """This Idempotency-Key was used for another request."""
 
     code = "idempotency_key_reused"
+    outcome = "Nothing was written."
     http_status = 422
 
 
 class StillBeingDone(Refused):
-    """An earlier request with this Idempotency-Key has no answer yet, so this one did nothing. Look what was done."""
+    """An earlier request with this Idempotency-Key has no answer yet."""
 
     code = "idempotency_key_in_use"
+    outcome = "This one did nothing. Look what was done."
 
 
 class IdempotencyKey(Model):

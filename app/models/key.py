@@ -179,7 +179,7 @@ class AgentToken(Logged, Model):
         Raises Refused for one that was revoked already, and AgentForgotten.
         """
         if not self.revoke(agent, by=by, why="a new one took its place"):
-            raise Refused(f"The token {self.public_id} was revoked already. Nothing was changed; make a new one.")
+            raise Refused(f"The token {self.public_id} was revoked already.", "Nothing was changed; make a new one.")
         return AgentToken.issue(agent, by=by, name=self.name, scopes=self.scopes)
 
 
@@ -189,7 +189,7 @@ def clean_scopes(scopes: object) -> list[str]:
     unknown = [scope for scope in given if scope not in SCOPES]
     if unknown or not given:
         wrong = f"{str(unknown[0])[:40]!r} is no scope" if unknown else "A token without a scope could do nothing"
-        raise Invalid(f"{wrong}: give one or more of {', '.join(SCOPES)}. Nothing was made.")
+        raise Invalid(f"{wrong}: give one or more of {', '.join(SCOPES)}.", "Nothing was made.")
     return [scope for scope in SCOPES if scope in given]
 
 

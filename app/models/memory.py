@@ -208,7 +208,8 @@ class Memory(StateColumns, Model):
         if not fit_one_memory(dates, tags):
             raise TooManyDates(
                 f"Together they carry {len(dates):,} dates and {len(tags):,} tags; one memory can carry {MOST_DATES:,} "
-                f"dates and {MOST_CARRIED_TAGS:,} tags. Nothing was changed."
+                f"dates and {MOST_CARRIED_TAGS:,} tags.",
+                "Nothing was changed.",
             )
         other_dates = sorted(dates - {self.origin_at})
         if (other_dates, tags) == (self.other_dates, self.tags):
@@ -234,7 +235,7 @@ class Memory(StateColumns, Model):
         running = Refinement.open_of(agent.id)
         if running is not None:
             raise Refused(
-                f"Memory {self.id} stays constitutional while refinement {running.id} is open. Nothing was changed."
+                f"Memory {self.id} stays constitutional while refinement {running.id} is open.", "Nothing was changed."
             )
         self._set_constitutional(agent, False, by)
 

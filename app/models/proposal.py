@@ -144,7 +144,7 @@ class SettingProposal(Question, Model):
     def reopen(self, agent: Agent, *, by: Actor) -> None:
         """A dismissal is taken back: it waits again. Raises Refused when it was not dismissed, or another one waits."""
         if self.status != ProposalStatus.DISMISSED or self.field in SettingProposal.open_of(agent.id):
-            raise Refused(f"This change of the {self.field} can't wait again. Nothing was changed.")
+            raise Refused(f"This change of the {self.field} can't wait again.", "Nothing was changed.")
         agent.check_not_forgotten()
         self.told_at = None
         self.hold(agent, by=by, why=self.why or "An admin took its dismissal back.")
@@ -163,4 +163,4 @@ class SettingProposal(Question, Model):
 
     def _require_open(self) -> None:
         if not self.is_open:
-            raise Refused(f"This change of the {self.field} is {self.status} already. Nothing was changed.")
+            raise Refused(f"This change of the {self.field} is {self.status} already.", "Nothing was changed.")

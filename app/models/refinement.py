@@ -165,7 +165,7 @@ class Refinement(Tally, Logged, Model):
         try:
             db.session.flush()
         except IntegrityError as error:
-            raise Refused("Already running: a refinement of this agent is open. Nothing was started.") from error
+            raise Refused("Already running: a refinement of this agent is open.", "Nothing was started.") from error
         asked = {"trigger": str(trigger), "mode": str(mode)}
         weight = {"mass": agent.core_token_usage, "count": agent.core_count, "at": iso(agent.last_attempt_at)}
         refinement._record_action(Action.REFINEMENT_START, agent, by, asked | weight)

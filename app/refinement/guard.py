@@ -69,11 +69,13 @@ def check_fence(claim: Claim) -> Refinement:
     if refinement is None:
         raise NotFound("There is no such refinement.")
     if refinement.status != Status.RUNNING:
-        raise Terminated(f"This refinement is terminated ({refinement.status}). Nothing was changed.")
+        raise Terminated(f"This refinement is terminated ({refinement.status}).", "Nothing was changed.")
     if refinement.worker != claim.worker:
-        raise Terminated("This refinement is terminated for this process: another one holds it. Nothing was changed.")
+        raise Terminated(
+            "This refinement is terminated for this process: another one holds it.", "Nothing was changed."
+        )
     if refinement.stop_requested_at is not None:
-        raise Terminated("This refinement is terminated: an admin pressed Stop. Nothing was changed.")
+        raise Terminated("This refinement is terminated: an admin pressed Stop.", "Nothing was changed.")
     return refinement
 
 
@@ -104,12 +106,12 @@ def _claim_row(claim: Claim, mutations: int, protections: int) -> Refinement:
     refinement = check_fence(claim)
     if protections:
         raise ProtectionsUsed(
-            f"All {MAX_PROTECTIONS} protections of a refinement are used. Nothing was changed; go on without "
-            "protecting more, or call complete_refinement."
+            f"All {MAX_PROTECTIONS} protections of a refinement are used.",
+            "Nothing was changed; go on without protecting more, or call complete_refinement.",
         )
     raise CapReached(
-        f"Hard cap reached: {refinement.mutations} of {refinement.cap} changes are made. Nothing was changed; "
-        "call complete_refinement."
+        f"Hard cap reached: {refinement.mutations} of {refinement.cap} changes are made.",
+        "Nothing was changed; call complete_refinement.",
     )
 
 

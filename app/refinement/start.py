@@ -16,14 +16,15 @@ class AlreadyRunning(Refused):
     code = "already_running"
 
     def __init__(self, refinement_id: str) -> None:
-        super().__init__(f"Already running: refinement {refinement_id} of this agent is open. Nothing was started.")
+        super().__init__(f"Already running: refinement {refinement_id} of this agent is open.", "Nothing was started.")
         self.refinement_id = refinement_id
 
 
 class LedgerEmpty(Refused):
-    """The agent has no core memories to refine. Nothing was started."""
+    """The agent has no core memories to refine."""
 
     code = "ledger_empty"
+    outcome = "Nothing was started."
 
 
 class RestingAfterNo(Refused):
@@ -33,9 +34,10 @@ class RestingAfterNo(Refused):
 
 
 class AgentInactive(Refused):
-    """The agent is not active. Nothing was started."""
+    """The agent is not active."""
 
     code = "agent_inactive"
+    outcome = "Nothing was started."
 
 
 def start_refinement(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL) -> Refinement:
@@ -72,6 +74,6 @@ def _check_startable(agent: Agent, trigger: Trigger, mode: Mode) -> None:
     is_asked = trigger is not Trigger.AGENT and mode is Mode.FULL
     if is_asked and agent.declined_until > now():
         raise RestingAfterNo(
-            f"{agent.name} declined. You can ask again after {agent.declined_until:%Y-%m-%d %H:%M} UTC. "
-            "Nothing was started. Removing exact duplicates only needs no question."
+            f"{agent.name} declined. You can ask again after {agent.declined_until:%Y-%m-%d %H:%M} UTC.",
+            "Nothing was started. Removing exact duplicates only needs no question.",
         )

@@ -320,16 +320,20 @@ def _all_of(agent: Agent, ids: list[int]) -> list[Memory]:
     missing = [number for number in ids if number not in found]
     if missing:
         raise NotYours(
-            f"No active core memory of yours has the id {', '.join(map(str, missing[:20]))}. Nothing was changed."
+            f"No active core memory of yours has the id {', '.join(map(str, missing[:20]))}.", "Nothing was changed."
         )
     return [found[number] for number in ids]
 
 
 def _check_touchable(memory: Memory) -> Memory:
     if memory.constitutional:
-        raise ConstitutionalMemory(f"Memory {memory.id} is constitutional and is never touched. Nothing was changed.")
+        raise ConstitutionalMemory(
+            f"Memory {memory.id} is constitutional and is never touched.", "Nothing was changed."
+        )
     if memory.immutable:
-        raise ImmutableMemory(f"Memory {memory.id} carries an immutable tag and is never touched. Nothing was changed.")
+        raise ImmutableMemory(
+            f"Memory {memory.id} carries an immutable tag and is never touched.", "Nothing was changed."
+        )
     return memory
 
 

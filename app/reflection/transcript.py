@@ -21,7 +21,7 @@ MAX_MESSAGES = 500
 MAX_CHARACTERS = 200_000
 """Of all messages together."""
 
-_NOTHING_KEPT = "Nothing was handed in."
+_NOT_KEPT = "Nothing was handed in."
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class Turn:
 def read_messages(given: object) -> list[Turn]:
     """The text of messages in OpenAI's form, without tool calls. Raises Invalid, in a sentence that quotes nothing."""
     if not isinstance(given, list) or not 1 <= len(given) <= MAX_MESSAGES:
-        raise Invalid(f"A conversation is a list of 1 to {MAX_MESSAGES} messages. {_NOTHING_KEPT}")
+        raise Invalid(f"A conversation is a list of 1 to {MAX_MESSAGES} messages.", _NOT_KEPT)
     turns = [_read_turn(number, message) for number, message in enumerate(given, start=1)]
     characters = sum(len(turn.content) for turn in turns)
     if characters > MAX_CHARACTERS:
         raise Invalid(
-            f"The conversation has {characters:,} characters; at most {MAX_CHARACTERS:,} are allowed. {_NOTHING_KEPT}"
+            f"The conversation has {characters:,} characters; at most {MAX_CHARACTERS:,} are allowed.", _NOT_KEPT
         )
     if all(is_blank(turn.content) for turn in turns):
-        raise Invalid(f"The conversation is blank: not one message holds any text. {_NOTHING_KEPT}")
+        raise Invalid("The conversation is blank: not one message holds any text.", _NOT_KEPT)
     return turns
 
 
@@ -95,4 +95,4 @@ def _read_part(number: int, part: Any) -> str:
 
 
 def _message_error(number: int, what: str) -> Invalid:
-    return Invalid(f"Message {number} {what.rstrip('.')}. {_NOTHING_KEPT}")
+    return Invalid(f"Message {number} {what.rstrip('.')}.", _NOT_KEPT)

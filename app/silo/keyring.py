@@ -101,4 +101,4 @@ def _lock_folder(descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Refused("Another rotation is at work on these key files. Nothing was changed.") from None
+        raise Refused("Another rotation is at work on these key files.", "Nothing was changed.") from None

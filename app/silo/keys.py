@@ -96,7 +96,7 @@ class MasterKey:
             ) from None
         except ValueError:
             if secret is not None:
-                raise KeyFileError(f"{path} does not open with that passphrase. Nothing was written.") from None
+                raise KeyFileError(f"{path} does not open with that passphrase.", "Nothing was written.") from None
             raise KeyFileError(f"{path} is not a master key. {RESTORE}") from None
         if not isinstance(private, X25519PrivateKey):
             raise KeyFileError(f"{path} is a key of another kind. {RESTORE}")
@@ -126,7 +126,9 @@ class MasterKey:
         Raises FileExistsError, KeyFileError, or Invalid: the format makes guessing cheap, so a short one is refused.
         """
         if len(passphrase) < SHORTEST_PASSPHRASE:
-            raise Invalid(f"The passphrase must have at least {SHORTEST_PASSPHRASE} characters. Nothing was written.")
+            raise Invalid(
+                f"The passphrase must have at least {SHORTEST_PASSPHRASE} characters.", "Nothing was written."
+            )
         keyfile.write_new(path, self._encode_pem(serialization.BestAvailableEncryption(passphrase.encode())))
 
     def _encode_pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:

@@ -23,18 +23,20 @@ def from_words(text: str) -> bytes:
     """
     words = _numbered_words(text) or text.lower().split()
     if len(words) != WORDS:
-        raise Invalid(f"There must be {WORDS} recovery words; here are {len(words)}. Nothing was written.")
+        raise Invalid(f"There must be {WORDS} recovery words; here are {len(words)}.", "Nothing was written.")
     book = Mnemonic("english")
     strange = [place for place, word in enumerate(words, start=1) if word not in book.wordlist]
     if strange:
         named = ", ".join(map(str, strange))
-        raise Invalid(f"Not in the list of recovery words: word {named}. Look at how it is spelt. Nothing was written.")
+        raise Invalid(
+            f"Not in the list of recovery words: word {named}. Look at how it is spelt.", "Nothing was written."
+        )
     try:
         return bytes(book.to_entropy(words))
     except ValueError:
         raise Invalid(
-            "The recovery words do not fit together: one is another word of the list, or their order is wrong. "
-            "Nothing was written."
+            "The recovery words do not fit together: one is another word of the list, or their order is wrong.",
+            "Nothing was written.",
         ) from None
 
 

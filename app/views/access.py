@@ -72,7 +72,7 @@ def needs(role: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @wraps(act)
         def guarded(*arguments: P.args, **named: P.kwargs) -> R:
             if not viewer().may(role):
-                raise NotAllowed(f"This needs the role {role}, which you do not have here. Nothing was written.")
+                raise NotAllowed(f"This needs the role {role}, which you do not have here.", "Nothing was written.")
             return act(*arguments, **named)
 
         setattr(guarded, NEEDED_ROLE, role)

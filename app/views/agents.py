@@ -32,7 +32,7 @@ FILTERS = ("query", "state", "after")
 
 
 class SelectionRefused(Invalid):
-    """The selected agents can't be acted on together. Nothing was changed."""
+    """The selected agents can't be acted on together."""
 
 
 @page(blueprint, "/agents", "agents/index.html")
@@ -187,7 +187,7 @@ def _chosen_agent_ids() -> Sequence[int]:
     if not ids:
         raise SelectionRefused("No agents selected. Select at least one.")
     if len(ids) > MOST_AT_ONCE:
-        raise SelectionRefused(f"{len(ids):,} agents selected. Select at most {MOST_AT_ONCE}; nothing was changed.")
+        raise SelectionRefused(f"{len(ids):,} agents selected. Select at most {MOST_AT_ONCE}.", "Nothing was changed.")
     return [my_agent(agent_id).id for agent_id in ids]
 
 

@@ -19,9 +19,10 @@ blueprint = signed_in_pages("demo", __name__)
 
 
 class NotEmpty(Refused):
-    """This account has agents already; the demo is for empty ones. Nothing was made."""
+    """This account has agents already; the demo is for empty ones."""
 
     code = "not_empty"
+    outcome = "Nothing was made."
 
 
 @blueprint.post("/demo")

@@ -133,9 +133,10 @@ class NoAnswer(Unavailable):
 
 
 class NotThisWay(Refused):
-    """Content is not fetched in this way. Nothing was shown, and no view was recorded."""
+    """Content is not fetched in this way."""
 
     code = "not_this_way"
+    outcome = "Nothing was shown, and no view was recorded."
     http_status = 403
 
 

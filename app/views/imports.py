@@ -64,7 +64,7 @@ def _read_upload() -> tuple[str, bytes]:
     file = request.files.get("file")
     sent = file.read() if file else b""
     if file is None or not sent:
-        raise Invalid("No file was chosen, or it is empty. Nothing was imported.")
+        raise Invalid("No file was chosen, or it is empty.", "Nothing was imported.")
     return file.filename or "", sent
 
 
@@ -72,7 +72,7 @@ def _read_format() -> ImportFormat | None:
     """What the form says that the file is; None to recognise it."""
     chosen = request.form.get("format", "")
     if chosen not in ("", *ImportFormat):
-        raise Invalid("There is no such format. Nothing was imported.")
+        raise Invalid("There is no such format.", "Nothing was imported.")
     return ImportFormat(chosen) if chosen else None
 
 
