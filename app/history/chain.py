@@ -6,15 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, String, cast, literal, select
 from sqlalchemy.exc import OperationalError
 
 from app.extensions import db
-from app.history.difference import Difference, entry_name, numbered_entry, owner_difference
+from app.history.difference import BATCH, Difference, entry_difference, entry_name, numbered_entry
 from app.models import Account, Agent, AuditLog, MemoryState
 from app.models.keyset import Keyset
-
-BATCH = 500
 
 _IN_ORDER = Keyset((AuditLog.sequence, AuditLog.id))
 
@@ -51,10 +49,10 @@ class Chain:
             return
         last, entry_id = (numbered_entry(*self._place), self._place[1]) if self._place else ("no entry", None)
         if self.sequence < of.audit_sequence:
-            raise owner_difference(of, f"the log ends at {last}, but {of.audit_sequence} were written.", entry_id)
+            raise Difference(f"the log ends at {last}, but {of.audit_sequence} were written.", entry_id)
         if self.sequence > of.audit_sequence:
-            raise owner_difference(of, f"{last} was appended by hand: {of.audit_sequence} were written.", entry_id)
-        raise owner_difference(of, f"the head that its row keeps is not the hash of {last}.", entry_id)
+            raise Difference(f"{last} was appended by hand: {of.audit_sequence} were written.", entry_id)
+        raise Difference(f"the head that its row keeps is not the hash of {last}.", entry_id)
 
     def _read_batch(self) -> list[Written]:
         query = self._query_behind(select(AuditLog))
@@ -82,31 +80,28 @@ class Chain:
                 if count:
                     return
                 sentence = f"{numbered_entry(sequence, entry_id)} can't be read: what is stored of it was damaged."
-                raise owner_difference(self._of, sentence, entry_id) from None
+                raise Difference(sentence, entry_id) from None
 
     def _check_entry(self, entry: AuditLog, states: Iterable[MemoryState]) -> None:
         expected = self.sequence + 1
-        if entry.sequence != expected:
-            raise self._out_of_sequence(entry, expected)
+        if not isinstance(entry.sequence, int) or entry.sequence < expected:
+            raise entry_difference(entry, f"was inserted: number {expected} was to come.")
+        if entry.sequence > expected:
+            raise Difference(f"entry {expected} is missing: what comes is {entry_name(entry)}.", entry.id)
         if entry.previous_hash != self.head:
-            raise self._entry_difference(entry, "does not follow from the entry before it.")
+            raise entry_difference(entry, "does not follow from the entry before it.")
         if (entry.account_id, entry.agent_id) != self._of.audited_as:
-            raise self._entry_difference(entry, "names another account or agent.")
+            raise entry_difference(entry, "names another account or agent.")
         if not _is_as_hashed(entry, states):
-            raise self._entry_difference(
-                entry, "was altered, or a state of a memory that it wrote: its hash does not match."
-            )
+            raise entry_difference(entry, "was altered, or a state of a memory that it wrote: its hash does not match.")
         if self._place and entry.id < self._place[1]:
-            raise self._entry_difference(entry, f"was moved: the entry before it has the id {self._place[1]}.")
+            raise entry_difference(entry, f"was moved: the entry before it has the id {self._place[1]}.")
         self.sequence, self.head, self._place = expected, entry.hash, (entry.sequence, entry.id)
 
-    def _out_of_sequence(self, entry: AuditLog, expected: int) -> Difference:
-        if not isinstance(entry.sequence, int) or entry.sequence < expected:
-            return self._entry_difference(entry, f"was inserted: number {expected} was to come.")
-        return owner_difference(self._of, f"entry {expected} is missing: what comes is {entry_name(entry)}.", entry.id)
 
-    def _entry_difference(self, entry: AuditLog, sentence: str) -> Difference:
-        return owner_difference(self._of, f"{entry_name(entry)} {sentence}", entry.id)
+def chain_of(model: type[Agent | Account]) -> ColumnElement[str]:
+    """The same as the property `chain` of a row."""
+    return literal("agent:") + Agent.uuid if model is Agent else literal("account:") + cast(Account.id, String)
 
 
 def raise_unless_damage(error: Exception) -> None:

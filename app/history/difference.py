@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from sqlalchemy import Select
+
+from app.extensions import db
 from app.models import Account, Agent, AuditLog
+
+BATCH = 500
 
 
 class Difference(Exception):
     """Something is not as it was written. A sentence without content, that names the entry at fault where one is."""
 
-    def __init__(self, sentence: str, *, agent_id: int | None = None, entry_id: int | None = None) -> None:
+    def __init__(self, sentence: str, entry_id: int | None = None, *, agent_id: int | None = None) -> None:
         super().__init__(sentence)
         self.agent_id, self.entry_id = agent_id, entry_id
 
 
-def owner_difference(of: Agent | Account, sentence: str, entry_id: int | None = None) -> Difference:
-    """A difference in what belongs to an agent or, beside its agents, to an account."""
-    return Difference(f"{of.name} ({of.chain}): {sentence}", agent_id=of.audited_as[1], entry_id=entry_id)
+@contextmanager
+def differences_of(owner: Agent | Account) -> Iterator[None]:
+    """What is found within belongs to an agent or, beside its agents, to an account: it is named with it."""
+    try:
+        yield
+    except Difference as found:
+        sentence = f"{owner.name} ({owner.chain}): {found}"
+        raise Difference(sentence, found.entry_id, agent_id=owner.audited_as[1]) from None
+
+
+def entry_difference(entry: AuditLog, sentence: str) -> Difference:
+    """Of an entry; the sentence goes on from its name."""
+    return Difference(f"{entry_name(entry)} {sentence}", entry.id)
 
 
 def entry_name(entry: AuditLog) -> str:
@@ -25,3 +44,14 @@ def entry_name(entry: AuditLog) -> str:
 
 def numbered_entry(sequence: int, entry_id: int) -> str:
     return f"entry {sequence} (id {entry_id})"
+
+
+def stream_rows(query: Select[Any]) -> Iterator[Any]:
+    """Row by row, and never all of them in memory."""
+    with closing(db.session.execute(query.execution_options(yield_per=BATCH))) as found:
+        yield from found
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """What is no dictionary in a log that somebody edited says nothing."""
+    return value if isinstance(value, dict) else {}

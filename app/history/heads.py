@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, and_, cast, literal, select
+from sqlalchemy import ColumnElement, and_, select
 
 from app.errors import Invalid, WhetstoneError
 from app.extensions import db, reading
+from app.history.chain import chain_of
 from app.history.difference import Difference, numbered_entry
 from app.models import Account, Agent, AuditLog
 from app.models.base import iso
@@ -70,10 +71,10 @@ def check_heads(heads: Iterable[Head]) -> None:
 
 
 def _heads_of(model: type[Agent | Account], account_id: int | None) -> Iterator[Head]:
-    is_head = and_(AuditLog.chain == _chain_of(model), AuditLog.sequence == model.audit_sequence)
+    is_head = and_(AuditLog.chain == chain_of(model), AuditLog.sequence == model.audit_sequence)
     owner = Agent.account_id if model is Agent else Account.id
     rows = (
-        select(_chain_of(model), model.audit_sequence, model.audit_head, AuditLog.hash, AuditLog.at, model.name)
+        select(chain_of(model), model.audit_sequence, model.audit_head, AuditLog.hash, AuditLog.at, model.name)
         .add_columns(Account.name)
         .outerjoin(AuditLog, is_head)
         .where(model.audit_sequence > 0)
@@ -87,11 +88,6 @@ def _heads_of(model: type[Agent | Account], account_id: int | None) -> Iterator[
         if found != head:
             raise HeadsDiffer(f"{name} ({chain}): the log does not end as its row says. {HeadsDiffer.__doc__}")
         yield Head(chain, sequence, head.hex(), iso(at), name if model is Agent else None, account)
-
-
-def _chain_of(model: type[Agent | Account]) -> ColumnElement[str]:
-    """The same as the property `chain` of a row."""
-    return literal("agent:") + Agent.uuid if model is Agent else literal("account:") + cast(Account.id, String)
 
 
 def _parse_head(line: str, count: int) -> Head:

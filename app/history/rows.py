@@ -18,11 +18,9 @@ from sqlalchemy.orm import selectinload
 
 from app.extensions import db
 from app.history.chain import DAMAGE, raise_unless_damage
-from app.history.difference import Difference, numbered_entry, owner_difference
+from app.history.difference import BATCH, Difference, as_dict, numbered_entry
 from app.models import Account, Agent, AuditLog, User
-from app.models.logged import Logged, Said, logged_models
-
-BATCH = 500
+from app.models.logged import Logged, Owner, Said, logged_models
 
 _NAMES = {model.__tablename__: model.LOGGED_AS for model in logged_models()}
 
@@ -38,43 +36,39 @@ class ReplayedRows:
 
     def take(self, entry: AuditLog) -> None:
         """The next entry of the chain."""
-        for table, rows in _as_dict(entry.said).items():
-            for key, said in _as_dict(rows).items():
+        for table, rows in as_dict(entry.said).items():
+            for key, said in as_dict(rows).items():
                 newest = self._words.of(table, key)
-                newest.update({name: [value, entry.sequence, entry.id] for name, value in _as_dict(said).items()})
+                newest.update({name: [value, entry.sequence, entry.id] for name, value in as_dict(said).items()})
 
     def compare(self, owner: Agent | Account) -> None:
         """Raises Difference unless the rows say the same."""
         account_id, agent_id = owner.audited_as
-        kind, owner_id = ("account", account_id) if agent_id is None else ("agent", agent_id)
+        owned_by = ("account", account_id) if agent_id is None else ("agent", agent_id)
         for model in logged_models():
-            if model.owned_by() == kind:
-                with closing(_present_rows(model, owner, owner_id)) as present:
+            if model.owned_by() == owned_by[0]:
+                with closing(_present_rows(model, owned_by)) as present:
                     for key, said in present:
-                        self._compare_row(owner, model, key, said)
+                        self._compare_row(model, key, said)
         for table, key, words in self._words.left():
             _, sequence, entry_id = next(iter(words.values()))
             named = f"{_NAMES.get(table, table)} {key}"
-            raise owner_difference(
-                owner, f"{numbered_entry(sequence, entry_id)} says of {named}, but its row is gone.", entry_id
-            )
+            raise Difference(f"{numbered_entry(sequence, entry_id)} says of {named}, but its row is gone.", entry_id)
 
-    def _compare_row(self, owner: Agent | Account, model: type[Logged], key: str, now: Said) -> None:
+    def _compare_row(self, model: type[Logged], key: str, now: Said) -> None:
         named = f"{model.LOGGED_AS} {key}"
         words = self._words.pop(model.__tablename__, key)
         if not words and now:
-            raise owner_difference(owner, f"{named} is in no entry of the log.")
+            raise Difference(f"{named} is in no entry of the log.")
         for name, value in now.items():
             if name not in words:
-                raise owner_difference(owner, f"of {named} no entry says the {name}.")
-            if words[name][0] != value:
-                entry, entry_id = numbered_entry(*words[name][1:]), words[name][2]
-                raise owner_difference(owner, f"{name} of {named} is not what {entry} says.", entry_id)
-        for name, (_, sequence, entry_id) in words.items():
+                raise Difference(f"of {named} no entry says the {name}.")
+            said, *entry = words[name]
+            if said != value:
+                raise Difference(f"{name} of {named} is not what {numbered_entry(*entry)} says.", entry[1])
+        for name, (_, *entry) in words.items():
             if name not in now:
-                raise owner_difference(
-                    owner, f"{named} has no {name}, of which {numbered_entry(sequence, entry_id)} says.", entry_id
-                )
+                raise Difference(f"{named} has no {name}, of which {numbered_entry(*entry)} says.", entry[1])
 
 
 def check_strayed_rows() -> None:
@@ -84,20 +78,17 @@ def check_strayed_rows() -> None:
             lost = and_(key.parent.is_not(None), ~exists().where(key.column == key.parent))
             found = db.session.scalar(select(_key_column(model)).where(lost).order_by(_key_column(model)).limit(1))
             if found is not None:
-                raise Difference(
-                    f"The {model.LOGGED_AS} {found} names a row of {key.column.table.name} that is not there."
-                )
+                what = f"{model.LOGGED_AS} {found}"
+                raise Difference(f"The {what} names a row of {key.column.table.name} that is not there.")
 
 
 def _key_column(model: type[Logged]) -> Any:
     return getattr(model, model.LOG_KEY)
 
 
-def _present_rows(
-    model: type[Logged], owner: Agent | Account, owner_id: int
-) -> Generator[tuple[str, Said], None, None]:
+def _present_rows(model: type[Logged], owner: Owner) -> Generator[tuple[str, Said]]:
     """The rows that there are, with what an entry would say of each now. To be closed."""
-    query: Any = select(model).where(model.belongs_to((model.owned_by(), owner_id))).order_by(_key_column(model))
+    query: Any = select(model).where(model.belongs_to(owner)).order_by(_key_column(model))
     if model is User:
         query = query.options(selectinload(User.roles))
     rows = db.session.scalars(query.execution_options(yield_per=BATCH, populate_existing=True))
@@ -106,13 +97,9 @@ def _present_rows(
             yield row.log_key, row.said()
     except DAMAGE as error:
         raise_unless_damage(error)
-        raise owner_difference(owner, f"a row of {model.__tablename__} can't be read: it was damaged.") from None
+        raise Difference(f"a row of {model.__tablename__} can't be read: it was damaged.") from None
     finally:
         rows.close()
-
-
-def _as_dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 class _Words:

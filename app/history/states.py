@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, func, or_, select, true, union_all
 from sqlalchemy.orm import aliased
 
 from app.extensions import db
-from app.history.difference import numbered_entry, owner_difference
-from app.history.strays import is_written
-from app.models import Agent, AuditLog, InstallationMark, Memory, MemoryState, MemoryType
+from app.history.chain import chain_of
+from app.history.difference import Difference, differences_of, numbered_entry
+from app.models import Account, Agent, AuditLog, InstallationMark, Memory, MemoryState, MemoryType
 from app.models.state import NOTHING, STATE_FIELDS
 
 BLOCK = 500
@@ -34,10 +34,52 @@ def check_memories(agent: Agent) -> None:
         block.check_rows()
         block.check_immutable()
         totals += block.totals()
-    _check_unexplained(agent)
+    unexplained = select(Memory.id).where(Memory.agent_id == agent.id, Memory.discarded_at.is_(None), ~_is_written())
+    for memory_id in db.session.scalars(unexplained.order_by(Memory.id).limit(1)):
+        raise Difference(f"memory {memory_id} is in no entry of the log.")
     for name in ("core_token_usage", "core_count", "journal_count"):
         if getattr(agent, name) != totals[name]:
-            raise owner_difference(agent, f"{name} is {getattr(agent, name)}, but the memories make {totals[name]}.")
+            raise Difference(f"{name} is {getattr(agent, name)}, but the memories make {totals[name]}.")
+
+
+def check_strays() -> None:
+    """Raises Difference for the first agent, chain, memory or state that belongs to nothing: no replay meets those."""
+    homeless = ~exists().where(Account.id == Agent.account_id)
+    for uuid in db.session.scalars(select(Agent.uuid).where(homeless).order_by(Agent.id).limit(1)):
+        raise Difference(f"agent:{uuid} belongs to no account.")
+    _check_chains()
+    homeless = ~exists().where(Agent.id == Memory.agent_id)
+    for memory_id in db.session.scalars(select(Memory.id).where(homeless).order_by(Memory.id).limit(1)):
+        raise Difference(f"Memory {memory_id} belongs to no agent.")
+    check_unexplained()
+    recorded = exists().where(AuditLog.id == MemoryState.entry_id)
+    remembered = exists().where(Memory.id == MemoryState.memory_id)
+    for stray, what in ((~recorded, "entry"), (~remembered, "memory")):
+        found = select(MemoryState.memory_id, MemoryState.entry_id).where(stray).order_by(MemoryState.entry_id)
+        for memory_id, entry_id in db.session.execute(found.limit(1)).tuples():
+            raise Difference(f"A state of memory {memory_id} by entry id {entry_id} has no {what}.", entry_id)
+
+
+def check_unexplained(whose: ColumnElement[bool] | None = None) -> None:
+    """Raises Difference for the first memory of `whose` agents (all, unless given) that no entry wrote.
+
+    The replay finds the active ones by an index. Those that were put in as discarded nothing shows, and the whole table
+    is gone through for them: so this is asked once, and not for every agent.
+    """
+    query = select(Memory.id, Memory.agent_id).join(Agent, Agent.id == Memory.agent_id)
+    unexplained = query.where(true() if whose is None else whose, ~_is_written())
+    for memory_id, agent_id in db.session.execute(unexplained.order_by(Memory.id).limit(1)).tuples():
+        with differences_of(db.session.get_one(Agent, agent_id)):
+            raise Difference(f"memory {memory_id} is in no entry of the log.")
+
+
+def _check_chains() -> None:
+    owned = union_all(select(chain_of(Agent)), select(chain_of(Account)))
+    chains = select(AuditLog.chain).distinct().subquery()
+    chain = db.session.scalar(select(func.min(chains.c.chain)).where(chains.c.chain.not_in(owned)))
+    if chain is not None:
+        entry_id = db.session.scalar(select(func.min(AuditLog.id)).where(AuditLog.chain == chain))
+        raise Difference(f"The log has a chain of nobody, {chain}: its first entry is id {entry_id}.", entry_id)
 
 
 class _Block:
@@ -62,9 +104,7 @@ class _Block:
         )
         for sequence, entry_id, memory_id, foreign in _in_order(wrong):
             told = "which the agent does not have" if foreign else "but not from the state that it had before"
-            raise owner_difference(
-                self._agent, f"{numbered_entry(sequence, entry_id)} wrote memory {memory_id}, {told}.", entry_id
-            )
+            raise Difference(f"{numbered_entry(sequence, entry_id)} wrote memory {memory_id}, {told}.", entry_id)
 
     def check_foreign(self) -> None:
         """No memory that began here has a state from outside of the agent's log."""
@@ -76,8 +116,7 @@ class _Block:
             .where(MemoryState.previous_entry_id.is_(None), entry.chain.is_distinct_from(self._agent.chain))
         )
         for memory_id, entry_id in _in_order(foreign):
-            sentence = f"memory {memory_id} has a state of entry id {entry_id}, which is not in this chain."
-            raise owner_difference(self._agent, sentence)
+            raise Difference(f"memory {memory_id} has a state of entry id {entry_id}, which is not in this chain.")
 
     def check_copies(self) -> None:
         """What a reversal wrote is what it says: a copy of the state that it names, or the state before, taken away.
@@ -113,8 +152,7 @@ class _Block:
         )
         for sequence, entry_id, memory_id in _in_order(query):
             entry = numbered_entry(sequence, entry_id)
-            sentence = f"{entry} gave memory {memory_id} another state than the one that it names."
-            raise owner_difference(self._agent, sentence, entry_id)
+            raise Difference(f"{entry} gave memory {memory_id} another state than the one that it names.", entry_id)
 
     def check_rows(self) -> None:
         """Every memory that was written here last is what that entry says."""
@@ -128,10 +166,8 @@ class _Block:
             entry = numbered_entry(sequence, entry_id)
             name = next((name for name, other in zip(STATE_FIELDS, others, strict=True) if other), None)
             if stale or name is None:
-                raise owner_difference(
-                    self._agent, f"memory {memory_id} does not name {entry}, which wrote it last.", entry_id
-                )
-            raise owner_difference(self._agent, f"{name} of memory {memory_id} is not what {entry} wrote.", entry_id)
+                raise Difference(f"memory {memory_id} does not name {entry}, which wrote it last.", entry_id)
+            raise Difference(f"{name} of memory {memory_id} is not what {entry} wrote.", entry_id)
 
     def check_immutable(self) -> None:
         """The flag follows from the tags: those that count now, or that counted when all flags were last set."""
@@ -140,9 +176,7 @@ class _Block:
         rows = db.session.execute(self._select_newest(Memory.id, Memory.tags, Memory.immutable).where(tagged))
         for memory_id, tags, immutable in rows.tuples():
             if immutable not in (self._agent.is_immutable(tags), any(tag.lower() in counted for tag in tags)):
-                raise owner_difference(
-                    self._agent, f"the flag immutable of memory {memory_id} is not what its tags say."
-                )
+                raise Difference(f"the flag immutable of memory {memory_id} is not what its tags say.")
 
     def totals(self) -> Counter[str]:
         """What the memories that were written here last make of the agent's totals."""
@@ -172,18 +206,16 @@ _COPIED_FIELDS = tuple(name for name in _TAKEN_FIELDS if name != "constitutional
 """Of these, what a copy has like its source; the flag may be an admin's since."""
 
 
+def _is_written() -> ColumnElement[bool]:
+    """Whether an entry of its agent wrote a memory: a state alone, put in with it, explains nothing."""
+    is_own = (AuditLog.id == MemoryState.entry_id, AuditLog.agent_id == Memory.agent_id)
+    return exists().where(MemoryState.memory_id == Memory.id, *is_own)
+
+
 def _in_order(query: Select[Any]) -> Any:
     """The first one, or none. Without LIMIT, for which a database would rather look through everything in order."""
     found = db.session.execute(query.order_by(AuditLog.id, MemoryState.memory_id)).first()
     return [] if found is None else [found]
-
-
-def _check_unexplained(agent: Agent) -> None:
-    """Active memories that are in no entry; `strays` finds the others, that nothing ever shows."""
-    unexplained = select(Memory.id).where(Memory.agent_id == agent.id, Memory.discarded_at.is_(None), ~is_written())
-    memory_id = db.session.scalar(unexplained.order_by(Memory.id).limit(1))
-    if memory_id is not None:
-        raise owner_difference(agent, f"memory {memory_id} is in no entry of the log.")
 
 
 def _comparable_column(model: type[Memory | MemoryState], name: str) -> ColumnElement[Any]:

@@ -10,22 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import Select, select
 
 from app.extensions import db, end_reading, is_sqlite
-from app.history.acts import Acts
-from app.history.attention import ReplayedAttention
 from app.history.chain import DAMAGE, Chain, raise_unless_damage
-from app.history.difference import Difference
+from app.history.difference import Difference, differences_of
 from app.history.heads import Head, check_heads
-from app.history.outcomes import Undone, check_refinements, check_rollbacks, check_snapshots
-from app.history.replay import ReplayedSettings, check_forgotten
+from app.history.outcomes import check_forgotten, check_refinements, check_rollbacks, check_snapshots
+from app.history.replay import ReplayedActs, ReplayedAttention, ReplayedSettings, ReplayedUndoing
 from app.history.rows import ReplayedRows, check_strayed_rows
-from app.history.states import check_memories
-from app.history.strays import check_strays, check_unexplained
+from app.history.states import check_memories, check_strays, check_unexplained
 from app.models import Account, Action, Agent, AuditLog
 from migrations.triggers import missing_triggers
 
@@ -66,12 +64,14 @@ def verify(agent: Agent | None = None, account: Account | None = None, *, heads:
     Writes nothing.
     """
     if agent is not None:
-        parts = [_agent_steps(agent.id), _unexplained_steps(Agent.id == agent.id)]
+        parts = [_agent_steps(agent.id), _check_snapshot(partial(check_unexplained, Agent.id == agent.id))]
     elif account is not None:
-        parts = [_account_steps(account.id), _unexplained_steps(Agent.account_id == account.id)]
+        mine = Agent.account_id == account.id
+        parts = [_account_steps(account.id), _check_snapshot(partial(check_unexplained, mine))]
     else:
-        parts = [*map(_account_steps, _read_ids(select(Account.id).order_by(Account.id))), _stray_steps()]
-    return _make_verdict(chain(*parts, _head_steps(heads), _trigger_steps()))
+        accounts = _read_ids(select(Account.id).order_by(Account.id))
+        parts = [*map(_account_steps, accounts), _check_snapshot(check_strays, check_strayed_rows)]
+    return _make_verdict(chain(*parts, _check_snapshot(partial(check_heads, heads), _check_triggers)))
 
 
 def verify_account(account_id: int) -> Verdict:
@@ -81,7 +81,7 @@ def verify_account(account_id: int) -> Verdict:
 
 def verify_rest() -> Verdict:
     """Check what belongs to no account: rows of nobody, and the database's triggers; writes nothing."""
-    return _make_verdict(chain(_stray_steps(), _trigger_steps()))
+    return _make_verdict(_check_snapshot(check_strays, check_strayed_rows, _check_triggers))
 
 
 def _make_verdict(steps: Steps) -> Verdict:
@@ -101,74 +101,70 @@ def _make_verdict(steps: Steps) -> Verdict:
 def _account_steps(account_id: int) -> Steps:
     for agent_id in _read_ids(select(Agent.id).where(Agent.account_id == account_id).order_by(Agent.id)):
         yield from _agent_steps(agent_id)
-    followed, rows = Chain(_load_owner(Account, account_id)), ReplayedRows()
-
-    def proved(rest: Callable[[], None]) -> Steps:
-        for entry in followed.follow(rest):
-            rows.take(entry)
-            yield entry
-
-    yield from proved(rest=end_reading)
-    with _read_snapshot():
-        yield from proved(rest=_keep_snapshot)
-        account = _load_owner(Account, account_id)
-        followed.check_end(account)
-        rows.compare(account)
+    rows = ReplayedRows()
+    yield from _chain_steps(Account, account_id, [rows.take], [rows.compare])
 
 
 def _agent_steps(agent_id: int) -> Steps:
-    agent = _load_owner(Agent, agent_id)
-    followed, settings, undone = Chain(agent), ReplayedSettings(agent), Undone()
-    calls, acts, rows = ReplayedAttention(agent), Acts(agent), ReplayedRows()
+    settings, undoing, rows = ReplayedSettings(), ReplayedUndoing(), ReplayedRows()
+    attention, acts = ReplayedAttention(), ReplayedActs()
+    checks = [
+        settings.compare,
+        check_forgotten,
+        check_memories,
+        check_refinements,
+        check_snapshots,
+        check_rollbacks,
+        attention.compare,
+        acts.compare,
+        rows.compare,
+        undoing.compare,  # after the rows, which say it plainly when the one undone is gone
+    ]
+    takes = [reader.take for reader in (settings, undoing, attention, acts, rows)]
+    yield from _chain_steps(Agent, agent_id, takes, checks)
+
+
+def _chain_steps(
+    model: type[Owner],
+    owner_id: int,
+    takes: Sequence[Callable[[AuditLog], None]],
+    checks: Sequence[Callable[[Owner], None]],
+) -> Steps:
+    """Everything is given each entry, and checked when no more come."""
+    owner = _load_owner(model, owner_id)
+    followed = Chain(owner)
 
     def proved(rest: Callable[[], None]) -> Steps:
-        for entry in followed.follow(rest):
-            for reader in (settings, undone, calls, acts, rows):
-                reader.take(entry)
-            yield entry
+        with differences_of(owner):
+            for entry in followed.follow(rest):
+                for take in takes:
+                    take(entry)
+                yield entry
 
     yield from proved(rest=end_reading)
     with _read_snapshot():
-        yield from proved(rest=_keep_snapshot)
-        agent = _load_owner(Agent, agent_id)
-        followed.check_end(agent)
-        settings.compare(agent)
-        check_forgotten(agent)
-        check_memories(agent)
-        check_refinements(agent)
-        check_snapshots(agent)
-        check_rollbacks(agent)
-        calls.compare(agent)
-        acts.compare(agent)
-        rows.compare(agent)
-        undone.compare(agent)  # after the rows, which say it plainly when the one undone is gone
+        yield from proved(rest=lambda: None)  # between batches too, the snapshot has to last
+        owner = _load_owner(model, owner_id)
+        with differences_of(owner):
+            followed.check_end(owner)
+            for check in checks:
+                check(owner)
 
 
-def _stray_steps() -> Steps:
+def _check_snapshot(*checks: Callable[[], None]) -> Steps:
+    """A part that reads no entries."""
     with _read_snapshot():
-        check_strays()
-        check_strayed_rows()
+        for check in checks:
+            check()
     yield from ()
 
 
-def _unexplained_steps(whose: ColumnElement[bool]) -> Steps:
-    with _read_snapshot():
-        check_unexplained(whose)
-    yield from ()
-
-
-def _head_steps(heads: Sequence[Head]) -> Steps:
-    check_heads(heads)
-    yield from ()
-
-
-def _trigger_steps() -> Steps:
+def _check_triggers() -> None:
     """Last, because a row that was altered says more than the trigger that was taken away for it."""
     missing = sorted(missing_triggers(db.session.connection()))
     if missing:
         count = f"{len(missing)} triggers, first" if len(missing) > 1 else "the trigger"
         raise Difference(f"The database lacks {count} {missing[0]}: rows could be altered or removed.")
-    yield from ()
 
 
 @contextmanager
@@ -183,10 +179,6 @@ def _read_snapshot() -> Iterator[None]:
     finally:
         db.session.expunge_all()
         end_reading()
-
-
-def _keep_snapshot() -> None:
-    """Between batches, where the snapshot has to last."""
 
 
 def _read_ids(query: Select[tuple[int]]) -> list[int]:
