@@ -10,7 +10,6 @@ from sqlalchemy import ColumnElement, ForeignKey, and_
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import end_reading
-from app.models.account import Account
 from app.models.base import Model
 from app.models.logged import Logged, Owner, Said
 from app.values.actor import Actor, ActorKind
@@ -105,6 +104,3 @@ class User(Logged, Model, sqla.FsUserMixin):
 
 class WebAuthn(Model, sqla.FsWebAuthnMixin):
     __tablename__ = "passkeys"
-
-
-__all__ = ["ADMIN", "AUDITOR", "OWNER", "ROLES", "SITE_ADMIN", "Account", "Role", "User", "WebAuthn"]

@@ -20,27 +20,3 @@ from app.silo.keys import (
 from app.silo.readers import TokenKey, hash_token, new_token, parse_token
 from app.silo.sealed import SealBroken, Sealed
 from app.silo.viewing import ViewKey, seal_view
-
-__all__ = [
-    "AgentKeys",
-    "KeyFileError",
-    "KeyRing",
-    "MasterKey",
-    "MasterPublicKey",
-    "Opener",
-    "SealBroken",
-    "Sealed",
-    "TokenKey",
-    "ViewKey",
-    "WrappedKey",
-    "hash_token",
-    "make_agent_keys",
-    "new_token",
-    "open_agent_keys",
-    "open_intake",
-    "parse_token",
-    "reseal_intake",
-    "rewrap",
-    "seal_intake",
-    "seal_view",
-]

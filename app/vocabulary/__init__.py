@@ -20,17 +20,3 @@ FOR_TEMPLATES = {
     "triggers": TRIGGERS,
 }
 """What templates know as `vocabulary`."""
-
-__all__ = [
-    "ACTIONS",
-    "ATTENTION_KINDS",
-    "FOR_TEMPLATES",
-    "GRANT_CATEGORIES",
-    "GRANT_STATUSES",
-    "INTAKE_STATUSES",
-    "MODES",
-    "PROPOSAL_STATUSES",
-    "ROLLBACKS",
-    "STATUSES",
-    "TRIGGERS",
-]
