@@ -20,9 +20,9 @@ from app.extensions import db
 from app.history.chain import DAMAGE, raise_unless_damage
 from app.history.difference import BATCH, Difference, as_dict, numbered_entry
 from app.models import Account, Agent, AuditLog, User
-from app.models.logged import Logged, Owner, Said, logged_models
+from app.models.logged import Logged, Said, logged_models
 
-_NAMES = {model.__tablename__: model.LOGGED_AS for model in logged_models()}
+_NAMES = {model.__tablename__: model.NOUN for model in logged_models()}
 
 Word = list[Any]
 """A value that an entry said of a column, with the entry's number and id."""
@@ -43,11 +43,10 @@ class ReplayedRows:
 
     def compare(self, owner: Agent | Account) -> None:
         """Raises Difference unless the rows say the same."""
-        account_id, agent_id = owner.audited_as
-        owned_by = ("account", account_id) if agent_id is None else ("agent", agent_id)
+        kind, owner_id = owner.logged_for
         for model in logged_models():
-            if model.owned_by() == owned_by[0]:
-                with closing(_present_rows(model, owned_by)) as present:
+            if model.OWNER[0] == kind:
+                with closing(_present_rows(model, owner_id)) as present:
                     for key, said in present:
                         self._compare_row(model, key, said)
         for table, key, words in self._words.left():
@@ -56,7 +55,7 @@ class ReplayedRows:
             raise Difference(f"{numbered_entry(sequence, entry_id)} says of {named}, but its row is gone.", entry_id)
 
     def _compare_row(self, model: type[Logged], key: str, now: Said) -> None:
-        named = f"{model.LOGGED_AS} {key}"
+        named = f"{model.NOUN} {key}"
         words = self._words.pop(model.__tablename__, key)
         if not words and now:
             raise Difference(f"{named} is in no entry of the log.")
@@ -78,7 +77,7 @@ def check_strayed_rows() -> None:
             lost = and_(key.parent.is_not(None), ~exists().where(key.column == key.parent))
             found = db.session.scalar(select(_key_column(model)).where(lost).order_by(_key_column(model)).limit(1))
             if found is not None:
-                what = f"{model.LOGGED_AS} {found}"
+                what = f"{model.NOUN} {found}"
                 raise Difference(f"The {what} names a row of {key.column.table.name} that is not there.")
 
 
@@ -86,9 +85,9 @@ def _key_column(model: type[Logged]) -> Any:
     return getattr(model, model.LOG_KEY)
 
 
-def _present_rows(model: type[Logged], owner: Owner) -> Generator[tuple[str, Said]]:
+def _present_rows(model: type[Logged], owner_id: int) -> Generator[tuple[str, Said]]:
     """The rows that there are, with what an entry would say of each now. To be closed."""
-    query: Any = select(model).where(model.belongs_to(owner)).order_by(_key_column(model))
+    query: Any = select(model).where(model.belongs_to(owner_id)).order_by(_key_column(model))
     if model is User:
         query = query.options(selectinload(User.roles))
     rows = db.session.scalars(query.execution_options(yield_per=BATCH, populate_existing=True))

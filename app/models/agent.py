@@ -8,22 +8,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
-from sqlalchemy import (
-    ColumnElement,
-    ForeignKey,
-    LargeBinary,
-    Select,
-    String,
-    Text,
-    UniqueConstraint,
-    bindparam,
-    exists,
-    select,
-)
+from sqlalchemy import ColumnElement, ForeignKey, Select, String, Text, UniqueConstraint, exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import NotFound, Refused
+from app.errors import Refused
 from app.extensions import db, now
 from app.models.agent_settings import (
     CONFIGURATION,
@@ -32,11 +21,10 @@ from app.models.agent_settings import (
     clean_settings,
     operator_settings,
 )
-from app.models.audit import Action, record
-from app.models.base import ExactRatio, Identity, Model, UtcDateTime, lock_row
+from app.models.audit import Action, Chained, record
+from app.models.base import ExactRatio, Identity, Model, Moment, require_row
 from app.models.event import announce
 from app.models.grant import AccessGrant
-from app.models.logged import Logged, Owner
 from app.models.proposal import SettingProposal
 from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
 from app.models.state import MemoryType
@@ -67,15 +55,16 @@ class AgentNameTaken(Refused):
     """Another agent of the account has this name."""
 
 
-class Agent(Logged, ScheduleColumns, Model):
+class Agent(Chained, ScheduleColumns, Model):
     """`core_token_usage` (tokens) and the counts are running totals, true at every commit.
 
     `forgotten_at` is when its keys were destroyed: what it remembered is unreadable for ever, its record stays.
     """
 
     __tablename__ = "agents"
-    LOGGED_AS = "agent"
+    NOUN = "agent"
     LOG_KEY = "uuid"
+    OWNER = ("agent", "id")
     PROVED_ELSEWHERE = frozenset(
         {"id", "paused", "core_token_usage", "core_count", "journal_count", "audit_sequence", "audit_head"}
     ) | {*CONFIGURATION}
@@ -93,15 +82,13 @@ class Agent(Logged, ScheduleColumns, Model):
     memory_reflection_prompt: Mapped[str | None] = mapped_column(Text)
     refinement_prompt: Mapped[str | None] = mapped_column(Text)
     refinement_threshold: Mapped[Decimal | None] = mapped_column(ExactRatio)
-    last_reflection_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    reflection_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_reflection_at: Mapped[Moment | None]
+    reflection_asked_at: Mapped[Moment | None]
     reflection_tries: Mapped[int] = mapped_column(default=0)
     core_count: Mapped[int] = mapped_column(default=0)
     journal_count: Mapped[int] = mapped_column(default=0)
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    forgotten_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    audit_sequence: Mapped[int] = mapped_column(Identity, default=0)
-    audit_head: Mapped[bytes] = mapped_column(LargeBinary(32), default=b"")
+    created_at: Mapped[Moment]
+    forgotten_at: Mapped[Moment | None]
 
     @classmethod
     def create(cls, account_id: int, *, name: str, model_id: str, by: Actor, **fields: Any) -> Agent:
@@ -111,14 +98,6 @@ class Agent(Logged, ScheduleColumns, Model):
             account_id=account_id,
             name=_free_name(account_id, name),
             created_at=now(),
-            active=True,
-            paused=False,
-            core_token_usage=0,
-            core_count=0,
-            journal_count=0,
-            failed_attempts=0,
-            audit_sequence=0,
-            audit_head=b"",
             **clean_settings({"model_id": model_id, "core_token_budget": operator_settings().default_budget, **fields}),
         )
         db.session.add(agent)
@@ -127,22 +106,12 @@ class Agent(Logged, ScheduleColumns, Model):
         return agent
 
     @classmethod
-    def lock(cls, agent_id: int) -> Agent:
-        """Load it to change it, its memories or its chain. Locks go refinement, agent, memory. Raises NotFound."""
-        agent = db.session.scalar(_LOCK, {"agent_id": agent_id})
-        if agent is None:
-            raise NotFound("There is no such agent.")
-        return agent
-
-    @classmethod
     def named(cls, account_id: int, name: str) -> Agent:
         """The account's agent of that name. Raises NotFound."""
-        agent = db.session.scalar(select(cls).where(cls.account_id == account_id, cls.name == name))
-        if agent is None:
-            raise NotFound(
-                f"There is no agent named {name!r} in this account. `./whetstone agents list` names them all."
-            )
-        return agent
+        return require_row(
+            db.session.scalar(select(cls).where(cls.account_id == account_id, cls.name == name)),
+            f"There is no agent named {name!r} in this account. `./whetstone agents list` names them all.",
+        )
 
     def check_not_forgotten(self) -> None:
         """Raises AgentForgotten: what would need its keys, or make new ones, is over for good."""
@@ -152,18 +121,6 @@ class Agent(Logged, ScheduleColumns, Model):
                 "are ever made for it.",
                 "Nothing was written.",
             )
-
-    @property
-    def logged_for(self) -> Owner:
-        return "agent", self.id
-
-    @classmethod
-    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
-        return cls.id == owner[1]
-
-    @property
-    def chain(self) -> str:
-        return f"agent:{self.uuid}"
 
     @property
     def audited_as(self) -> tuple[int, int | None]:
@@ -277,9 +234,6 @@ class Agent(Logged, ScheduleColumns, Model):
     def changeable_among(cls, ids: Sequence[int]) -> Select[tuple[int]]:
         """Ids of those of these agents that have such a memory."""
         return select(cls.id).where(cls.id.in_(ids), is_changeable())
-
-
-_LOCK = lock_row(select(Agent).where(Agent.id == bindparam("agent_id")))
 
 
 def is_changeable() -> ColumnElement[bool]:

@@ -6,29 +6,15 @@ that make the rows of an entry tell `verify` what they must be.
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    ForeignKey,
-    Index,
-    Select,
-    String,
-    UniqueConstraint,
-    and_,
-    exists,
-    not_,
-    select,
-    text,
-)
+from sqlalchemy import ColumnElement, ForeignKey, Index, Select, String, UniqueConstraint, and_, exists, not_, select
 from sqlalchemy.orm import Mapped, Relationship, joinedload, mapped_column, relationship
 
-from app.errors import NotFound
 from app.extensions import db
 from app.models.audit import Action, AuditLog, record
-from app.models.base import Identity, Model, UtcDateTime, lock_row
+from app.models.base import Identity, Lockable, Model, Moment, partial_index, require_row
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
@@ -43,7 +29,7 @@ if TYPE_CHECKING:
 MAX_NOTE = 280
 """Characters of a note to admins."""
 
-_UNSEEN = text("seen_at IS NULL")
+_UNSEEN = "seen_at IS NULL"
 
 
 def notes_of(join: str) -> Relationship[list[AttentionItem]]:
@@ -64,21 +50,20 @@ class AttentionKind(StrEnum):
     """A refinement's model may not be able to refine: most of its calls were refused."""
 
 
-class AttentionItem(Model):
+class AttentionItem(Lockable, Model):
     """`entry_id` is the audit entry that called for it. `text` is a note's, written for admins to read.
 
     Of `refinement_id` and `grant_id` one says what it is about.
     """
 
     __tablename__ = "attention_items"
+    NOUN = "item"
     __table_args__ = (
         UniqueConstraint("entry_id", "kind"),
         Index("ix_attention_items_account", "account_id", "at", "id"),
-        Index("ix_attention_items_unseen", "account_id", "at", "id", sqlite_where=_UNSEEN, postgresql_where=_UNSEEN),
+        partial_index("ix_attention_items_unseen", "account_id", "at", "id", where=_UNSEEN),
         Index("ix_attention_items_agent", "agent_id", "id"),
-        Index(
-            "ix_attention_items_agent_unseen", "agent_id", "at", "id", sqlite_where=_UNSEEN, postgresql_where=_UNSEEN
-        ),
+        partial_index("ix_attention_items_agent_unseen", "agent_id", "at", "id", where=_UNSEEN),
         Index("ix_attention_items_refinement_id", "refinement_id"),
         Index("ix_attention_items_grant_id", "grant_id"),
     )
@@ -91,27 +76,17 @@ class AttentionItem(Model):
     refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
     grant_id: Mapped[str | None] = mapped_column(ForeignKey("access_grants.id"))
     text: Mapped[str | None] = mapped_column(String(MAX_NOTE))
-    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    at: Mapped[Moment]
     seen_by: Mapped[str | None] = mapped_column(String(300))
-    seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    seen_at: Mapped[Moment | None]
     agent: Mapped[Agent] = relationship(viewonly=True)
     refinement: Mapped[Refinement | None] = relationship(viewonly=True)
-
-    @classmethod
-    def lock(cls, item_id: int) -> AttentionItem:
-        """Load it for change; its agent is locked before it. Raises NotFound."""
-        item = db.session.scalar(lock_row(select(cls).where(cls.id == item_id)))
-        if item is None:
-            raise NotFound("There is no such item.")
-        return item
 
     @classmethod
     def agent_of(cls, item_id: int) -> int:
         """The id of the agent that it is about. Raises NotFound."""
         agent_id = db.session.scalar(select(cls.agent_id).where(cls.id == item_id))
-        if agent_id is None:
-            raise NotFound("There is no such item.")
-        return agent_id
+        return require_row(agent_id, "There is no such item.")
 
     @classmethod
     def is_open(cls) -> ColumnElement[bool]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint, text
+from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
-from app.models.base import Identity, Json, Model, UtcDateTime, insert_row, insert_rows
+from app.models.base import Identity, Lockable, Model, Moment, insert_row, insert_rows, partial_index
 from app.models.logged import Logged, take_what_changed
 from app.values.actor import Actor, ActorKind
 
@@ -79,9 +78,6 @@ class Action(StrEnum):
     SIGN_OUT = "sign_out"
 
 
-_BY_USER = text("user_id IS NOT NULL")
-
-
 OPERATIONS = (
     Action.REFINEMENT_CONSOLIDATE,
     Action.REFINEMENT_UPDATE,
@@ -101,7 +97,7 @@ class AuditLog(Model):
         Index("ix_audit_log_account_action_at", "account_id", "action", "at", "id"),
         Index("ix_audit_log_agent_at", "agent_id", "at", "id"),
         Index("ix_audit_log_refinement_id", "refinement_id", "id"),
-        Index("ix_audit_log_user_at", "user_id", "at", "id", sqlite_where=_BY_USER, postgresql_where=_BY_USER),
+        partial_index("ix_audit_log_user_at", "user_id", "at", "id", where="user_id IS NOT NULL"),
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
@@ -115,9 +111,9 @@ class AuditLog(Model):
     action: Mapped[Action] = mapped_column(String(48))
     subject: Mapped[str] = mapped_column(String(120))
     refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
-    data: Mapped[dict[str, Any]] = mapped_column(Json)
+    data: Mapped[dict[str, Any]]
     said: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    at: Mapped[Moment]
     previous_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     hash: Mapped[bytes] = mapped_column(LargeBinary(32))
 
@@ -153,18 +149,20 @@ class Stateful(Protocol):
     def as_recorded(self) -> dict[str, Any]: ...
 
 
-class Chained(Protocol):
+class Chained(Logged, Lockable):
     """What has an audit chain of its own: an agent, or an account for all that concerns no agent."""
 
-    audit_sequence: int
-    audit_head: bytes
+    audit_sequence: Mapped[int] = mapped_column(Identity, default=0)
+    audit_head: Mapped[bytes] = mapped_column(LargeBinary(32), default=b"")
 
     @property
-    def chain(self) -> str: ...
+    def chain(self) -> str:
+        return f"{self.NOUN}:{self.log_key}"
 
     @property
     def audited_as(self) -> tuple[int, int | None]:
         """The ids of account and agent."""
+        raise NotImplementedError
 
 
 def record(
@@ -188,7 +186,6 @@ def record(
     themselves; `rows` are those that were changed past the session.
     """
     account_id, agent_id = of.audited_as
-    owner = ("agent", agent_id) if agent_id is not None else ("account", account_id)
     entry = AuditLog(
         chain=of.chain,
         sequence=of.audit_sequence + 1,
@@ -201,7 +198,7 @@ def record(
         subject=subject,
         refinement_id=refinement_id,
         data=dict(data or {}),
-        said=take_what_changed(owner, rows),
+        said=take_what_changed(of.logged_for, rows),
         at=now(),
         previous_hash=of.audit_head,
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     DateTime,
+    Index,
     Integer,
     LargeBinary,
     Select,
@@ -18,12 +19,14 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    select,
     text,
 )
 from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, mapped_column
 from sqlalchemy.types import JSON, TypeDecorator
 
+from app.errors import NotFound
 from app.extensions import Base, db, is_sqlite
 from app.silo import Sealed
 
@@ -38,8 +41,6 @@ T = TypeVar("T")
 
 Identity = BigInteger().with_variant(Integer, "sqlite")
 """Integer primary keys: 64 bits on both databases."""
-
-Json = JSON()
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -60,6 +61,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+Moment = Annotated[datetime, mapped_column(UtcDateTime)]
+"""A column of moments."""
 
 
 class UtcDateTimes(TypeDecorator[list[datetime]]):
@@ -122,6 +127,12 @@ class SealedText(TypeDecorator[Sealed]):
         return None if value is None else Sealed(bytes(value))
 
 
+Model.registry.update_type_annotation_map(
+    {list[datetime]: UtcDateTimes, Sealed: SealedText, list[str]: JSON, dict[str, int]: JSON, dict[str, Any]: JSON}
+)
+"""What a column is by its annotation alone."""
+
+
 def database_now() -> ColumnElement[Any]:
     """The database's clock: the only one that all processes share."""
     if is_sqlite(db.session()):
@@ -155,6 +166,33 @@ def lock_row(query: Select[tuple[T]]) -> Select[tuple[T]]:
     What else the transaction locks comes in LOCK_ORDER.
     """
     return query.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def require_row(row: T | None, missing: str) -> T:
+    """What a query found. Raises NotFound with the sentence `missing` for nothing."""
+    if row is None:
+        raise NotFound(missing)
+    return row
+
+
+class Lockable:
+    """Rows that are changed one by one. `NOUN` is what sentences call such a row."""
+
+    NOUN: ClassVar[str]
+
+    if TYPE_CHECKING:
+        id: Any
+
+    @classmethod
+    def lock(cls, row_id: int | str) -> Self:
+        """Load it for change; what comes before it in LOCK_ORDER is locked already. Raises NotFound."""
+        row = db.session.scalar(lock_row(select(cls).where(cls.id == row_id)))
+        return require_row(row, f"There is no such {cls.NOUN}.")
+
+
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """An index of the rows that fulfil a condition, on both databases."""
+    return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
 def insert_row(row: Model) -> int:

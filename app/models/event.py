@@ -16,7 +16,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading, writing
 from app.models.account import Account
-from app.models.base import Identity, Json, Model, UtcDateTime, insert_row
+from app.models.base import Identity, Model, Moment, insert_row
 
 KEPT = timedelta(days=90)
 """How long an event is kept; docs/operations.md says so."""
@@ -42,8 +42,8 @@ class Event(Model):
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
     refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
     kind: Mapped[str] = mapped_column(String(48))
-    data: Mapped[dict[str, Any]] = mapped_column(Json)
-    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    data: Mapped[dict[str, Any]]
+    at: Mapped[Moment]
 
 
 def announce(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, and_, exists, or_, select, text
+from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, and_, exists, or_, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import NotFound
 from app.extensions import db, now
 from app.models.attention import AttentionItem, notes_of
 from app.models.audit import Action, record
-from app.models.base import Json, Model, SealedText, UtcDateTime, database_now, iso, lock_row
+from app.models.base import Lockable, Model, Moment, database_now, iso, lock_row, partial_index
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Owner, Said
@@ -49,11 +48,9 @@ class GrantStatus(StrEnum):
 
 OPEN_GRANTS = (GrantStatus.PENDING, GrantStatus.GRANTED)
 NO_LONGER_ADMIN = "the person is no longer an active admin of this account"
-_OPEN = text("status IN ('pending', 'granted')")
-_UNTOLD = text("told_at IS NULL")
 
 
-class AccessGrant(Logged, Question, Model):
+class AccessGrant(Logged, Lockable, Question, Model):
     """`refinement_id` null means the ledger; otherwise the history of that one refinement.
 
     `views` counts receipts; `told_at` is when the agent's journal was told how it ended. `reason` is the agent's own
@@ -61,11 +58,11 @@ class AccessGrant(Logged, Question, Model):
     """
 
     __tablename__ = "access_grants"
-    LOGGED_AS = "exception"
+    NOUN = "exception"
     UNPROVED: ClassVar[Mapping[str, str]] = {"asked_at": "which worker asks at the moment; the answer is what counts"}
     __table_args__ = (
-        Index("ix_access_grants_open", "expires_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
-        Index("ix_access_grants_untold", "agent_id", sqlite_where=_UNTOLD, postgresql_where=_UNTOLD),
+        partial_index("ix_access_grants_open", "expires_at", where="status IN ('pending', 'granted')"),
+        partial_index("ix_access_grants_untold", "agent_id", where="told_at IS NULL"),
         Index("ix_access_grants_user", "user_id", "status"),
     )
 
@@ -79,23 +76,15 @@ class AccessGrant(Logged, Question, Model):
     minutes: Mapped[int]
     status: Mapped[GrantStatus] = mapped_column(String(16))
     requested_by: Mapped[str] = mapped_column(String(300))
-    requested_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    requested_at: Mapped[Moment]
+    decided_at: Mapped[Moment | None]
+    expires_at: Mapped[Moment | None]
+    ended_at: Mapped[Moment | None]
     ended_by: Mapped[str | None] = mapped_column(String(300))
-    reason: Mapped[Sealed | None] = mapped_column(SealedText)
+    reason: Mapped[Sealed | None]
     views: Mapped[int] = mapped_column(default=0)
-    told_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    told_at: Mapped[Moment | None]
     notes: Mapped[list[AttentionItem]] = notes_of("AccessGrant.id == AttentionItem.grant_id")
-
-    @classmethod
-    def lock(cls, grant_id: str) -> AccessGrant:
-        """Load it for change; its agent is locked before it. Raises NotFound."""
-        grant = db.session.scalar(lock_row(select(cls).where(cls.id == grant_id)))
-        if grant is None:
-            raise NotFound("There is no such exception.")
-        return grant
 
     @classmethod
     def is_live(cls) -> ColumnElement[bool]:
@@ -122,10 +111,6 @@ class AccessGrant(Logged, Question, Model):
         for grant in grants:
             grant.end(agent, GrantStatus.REVOKED, by=by, why=why)
         return len(grants)
-
-    @property
-    def subject(self) -> str:
-        return f"exception:{self.id}"
 
     @property
     def is_open(self) -> bool:
@@ -199,7 +184,7 @@ class AccessView(Logged, Model):
     """
 
     __tablename__ = "access_views"
-    LOGGED_AS = "view"
+    NOUN = "view"
     UNPROVED: ClassVar[Mapping[str, str]] = {"sealed": "emptied when it was fetched, or soon after"}
     __table_args__ = (Index("ix_access_views_grant_id", "grant_id", "requested_at"),)
 
@@ -207,20 +192,20 @@ class AccessView(Logged, Model):
     grant_id: Mapped[str] = mapped_column(ForeignKey("access_grants.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     reader: Mapped[bytes] = mapped_column(LargeBinary(32))
-    wanted: Mapped[dict[str, Any]] = mapped_column(Json)
+    wanted: Mapped[dict[str, Any]]
     sealed: Mapped[bytes | None] = mapped_column(LargeBinary)
     seen: Mapped[int | None]
     refused: Mapped[str | None] = mapped_column(String(300))
-    requested_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    answered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    requested_at: Mapped[Moment]
+    answered_at: Mapped[Moment | None]
 
     @property
     def logged_for(self) -> Owner:
         return "agent", db.session.get_one(AccessGrant, self.grant_id).agent_id
 
     @classmethod
-    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
-        return cls.grant_id.in_(select(AccessGrant.id).where(AccessGrant.agent_id == owner[1]))
+    def belongs_to(cls, owner_id: int) -> ColumnElement[bool]:
+        return cls.grant_id.in_(select(AccessGrant.id).where(AccessGrant.agent_id == owner_id))
 
     def said(self) -> Said:
         """Once something was shown: that is what has a receipt."""

@@ -5,20 +5,16 @@ The web process holds no key of the journal: the act leaves this row, and a work
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from sqlalchemy import ForeignKey, Index, String, text
+from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db
 from app.models.audit import Action, AuditLog
-from app.models.base import Identity, Model, UtcDateTime
+from app.models.base import Identity, Model, Moment, partial_index
 from app.values.actor import COMMAND_LINE, ActorKind
 
 TOLD_ACTIONS = (Action.ROLLBACK, Action.CONSTITUTIONAL_TOGGLE, Action.IMPORT)
 """Those that change memories and that a human can do."""
-
-_UNTOLD = text("told_at IS NULL")
 
 
 class HumanAct(Model):
@@ -27,7 +23,7 @@ class HumanAct(Model):
     __tablename__ = "human_acts"
     __table_args__ = (
         Index("ix_human_acts_entry_id", "entry_id", unique=True),
-        Index("ix_human_acts_untold", "agent_id", "actor", "at", sqlite_where=_UNTOLD, postgresql_where=_UNTOLD),
+        partial_index("ix_human_acts_untold", "agent_id", "actor", "at", where="told_at IS NULL"),
         Index("ix_human_acts_told", "agent_id", "actor", "told_at"),
     )
 
@@ -35,8 +31,8 @@ class HumanAct(Model):
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"))
     actor: Mapped[str] = mapped_column(String(300))
-    at: Mapped[datetime] = mapped_column(UtcDateTime)
-    told_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    at: Mapped[Moment]
+    told_at: Mapped[Moment | None]
 
 
 def is_human_act(entry: AuditLog) -> bool:

@@ -6,7 +6,7 @@ It is claimed in a transaction of its own before anything is done, and settled w
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, UniqueConstraint, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import Invalid, Refused
 from app.extensions import db, now, writing
 from app.models.agent import Agent
-from app.models.base import Identity, Model, SealedText, UtcDateTime
+from app.models.base import Identity, Model, Moment
 from app.silo import AgentKeys, Sealed
 
 KEPT = timedelta(hours=24)
@@ -51,8 +51,8 @@ class IdempotencyKey(Model):
     key: Mapped[str] = mapped_column(String(MAX_KEY))
     fingerprint: Mapped[bytes] = mapped_column(LargeBinary(32))
     status: Mapped[int]
-    answer: Mapped[Sealed | None] = mapped_column(SealedText)
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    answer: Mapped[Sealed | None]
+    created_at: Mapped[Moment]
 
     @classmethod
     def claim(cls, agent_id: int, key: str, fingerprint: bytes) -> IdempotencyKey | None:

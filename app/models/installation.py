@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, is_sqlite, now
-from app.models.base import Model, UtcDateTime
+from app.models.base import Model, Moment
 
 TO_SHRED = "keys_to_shred"
 """The mark that stands while removed keys may still be found in the database's files."""
@@ -23,7 +23,7 @@ class InstallationMark(Model):
 
     name: Mapped[str] = mapped_column(String(48), primary_key=True)
     value: Mapped[str] = mapped_column(Text)
-    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    at: Mapped[Moment]
 
     @classmethod
     def read(cls, name: str) -> str | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ForeignKey, LargeBinary, String, Text, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import NotFound
 from app.extensions import db, now, reading
 from app.models.agent import Agent
-from app.models.base import Json, Model, UtcDateTime, lock_row
+from app.models.base import Lockable, Model, Moment, lock_row
 from app.models.event import announce
 from app.models.key import master_key, master_public_key
 from app.models.question import Question
@@ -31,7 +30,7 @@ class IntakeStatus(StrEnum):
     FAILED = "failed"
 
 
-class Intake(Question, Model):
+class Intake(Lockable, Question, Model):
     """`sealed` is emptied once taken in or refused; `reader` is the fingerprint of the master key that opens it.
 
     `imported` counts memories, `outcome` holds further numbers; `error` never holds content. What the agent's
@@ -39,6 +38,7 @@ class Intake(Question, Model):
     """
 
     __tablename__ = "intakes"
+    NOUN = "intake"
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
@@ -52,11 +52,11 @@ class Intake(Question, Model):
     reader: Mapped[str | None] = mapped_column(String(16))
     format: Mapped[str | None] = mapped_column(String(16))
     name: Mapped[str | None] = mapped_column(String(80))
-    outcome: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    outcome: Mapped[dict[str, Any] | None]
     imported: Mapped[int | None]
     error: Mapped[str | None] = mapped_column(Text)
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    taken_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[Moment]
+    taken_at: Mapped[Moment | None]
 
     @classmethod
     def receive(cls, agent: Agent, text: str, *, by: Actor, format: str = "jsonl", name: str | None = None) -> Intake:
@@ -93,14 +93,6 @@ class Intake(Question, Model):
         )
         db.session.add(intake)
         announce("intake.received", account_id=agent.account_id, agent_id=agent.id, data={"intake": number})
-        return intake
-
-    @classmethod
-    def lock(cls, intake_id: str) -> Intake:
-        """Load it for change. Raises NotFound."""
-        intake = db.session.scalar(lock_row(select(cls).where(cls.id == intake_id)))
-        if intake is None:
-            raise NotFound("There is no such intake.")
         return intake
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
@@ -11,11 +10,11 @@ from flask import current_app
 from sqlalchemy import ForeignKey, LargeBinary, Select, String, UniqueConstraint, delete, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import Invalid, NotFound, Refused, Unavailable
+from app.errors import Invalid, Refused, Unavailable
 from app.extensions import db, is_sqlite, now
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.base import Identity, Json, Model, UtcDateTime, lock_row
+from app.models.base import Identity, Model, Moment, lock_row, require_row
 from app.models.installation import note_what_to_shred
 from app.models.logged import Logged
 from app.silo import (
@@ -59,8 +58,8 @@ class MasterKeyRow(Model):
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     fingerprint: Mapped[str] = mapped_column(String(16), unique=True)
     public: Mapped[bytes] = mapped_column(LargeBinary(32))
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    retired_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[Moment]
+    retired_at: Mapped[Moment | None]
 
     @classmethod
     def current(cls) -> MasterKeyRow | None:
@@ -91,7 +90,7 @@ class AgentToken(Logged, Model):
     """A bearer token of one agent: only its hash and the public key that derives from it are kept."""
 
     __tablename__ = "agent_tokens"
-    LOGGED_AS = "token"
+    NOUN = "token"
     LOG_KEY = "public_id"
     UNPROVED: ClassVar[Mapping[str, str]] = {
         "id": "only its own row is found by it",
@@ -104,10 +103,10 @@ class AgentToken(Logged, Model):
     public_id: Mapped[str] = mapped_column(String(16), unique=True)
     token_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     public_key: Mapped[bytes] = mapped_column(LargeBinary(32))
-    scopes: Mapped[list[str]] = mapped_column(Json)
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    scopes: Mapped[list[str]]
+    created_at: Mapped[Moment]
+    last_used_at: Mapped[Moment | None]
+    revoked_at: Mapped[Moment | None]
 
     @classmethod
     def issue(cls, agent: Agent, *, by: Actor, name: str = "first", scopes: Sequence[str] = SCOPES) -> str:
@@ -140,14 +139,7 @@ class AgentToken(Logged, Model):
     def lock(cls, agent: Agent, public_id: str) -> AgentToken:
         """A token of an agent that the caller has locked, for change. Raises NotFound."""
         query = select(cls).where(cls.agent_id == agent.id, cls.public_id == public_id)
-        row = db.session.scalar(lock_row(query))
-        if row is None:
-            raise NotFound(f"{agent.name} has no such token.")
-        return row
-
-    @property
-    def subject(self) -> str:
-        return f"token:{self.public_id}"
+        return require_row(db.session.scalar(lock_row(query)), f"{agent.name} has no such token.")
 
     @property
     def is_live(self) -> bool:

@@ -29,39 +29,41 @@ Owner = tuple[str, int]
 
 
 class Logged:
-    """`LOGGED_AS` is what sentences call such a row, `LOG_KEY` the column by which entries name one.
+    """`NOUN` is what sentences call such a row, `LOG_KEY` the column by which entries name one, `OWNER` whose chain
+    speaks of them: `agent` or `account`, and the column with its id.
 
     `PROVED_ELSEWHERE` are columns that another part of the proof compares; `UNPROVED` gives, by column, why no rule
     needs it. All others are said: a new column is, without a word here.
     """
 
-    LOGGED_AS: ClassVar[str]
+    NOUN: ClassVar[str]
     LOG_KEY: ClassVar[str] = "id"
+    OWNER: ClassVar[tuple[str, str]] = ("agent", "agent_id")
     PROVED_ELSEWHERE: ClassVar[frozenset[str]] = frozenset()
     UNPROVED: ClassVar[Mapping[str, str]] = {}
 
     if TYPE_CHECKING:
         __tablename__: str
         __table__: ClassVar[Any]
-        agent_id: Any
 
     @property
     def log_key(self) -> str:
         return str(getattr(self, self.LOG_KEY))
 
     @property
+    def subject(self) -> str:
+        """It, as the audit log names what an entry is about."""
+        return f"{self.NOUN}:{self.log_key}"
+
+    @property
     def logged_for(self) -> Owner:
-        return "agent", self.agent_id
+        kind, column = self.OWNER
+        return kind, getattr(self, column)
 
     @classmethod
-    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
-        """The same for a query, of those that this kind of owner has."""
-        return cast("ColumnElement[bool]", cls.agent_id == owner[1])
-
-    @classmethod
-    def owned_by(cls) -> str:
-        """What kind of chain speaks of them: `agent` or `account`."""
-        return "agent"
+    def belongs_to(cls, owner_id: int) -> ColumnElement[bool]:
+        """The same for a query."""
+        return cast("ColumnElement[bool]", getattr(cls, cls.OWNER[1]) == owner_id)
 
     def said(self) -> Said:
         """What an entry says of it as it is now, by column. Empty: nothing yet."""

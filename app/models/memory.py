@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Select, bindparam, select, text
+from sqlalchemy import ForeignKey, Select, bindparam, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.base import Identity, Model, lock_row, reserve_ids
+from app.models.base import Identity, Model, lock_row, partial_index, reserve_ids
 from app.models.human_act import tell_later
 from app.models.keyset import Keyset
 from app.models.refinement import Refinement
@@ -34,27 +34,14 @@ class Memory(StateColumns, Model):
 
     __tablename__ = "memories"
     __table_args__ = (
-        Index(
-            "ix_memories_active",
-            "agent_id",
-            "type",
-            "origin_at",
-            "id",
-            sqlite_where=text("discarded_at IS NULL"),
-            postgresql_where=text("discarded_at IS NULL"),
-        ),
-        Index(
+        partial_index("ix_memories_active", "agent_id", "type", "origin_at", "id", where="discarded_at IS NULL"),
+        partial_index(
             "ix_memories_changeable",
             "agent_id",
-            sqlite_where=text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
-            postgresql_where=text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
+            where="type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable",
         ),
-        Index(
-            "ix_memories_duplicates",
-            "agent_id",
-            "content_hash",
-            sqlite_where=text("type = 'core' AND discarded_at IS NULL"),
-            postgresql_where=text("type = 'core' AND discarded_at IS NULL"),
+        partial_index(
+            "ix_memories_duplicates", "agent_id", "content_hash", where="type = 'core' AND discarded_at IS NULL"
         ),
     )
 

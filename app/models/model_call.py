@@ -13,7 +13,7 @@ from sqlalchemy import ForeignKey, Index, String, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import now, reading, writing
-from app.models.base import Identity, Micros, Model, UtcDateTime
+from app.models.base import Identity, Micros, Model, Moment
 
 KEPT = timedelta(days=400)
 """How long a call is kept, so that a month can be compared with the one a year before; docs/operations.md says so."""
@@ -59,7 +59,7 @@ class ModelCall(Model):
     completion_tokens: Mapped[int]
     total_tokens: Mapped[int]
     cost_usd: Mapped[Decimal] = mapped_column(Micros)
-    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    started_at: Mapped[Moment]
     seconds: Mapped[float]
     outcome: Mapped[str] = mapped_column(String(24))
 

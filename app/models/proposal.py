@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ForeignKey, Index, String, Text, select, text
+from sqlalchemy import ForeignKey, String, Text, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import NotFound, Refused
+from app.errors import Refused
 from app.extensions import db, now
 from app.models.audit import Action, record
-from app.models.base import Model, UtcDateTime, lock_row
+from app.models.base import Model, Moment, lock_row, partial_index, require_row
 from app.models.question import Question
 from app.values.actor import Actor
 
@@ -33,7 +32,6 @@ class ProposalStatus(StrEnum):
 
 
 OPEN_PROPOSALS = (ProposalStatus.READING, ProposalStatus.HELD)
-_OPEN = text("status IN ('reading', 'held')")
 
 
 class SettingProposal(Question, Model):
@@ -44,8 +42,8 @@ class SettingProposal(Question, Model):
 
     __tablename__ = "setting_proposals"
     __table_args__ = (
-        Index(
-            "ix_setting_proposals_open", "agent_id", "field", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN
+        partial_index(
+            "ix_setting_proposals_open", "agent_id", "field", unique=True, where="status IN ('reading', 'held')"
         ),
     )
 
@@ -57,10 +55,10 @@ class SettingProposal(Question, Model):
     status: Mapped[ProposalStatus] = mapped_column(String(16))
     why: Mapped[str | None] = mapped_column(String(300))
     proposed_by: Mapped[str] = mapped_column(String(300))
-    proposed_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    proposed_at: Mapped[Moment]
+    decided_at: Mapped[Moment | None]
     decided_by: Mapped[str | None] = mapped_column(String(300))
-    told_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    told_at: Mapped[Moment | None]
 
     @classmethod
     def make(cls, agent: Agent, field: str, value: str, *, by: Actor) -> SettingProposal:
@@ -94,10 +92,7 @@ class SettingProposal(Question, Model):
     def lock(cls, agent: Agent, proposal_id: str) -> SettingProposal:
         """One of an agent that the caller has locked, for change. Raises NotFound."""
         query = select(cls).where(cls.agent_id == agent.id, cls.id == proposal_id)
-        proposal = db.session.scalar(lock_row(query))
-        if proposal is None:
-            raise NotFound(f"{agent.name} has proposed no such change.")
-        return proposal
+        return require_row(db.session.scalar(lock_row(query)), f"{agent.name} has proposed no such change.")
 
     @classmethod
     def close(cls, agent: Agent, fields: Collection[str], *, by: Actor, why: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import ColumnElement, or_, update
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped
 
 from app.extensions import db, now
-from app.models.base import UtcDateTime
+from app.models.base import Moment
 
 ASKED_AGAIN_AFTER = timedelta(minutes=10)
 """Longer than any question lasts, so that whoever asked is done with it by then, or dead."""
@@ -21,7 +21,7 @@ class Question:
     if TYPE_CHECKING:
         id: Mapped[str]
 
-    asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    asked_at: Mapped[Moment | None]
 
     @classmethod
     def is_free(cls) -> ColumnElement[bool]:

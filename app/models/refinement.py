@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select, text, update
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import NotFound, Refused
+from app.errors import Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.attention import AttentionItem, call_attention, notes_of
 from app.models.audit import Action, AuditLog, record
-from app.models.base import ExactRatio, Identity, Micros, Model, SealedText, UtcDateTime, database_now, iso, lock_row
+from app.models.base import ExactRatio, Identity, Lockable, Micros, Model, Moment, database_now, iso, partial_index
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
@@ -27,10 +26,10 @@ from app.values.actor import WORKER, Actor
 from app.values.mass_story import NOUNS
 from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, OPEN_STATES, Mode, Status, Trigger
 
-_OPEN = text("status IN ('queued', 'asking', 'running')")
+_OPEN = "status IN ('queued', 'asking', 'running')"
 
 
-class Refinement(Tally, Logged, Model):
+class Refinement(Tally, Logged, Lockable, Model):
     """What it counted and weighed, and what became of that, is its tally.
 
     `erosion_cut` and `erosion_base` are, as of the snapshot, what other standing refinements of the last 30 days cut
@@ -38,7 +37,7 @@ class Refinement(Tally, Logged, Model):
     """
 
     __tablename__ = "refinements"
-    LOGGED_AS = "refinement"
+    NOUN = "refinement"
     PROVED_ELSEWHERE = frozenset({"snapshot_entry_id", "undone_by"})
     UNPROVED: ClassVar[Mapping[str, str]] = {
         "worker": "which process holds it; after the end nobody does",
@@ -47,8 +46,8 @@ class Refinement(Tally, Logged, Model):
     __table_args__ = (
         CheckConstraint("mutations >= 0 AND mutations <= cap AND cap <= 10", name="ck_refinements_cap"),
         CheckConstraint(f"protected >= 0 AND protected <= {MAX_PROTECTIONS}", name="ck_refinements_protections"),
-        Index("uq_refinements_one_open", "agent_id", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN),
-        Index("ix_refinements_open", "heartbeat_at", sqlite_where=_OPEN, postgresql_where=_OPEN),
+        partial_index("uq_refinements_one_open", "agent_id", unique=True, where=_OPEN),
+        partial_index("ix_refinements_open", "heartbeat_at", where=_OPEN),
         Index("ix_refinements_agent", "agent_id", "requested_at"),
         Index("ix_refinements_account", "account_id", "requested_at"),
         Index("ix_refinements_status", "account_id", "status", "requested_at"),
@@ -70,23 +69,15 @@ class Refinement(Tally, Logged, Model):
     erosion_cut: Mapped[int | None]
     erosion_base: Mapped[int | None]
     reason: Mapped[str | None] = mapped_column(Text)
-    summary: Mapped[Sealed | None] = mapped_column(SealedText)
+    summary: Mapped[Sealed | None]
     worker: Mapped[str | None] = mapped_column(String(64))
-    heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    stop_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    heartbeat_at: Mapped[Moment | None]
+    stop_requested_at: Mapped[Moment | None]
     stop_requested_by: Mapped[str | None] = mapped_column(String(300))
-    requested_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    requested_at: Mapped[Moment]
+    started_at: Mapped[Moment | None]
+    ended_at: Mapped[Moment | None]
     notes: Mapped[list[AttentionItem]] = notes_of("Refinement.id == AttentionItem.refinement_id")
-
-    @classmethod
-    def lock(cls, refinement_id: str) -> Refinement:
-        """Load it for change. Raises NotFound."""
-        refinement = db.session.scalar(lock_row(select(cls).where(cls.id == refinement_id)))
-        if refinement is None:
-            raise NotFound("There is no such refinement.")
-        return refinement
 
     @classmethod
     def open_of(cls, agent_id: int) -> Refinement | None:
@@ -107,10 +98,6 @@ class Refinement(Tally, Logged, Model):
     def is_held_by(self, worker: str) -> bool:
         """Whether it is open and in the hands of this worker."""
         return self.is_open and self.worker == worker
-
-    @property
-    def subject(self) -> str:
-        return f"refinement:{self.id}"
 
     @property
     def note_to_admins(self) -> str | None:
@@ -157,8 +144,6 @@ class Refinement(Tally, Logged, Model):
             threshold=agent.effective_refinement_threshold,
             cap=cap,
             requested_at=now(),
-            refused={},
-            **dict.fromkeys(_COUNTERS, 0),
         )
         agent.last_attempt_at = refinement.requested_at
         db.session.add(refinement)
@@ -263,8 +248,6 @@ class Refinement(Tally, Logged, Model):
 
 NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)
 
-_COUNTERS = ("mutations", *NOUNS, "deduplicated_tokens", "turns", "calls", "prompt_tokens", "completion_tokens")
-
 _SAID_FROM_THE_START = (
     *("id", "account_id", "agent_id", "trigger", "started_by", "mode", "threshold", "cap", "requested_at"),
     *("stop_requested_at", "stop_requested_by"),
@@ -279,7 +262,7 @@ class Consent(Logged, Model):
     """The agent's recorded answer to one refinement (or one exception). Its words are content: sealed."""
 
     __tablename__ = "consents"
-    LOGGED_AS = "consent"
+    NOUN = "consent"
     UNPROVED: ClassVar[Mapping[str, str]] = {"id": "only its own row is found by it"}
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
@@ -288,9 +271,9 @@ class Consent(Logged, Model):
     refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"), index=True)
     grant_id: Mapped[str | None] = mapped_column(ForeignKey("access_grants.id"), index=True)
     granted: Mapped[bool]
-    words: Mapped[Sealed | None] = mapped_column(SealedText)
-    asked_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    answered_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    words: Mapped[Sealed | None]
+    asked_at: Mapped[Moment]
+    answered_at: Mapped[Moment]
 
     @property
     def log_key(self) -> str:

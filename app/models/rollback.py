@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import Json, Model, UtcDateTime
+from app.models.base import Model, Moment
 
 ROLLED_BACK = "agent.rolled_back"
 """The event of every use of the Time Machine. It may change how many refinements and rollbacks stand."""
@@ -50,10 +49,10 @@ class Rollback(Model):
     reversed: Mapped[int]
     mass_before: Mapped[int]
     mass_after: Mapped[int]
-    undid: Mapped[list[str]] = mapped_column(Json)
-    redid: Mapped[list[str]] = mapped_column(Json)
+    undid: Mapped[list[str]]
+    redid: Mapped[list[str]]
     undone_by: Mapped[str | None] = mapped_column(String(36))
-    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    at: Mapped[Moment]
 
     @property
     def subject(self) -> str:

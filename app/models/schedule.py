@@ -9,11 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.agent_settings import operator_settings
-from app.models.base import UtcDateTime, iso
+from app.models.base import Moment, iso, partial_index
 
 if TYPE_CHECKING:
     from app.models.refinement import Refinement
@@ -44,15 +43,11 @@ GROWN = "core_token_usage - last_look_mass >= (core_token_budget + 9) / 10"
 """By at least a tenth of the budget, rounded up, in whole tokens; unknown, so not true, without a look."""
 
 
-def _partial_index(name: str, *columns: str, where: str) -> Index:
-    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
-
-
 SCHEDULE_INDEXES = (
-    _partial_index("ix_agents_by_last_refinement", "last_refinement_at", "id", where=STARTABLE),
-    _partial_index("ix_agents_over_budget", "last_look_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET}"),
-    _partial_index("ix_agents_grown", "last_attempt_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET} AND {GROWN}"),
-    _partial_index("ix_agents_to_retry", "retry_at", "id", where=f"{STARTABLE} AND retry_at IS NOT NULL"),
+    partial_index("ix_agents_by_last_refinement", "last_refinement_at", "id", where=STARTABLE),
+    partial_index("ix_agents_over_budget", "last_look_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET}"),
+    partial_index("ix_agents_grown", "last_attempt_at", "id", where=f"{STARTABLE} AND {OVER_BUDGET} AND {GROWN}"),
+    partial_index("ix_agents_to_retry", "retry_at", "id", where=f"{STARTABLE} AND retry_at IS NOT NULL"),
 )
 
 
@@ -70,13 +65,13 @@ class ScheduleColumns:
     core_token_usage: Mapped[int] = mapped_column(default=0)
     active: Mapped[bool] = mapped_column(default=True)
     paused: Mapped[bool] = mapped_column(default=False)
-    last_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    last_refinement_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    last_look_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_attempt_at: Mapped[Moment | None]
+    last_refinement_at: Mapped[Moment | None]
+    last_look_at: Mapped[Moment | None]
     last_look_mass: Mapped[int | None]
-    declined_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    declined_at: Mapped[Moment | None]
     failed_attempts: Mapped[int] = mapped_column(default=0)
-    retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    retry_at: Mapped[Moment | None]
 
     @property
     def is_over_budget(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import Identity, Json, Model, SealedText, UtcDateTime, UtcDateTimes
+from app.models.base import Identity, Model, Moment
 from app.silo import Sealed
 
 JOURNAL_DAYS = 7
@@ -62,17 +62,17 @@ class StateColumns:
     """The columns that a memory and each of its states share."""
 
     type: Mapped[MemoryType] = mapped_column(String(8))
-    content: Mapped[Sealed] = mapped_column(SealedText)
+    content: Mapped[Sealed]
     token_estimate: Mapped[int]
     content_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     constitutional: Mapped[bool] = mapped_column(default=False)
-    tags: Mapped[list[str]] = mapped_column(Json, default=list)
-    origin_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    other_dates: Mapped[list[datetime]] = mapped_column(UtcDateTimes, default=list)
+    tags: Mapped[list[str]] = mapped_column(default=list)
+    origin_at: Mapped[Moment]
+    other_dates: Mapped[list[datetime]] = mapped_column(default=list)
     source: Mapped[str] = mapped_column(String(100))
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    discarded_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[Moment]
+    updated_at: Mapped[Moment]
+    discarded_at: Mapped[Moment | None]
     version: Mapped[int] = mapped_column(default=1)
 
 

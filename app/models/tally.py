@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import ExactRatio, Json
+from app.models.base import ExactRatio
 from app.values.mass_story import NOUNS, MassStory, as_nouns
 from app.values.refinement_states import Mode, Status
 
@@ -50,7 +50,7 @@ class Tally:
     memories_before: Mapped[int | None]
     memories_after: Mapped[int | None]
     calls: Mapped[int] = mapped_column(default=0)
-    refused: Mapped[dict[str, int]] = mapped_column(Json, default=dict)
+    refused: Mapped[dict[str, int]] = mapped_column(default=dict)
     undone_by: Mapped[str | None] = mapped_column(String(36))
 
     @property

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import end_reading
 from app.models.base import Model
-from app.models.logged import Logged, Owner, Said
+from app.models.logged import Logged, Said
 from app.values.actor import Actor, ActorKind
 
 sqla.FsModels.set_db_info(
@@ -34,7 +34,8 @@ class User(Logged, Model, sqla.FsUserMixin):
     """Roles include the ones below them: an owner may do what an admin may, an admin what an auditor may."""
 
     __tablename__ = "users"
-    LOGGED_AS = "user"
+    NOUN = "user"
+    OWNER = ("account", "account_id")
     UNPROVED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(_NOT_KEPT, "nothing writes or reads it"),
         "create_datetime": "the entry of its making has its own time",
@@ -52,18 +53,6 @@ class User(Logged, Model, sqla.FsUserMixin):
         password: Mapped[str | None]
         fs_uniquifier: Mapped[str]
         roles: Mapped[list[Any]]
-
-    @property
-    def logged_for(self) -> Owner:
-        return "account", self.account_id
-
-    @classmethod
-    def owned_by(cls) -> str:
-        return "account"
-
-    @classmethod
-    def belongs_to(cls, owner: Owner) -> ColumnElement[bool]:
-        return cls.account_id == owner[1]
 
     def verify_and_update_password(self, password: str) -> bool:
         """Whether it is right. A hash of another cost than today's is kept for `renew_password_hash`."""

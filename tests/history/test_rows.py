@@ -240,9 +240,9 @@ def test_a_row_that_no_entry_explains_and_an_entry_whose_row_is_gone_are_found(a
     assert numbers
     assert (inserted.ok, [each.ok for each in removed], verify().ok) == (False, [False] * len(numbers), True)
     if name not in ("agents", "accounts"):
-        assert f"{model.LOGGED_AS} " in str(inserted.first_problem)
+        assert f"{model.NOUN} " in str(inserted.first_problem)
         for each in removed:
-            assert re.search(rf"({model.LOGGED_AS}|view) .*its row is gone", str(each.first_problem))
+            assert re.search(rf"({model.NOUN}|view) .*its row is gone", str(each.first_problem))
 
 
 def test_what_was_edited_in_an_attack_is_named_with_its_field_and_its_entry(agent: Agent) -> None:
