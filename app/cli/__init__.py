@@ -52,7 +52,7 @@ COMMANDS = {
     "rollback": LazyCommand(
         "app.cli.rollback:rollback", "Take back a refinement, a rollback or one audit entry; or rewind."
     ),
-    "sweep": LazyCommand("app.cli.sweep:sweep", "Start what is due now."),
+    "sweep": LazyCommand("app.cli.refine:sweep", "Start what is due now."),
     "grants": LazyCommand(
         "app.cli.grants:grants", "List, request and revoke exceptions: who may read, and until when."
     ),

@@ -7,7 +7,7 @@ from typing import Any
 from flask import current_app
 from sqlalchemy import select
 
-from app.cli.common import Cell, day_and_time, print_facts, say
+from app.cli.printing import Cell, day_and_time, print_facts, say
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
 from app.refinement.timetable import Timetable

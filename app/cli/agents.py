@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from app.cli import json_option
 from app.cli.agent_facts import HEADINGS, agent_row, brief_change, describe_agents, show_facts
-from app.cli.common import (
-    account_argument,
-    account_option,
-    as_usage,
-    find_account,
-    find_agent,
-    open_installation,
-    print_facts,
-    print_hint,
-    print_json,
-    print_table,
-    quote_name,
-    read_text,
-    say,
-    text_file,
-)
+from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
+from app.cli.printing import print_facts, print_hint, print_json, print_table, say
 from app.cli.tokens import token as token_commands
 from app.extensions import writing
 from app.keys.forgetting import forget_agent as destroy
@@ -37,21 +22,20 @@ from app.models.key import share_with_tokens
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+SETTINGS = (
+    click.option("--api-base", metavar="URL", help="Address of a compatible server; '' for the provider's own."),
+    click.option("--api-key-env", metavar="VAR", help="NAME of the environment variable that holds the key."),
+    click.option("--budget", type=int, metavar="N", help="Tokens of core memory to stay under."),
+    click.option("--threshold", metavar="F", help="Retention threshold, e.g. 0.75; 'default' for the default."),
+    text_file("--system-prompt-file", "Who the agent is; an empty file for none, - for standard input."),
+    text_file("--refinement-prompt-file", "The agent's own refinement prompt; an empty file for the default."),
+)
+
+
 def settings_options(command: F) -> F:
     """The settings that `create` and `set` share. Each is None when it was not given."""
-    for decorate in reversed(
-        [
-            click.option(
-                "--api-base", metavar="URL", help="Address of a compatible server; '' for the provider's own."
-            ),
-            click.option("--api-key-env", metavar="VAR", help="NAME of the environment variable that holds the key."),
-            click.option("--budget", type=int, metavar="N", help="Tokens of core memory to stay under."),
-            click.option("--threshold", metavar="F", help="Retention threshold, e.g. 0.75; 'default' for the default."),
-            text_file("--system-prompt-file", "Who the agent is; an empty file for none, - for standard input."),
-            text_file("--refinement-prompt-file", "The agent's own refinement prompt; an empty file for the default."),
-        ]
-    ):
-        command = decorate(command)
+    for option in reversed(SETTINGS):
+        command = option(command)
     return command
 
 
@@ -67,65 +51,58 @@ agents.add_command(token_commands)
 @click.argument("name")
 @click.option("--model", required=True, metavar="M", help="A LiteLLM name such as openai/gpt-5, or whetstone/offline.")
 @settings_options
-@account_option
-@json_option
-def create(name: str, model: str, account: str | None, as_json: bool, **given: Any) -> None:
+@installation_command(opened=False)
+def create(context: CommandContext, name: str, model: str, **given: Any) -> None:
     """Create an agent with its keys and its first API token, which is shown this once."""
-    fields = _settings_fields(**given)
+    fields = _settings_fields(given)
     with open_installation():
-        home = find_account(account)
+        home = context.find_account()
         with as_usage(), writing():
             Account.lock(home.id)
             agent = Agent.create(home.id, name=name, model_id=model, by=COMMAND_LINE, **fields)
             keys = make_keys(agent)
             token = AgentToken.issue(agent, by=COMMAND_LINE)
             share_with_tokens(agent, keys)
-        if as_json:
+        if context.as_json:
             print_json({"id": agent.id, "name": agent.name, "token": token})
             return
         say(f"Created {agent.name} ({agent.model_id}) in the account {home.name!r}.")
         say(f"API token: {token}  (shown only this once)")
-        named = quote_name(agent.name) + account_argument(account)
-        print_hint(f"memories import FILE --agent {named}", "Give it its memories")
+        print_hint(f"memories import FILE --agent {context.agent_argument(agent)}", "Give it its memories")
 
 
 @agents.command("list")
-@account_option
-@json_option
-def list_(account: str | None, as_json: bool) -> None:
+@installation_command()
+def list_(context: CommandContext) -> None:
     """List the agents of an account by name."""
-    with open_installation():
-        home = find_account(account)
-        found = list(agents_of(home.id))
-        described = describe_agents(found)
-        if as_json:
-            print_json(described)
-        elif not found:
-            say(f"There are no agents in the account {home.name!r} yet.")
-            print_hint("agents create NAME --model MODEL", "Create one")
-            print_hint("demo", "Or make two that need no API key")
-        else:
-            print_table(HEADINGS, [agent_row(agent, each) for agent, each in zip(found, described, strict=True)])
+    home = context.find_account()
+    found = list(agents_of(home.id))
+    described = describe_agents(found)
+    if context.as_json:
+        print_json(described)
+    elif found:
+        print_table(HEADINGS, [agent_row(agent, each) for agent, each in zip(found, described, strict=True)])
+    else:
+        say(f"There are no agents in the account {home.name!r} yet.")
+        print_hint("agents create NAME --model MODEL", "Create one")
+        print_hint("demo", "Or make two that need no API key")
 
 
 @agents.command()
 @click.argument("name")
-@account_option
-@json_option
-def show(name: str, account: str | None, as_json: bool) -> None:
+@installation_command()
+def show(context: CommandContext, name: str) -> None:
     """Show one agent: mass, counts, settings, and whether it needs a refinement."""
-    with open_installation():
-        agent = find_agent(name, account)
-        described = describe_agents([agent])[0]
-        if as_json:
-            print_json(described)
-            return
-        show_facts(agent, described)
-        named = quote_name(agent.name) + account_argument(account)
-        if described["open_refinement"]:
-            print_hint(f"refinements show {described['open_refinement']}", "Look at its refinement")
-        elif described["needs_refinement"]:
-            print_hint(f"refine {named} --wait", "Refine it now")
+    agent = context.find_agent(name)
+    described = describe_agents([agent])[0]
+    if context.as_json:
+        print_json(described)
+        return
+    show_facts(agent, described)
+    if described["open_refinement"]:
+        print_hint(f"refinements show {described['open_refinement']}", "Look at its refinement")
+    elif described["needs_refinement"]:
+        print_hint(f"refine {context.agent_argument(agent)} --wait", "Refine it now")
 
 
 @agents.command("set")
@@ -134,142 +111,116 @@ def show(name: str, account: str | None, as_json: bool) -> None:
 @click.option("--model", metavar="M", help="A LiteLLM name.")
 @settings_options
 @click.option("--active/--inactive", default=None, help="An inactive agent is never refined.")
-@account_option
-@json_option
+@installation_command(opened=False)
 def set_(
-    name: str, new_name: str | None, model: str | None, active: bool | None, account: str | None, as_json: bool,
-    **given: Any,
-) -> None:  # fmt: skip
+    context: CommandContext, name: str, new_name: str | None, model: str | None, active: bool | None, **given: Any
+) -> None:
     """Change settings of an agent, and print what changed. A running refinement keeps those that it began with."""
-    fields = _settings_fields(**given) | _drop_unset(name=new_name, model_id=model, active=active)
+    fields = _settings_fields(given, name=new_name, model_id=model, active=active)
     if not fields:
         raise click.UsageError("Nothing to set: give at least one option.")
     with open_installation():
-        found = find_agent(name, account)
+        found = context.find_agent(name)
         with as_usage(), writing():
             Account.lock(found.account_id)
             agent = Agent.lock(found.id)
             before = agent.configuration()
             changed = agent.change(by=COMMAND_LINE, **fields)
         after = agent.configuration()
-        differences = {field: {"before": before[field], "after": after[field]} for field in changed}
-        if as_json:
+        if context.as_json:
+            differences = {field: {"before": before[field], "after": after[field]} for field in changed}
             print_json({"id": agent.id, "name": agent.name, "changed": differences})
         elif not changed:
             say(f"Nothing changed: {agent.name} is set so already.")
         else:
             say(f"Changed {agent.name}:")
-            print_facts(
-                (field, brief_change(field, each["before"], each["after"])) for field, each in differences.items()
-            )
+            print_facts((field, brief_change(field, before[field], after[field])) for field in changed)
 
 
 @agents.command()
 @click.argument("names", nargs=-1)
 @click.option("--all", "everyone", is_flag=True, help="All agents of the account.")
-@account_option
-@json_option
-def pause(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool) -> None:
+@installation_command(opened=False)
+def pause(context: CommandContext, names: tuple[str, ...], everyone: bool) -> None:
     """Start no refinement of these agents by itself; running ones go on, and you can still start one."""
-    _set_paused(names, everyone, account, as_json, paused=True)
+    _set_paused(context, names, everyone, paused=True)
 
 
 @agents.command()
 @click.argument("names", nargs=-1)
 @click.option("--all", "everyone", is_flag=True, help="All agents of the account.")
-@account_option
-@json_option
-def resume(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool) -> None:
+@installation_command(opened=False)
+def resume(context: CommandContext, names: tuple[str, ...], everyone: bool) -> None:
     """Let the timetable start refinements of these agents again."""
-    _set_paused(names, everyone, account, as_json, paused=False)
+    _set_paused(context, names, everyone, paused=False)
 
 
 @agents.command()
 @click.argument("name")
 @click.option("--yes-forget", "again", metavar="NAME", help="The agent's name once more. Nothing undoes this.")
-@account_option
-@json_option
-def forget(name: str, again: str | None, account: str | None, as_json: bool) -> None:
+@installation_command()
+def forget(context: CommandContext, name: str, again: str | None) -> None:
     """Destroy the keys of an agent: nobody ever reads its memories again. The only act that nothing undoes.
 
     Its record stays: audit log, counts and dates. Backups of the database hold its keys until they age out.
     """
-    with open_installation():
-        agent = find_agent(name, account)
-        agent.check_not_forgotten()
-        if again != agent.name:
-            quoted = quote_name(agent.name)
-            command = f"agents forget {quoted} --yes-forget {quoted}{account_argument(account)}"
-            raise click.UsageError(
-                f"Nothing undoes this. If you mean it, say the name once more: ./whetstone {command}"
-            )
-        done = destroy(agent.id, by=COMMAND_LINE)
-        shredded = shred_files()
-        if as_json:
-            print_json({"id": agent.id, "name": agent.name, **vars(done), "shredded": shredded})
-            return
-        say(
-            f"Forgot {agent.name}: {done.keys:,} sealed keys are destroyed, {done.memories:,} memories closed for ever."
-        )
-        say("Backups of the database from before still hold the keys until they age out.")
-        if not shredded:
-            say("Others use the database's files just now: a worker's upkeep cleans them of the keys within a minute.")
-        print_hint(
-            f"verify --agent {quote_name(agent.name)}{account_argument(account)}",
-            "Its record stays; check that it is intact",
-        )
+    agent = context.find_agent(name)
+    agent.check_not_forgotten()
+    if again != agent.name:
+        command = f"agents forget {shlex.quote(agent.name)} --yes-forget {context.agent_argument(agent)}"
+        raise click.UsageError(f"Nothing undoes this. If you mean it, say the name once more: ./whetstone {command}")
+    done = destroy(agent.id, by=COMMAND_LINE)
+    shredded = shred_files()
+    if context.as_json:
+        print_json({"id": agent.id, "name": agent.name, **vars(done), "shredded": shredded})
+        return
+    say(f"Forgot {agent.name}: {done.keys:,} sealed keys are destroyed, {done.memories:,} memories closed for ever.")
+    say("Backups of the database from before still hold the keys until they age out.")
+    if not shredded:
+        say("Others use the database's files just now: a worker's upkeep cleans them of the keys within a minute.")
+    print_hint(f"verify --agent {context.agent_argument(agent)}", "Its record stays; check that it is intact")
 
 
-def _set_paused(names: tuple[str, ...], everyone: bool, account: str | None, as_json: bool, *, paused: bool) -> None:
+def _set_paused(context: CommandContext, names: tuple[str, ...], everyone: bool, *, paused: bool) -> None:
     """All of them in one transaction, or none."""
     if bool(names) == everyone:
         raise click.UsageError("Name the agents, or give --all.")
     with open_installation():
-        found = list(agents_of(find_account(account).id)) if everyone else [find_agent(each, account) for each in names]
-        ids = {agent.id: agent.paused for agent in found}
+        found = list(agents_of(context.find_account().id)) if everyone else [context.find_agent(each) for each in names]
+        before = {agent.id: agent.paused for agent in found}
         with writing():
-            locked = [Agent.lock(agent_id) for agent_id in sorted(ids)]
+            locked = [Agent.lock(agent_id) for agent_id in sorted(before)]
             for agent in locked:
                 agent.pause(by=COMMAND_LINE) if paused else agent.resume(by=COMMAND_LINE)
         done = [
-            {"id": agent.id, "name": agent.name, "paused": agent.paused, "changed": ids[agent.id] != paused}
+            {"id": agent.id, "name": agent.name, "paused": agent.paused, "changed": before[agent.id] != paused}
             for agent in locked
         ]
-    if as_json:
-        print_json(done if everyone or len(done) > 1 else done[0])
-    else:
-        _tell_switched(done, "Paused" if paused else "Resumed", "paused" if paused else "not paused")
+        if context.as_json:
+            print_json(done if everyone or len(done) > 1 else done[0])
+        else:
+            _tell_paused(done, paused)
 
 
-def _tell_switched(done: list[dict[str, Any]], verb: str, state: str) -> None:
+def _tell_paused(done: list[dict[str, Any]], paused: bool) -> None:
     changed = [each["name"] for each in done if each["changed"]]
     same = [each["name"] for each in done if not each["changed"]]
     if changed:
-        say(f"{verb} {', '.join(changed)}.")
+        say(f"{'Paused' if paused else 'Resumed'} {', '.join(changed)}.")
     if same:
-        say(f"{', '.join(same)}: {state} already.")
+        say(f"{', '.join(same)}: {'paused' if paused else 'not paused'} already.")
     if not done:
         say("There are no agents in this account.")
 
 
-def _settings_fields(
-    *,
-    api_base: str | None,
-    api_key_env: str | None,
-    budget: int | None,
-    threshold: str | None,
-    system_prompt_file: Path | None,
-    refinement_prompt_file: Path | None,
-) -> dict[str, Any]:
-    return _drop_unset(
-        api_base=api_base,
-        api_key_env=api_key_env,
-        core_token_budget=budget,
-        refinement_threshold="" if threshold == "default" else threshold,
-        system_prompt=read_text(system_prompt_file),
-        refinement_prompt=read_text(refinement_prompt_file),
-    )
-
-
-def _drop_unset(**fields: Any) -> dict[str, Any]:
-    return {field: value for field, value in fields.items() if value is not None}
+def _settings_fields(given: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What was given, by the names of the agent's columns."""
+    fields = {
+        "api_base": given["api_base"],
+        "api_key_env": given["api_key_env"],
+        "core_token_budget": given["budget"],
+        "refinement_threshold": "" if given["threshold"] == "default" else given["threshold"],
+        "system_prompt": read_text(given["system_prompt_file"]),
+        "refinement_prompt": read_text(given["refinement_prompt_file"]),
+    }
+    return {field: value for field, value in (fields | more).items() if value is not None}

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import click
 
-from app.cli import json_option
-from app.cli.common import (
-    account_option,
-    day_and_time,
-    find_account,
-    find_agent,
-    open_installation,
-    print_hint,
-    print_json,
-    print_table,
-    say,
-)
+from app.cli.common import CommandContext, installation_command
+from app.cli.printing import day_and_time, print_hint, print_json, print_table, say
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, AttentionItem
 from app.shapes.attention import AttentionShape
@@ -32,44 +22,34 @@ def attention() -> None:
 @click.option("--agent", "name", metavar="NAME", help="Only this agent's.")
 @click.option("--all", "with_seen", is_flag=True, help="Also what was seen, or undone since.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
-@account_option
-@json_option
-def list_(name: str | None, with_seen: bool, limit: int, account: str | None, as_json: bool) -> None:
+@installation_command(with_key=False)
+def list_(context: CommandContext, name: str | None, with_seen: bool, limit: int) -> None:
     """List what nobody has seen yet, newest first. Notes stand there as the agents wrote them."""
-    with open_installation(with_key=False):
-        found = _newest_items(name, with_seen, limit, account)
-        if as_json:
-            print_json([AttentionShape.of(item).as_json() for item in found])
-        elif found:
-            print_table(HEADINGS, [_item_row(item) for item in found])
-            print_hint("attention seen ID", "Mark one as seen")
-        else:
-            say("Nothing needs attention.")
+    conditions = [] if with_seen else [AttentionItem.is_open()]
+    newest = AttentionItem.newest(*conditions, context.concerns(AttentionItem, name))
+    found = list(db.session.scalars(newest.limit(limit)))
+    if context.as_json:
+        print_json([AttentionShape.of(item).as_json() for item in found])
+    elif found:
+        print_table(HEADINGS, [_item_row(item) for item in found])
+        print_hint("attention seen ID", "Mark one as seen")
+    else:
+        say("Nothing needs attention.")
 
 
 @attention.command()
 @click.argument("numbers", metavar="ID...", nargs=-1, required=True, type=click.IntRange(1, 2**63 - 1))
 @click.option("--undo", is_flag=True, help="Mark them as not seen after all.")
-@json_option
-def seen(numbers: tuple[int, ...], undo: bool, as_json: bool) -> None:
+@installation_command(account=False, with_key=False)
+def seen(context: CommandContext, numbers: tuple[int, ...], undo: bool) -> None:
     """Mark items as seen, by their ID. Doing it twice does no harm."""
-    with open_installation(with_key=False):
-        changed = {number: _mark_item(number, seen=not undo) for number in dict.fromkeys(numbers)}
-        words = "not seen" if undo else "seen"
-        if as_json:
-            print_json([{"id": number, "changed": each} for number, each in changed.items()])
-            return
-        for number, each in changed.items():
-            say(f"{number}: marked as {words}." if each else f"{number}: was {words} already.")
-
-
-def _newest_items(name: str | None, with_seen: bool, limit: int, account: str | None) -> list[AttentionItem]:
-    conditions = [] if with_seen else [AttentionItem.is_open()]
-    if name:
-        conditions.append(AttentionItem.agent_id == find_agent(name, account).id)
-    else:
-        conditions.append(AttentionItem.account_id == find_account(account).id)
-    return list(db.session.scalars(AttentionItem.newest(*conditions).limit(limit)))
+    changed = {number: _mark_item(number, seen=not undo) for number in dict.fromkeys(numbers)}
+    words = "not seen" if undo else "seen"
+    if context.as_json:
+        print_json([{"id": number, "changed": each} for number, each in changed.items()])
+        return
+    for number, each in changed.items():
+        say(f"{number}: marked as {words}." if each else f"{number}: was {words} already.")
 
 
 def _mark_item(number: int, *, seen: bool) -> bool:

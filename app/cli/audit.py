@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,27 +9,13 @@ from typing import Any
 import click
 from sqlalchemy import select
 
-from app.cli import json_option
-from app.cli.common import (
-    account_argument,
-    account_option,
-    as_usage,
-    find_account,
-    find_agent,
-    open_installation,
-    print_hint,
-    print_json,
-    print_table,
-    quote_name,
-    read_text,
-    say,
-    text_file,
-)
-from app.cli.found import find_refinement
+from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
+from app.cli.found import find_row
+from app.cli.printing import print_hint, print_json, print_table, say
 from app.extensions import db, end_reading
-from app.history.heads import Head, export_heads, parse_heads
+from app.history.heads import export_heads, parse_heads
 from app.history.verify import verify as check
-from app.models import Agent, AuditLog
+from app.models import Agent, AuditLog, Refinement
 from app.shapes.entry import EntryShape
 
 PAGE = 500
@@ -41,67 +26,64 @@ LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"
 @click.option("--agent", "name", metavar="NAME", help="Only what concerns this agent.")
 @click.option("--refinement", metavar="ID", help="Only what belongs to this refinement.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N entries.")
-@account_option
-@json_option
-@click.pass_context
-def audit(
-    ctx: click.Context, name: str | None, refinement: str | None, last: int | None, account: str | None, as_json: bool
-) -> None:
+@installation_command(opened=False)
+def audit(context: CommandContext, name: str | None, refinement: str | None, last: int | None) -> None:
     """Print the audit log, oldest first: JSON Lines with --json, else a line an entry. It never holds content."""
-    if ctx.invoked_subcommand:
-        _refuse_options(ctx)
+    clicked = click.get_current_context()
+    if clicked.invoked_subcommand:
+        if any(clicked.params.values()):  # options of the log mean nothing to a command behind it
+            raise click.UsageError(f"Put the options after `audit {clicked.invoked_subcommand}`.")
         return
     with open_installation(with_key=False):
-        wanted = _entry_conditions(name, refinement, account)
-        if not as_json:
+        wanted = _entry_conditions(context, name, refinement)
+        if not context.as_json:
             names = {"at": "TIME (UTC)", "id": "ENTRY", "actor": "WHO", "action": "WHAT"}
             say(click.style(LINE.format(**names, agent="AGENT", subject="ABOUT"), dim=True))
         count = 0
         for entry in _read_entries(wanted, last):
-            click.echo(json.dumps(entry.as_json()) if as_json else _entry_line(entry))
+            print_json(entry.as_json()) if context.as_json else say(_entry_line(entry))
             count += 1
-        if not as_json:
+        if not context.as_json:
             say(f"{count:,} entries. `./whetstone verify` proves that none was altered.")
 
 
 @audit.command()
-@account_option
-@json_option
-def heads(account: str | None, as_json: bool) -> None:
+@installation_command(with_key=False)
+def heads(context: CommandContext) -> None:
     """Print the last hash of every chain, of all accounts unless one is named: JSON Lines with --json.
 
     Keep them elsewhere: whoever can change the database can't change them there. `./whetstone verify --heads` compares.
     """
-    with open_installation(with_key=False):
-        exported = export_heads(find_account(account).id if account else None)
-        if as_json:
-            for head in exported:
-                print_json(head.as_json())
-            return
-        rows = [(head.chain, head.agent, head.account, head.sequence, head.hash[:16]) for head in exported]
-        print_table(("CHAIN", "AGENT", "ACCOUNT", "ENTRIES", "HASH, ITS BEGINNING"), rows)
-        say("Store them where nobody who can change this database can write, and append each time:")
-        say("  ./whetstone audit heads --json >> /elsewhere/heads.jsonl")
-        say("Then `./whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
+    exported = export_heads(context.find_account().id if context.account else None)
+    if context.as_json:
+        for head in exported:
+            print_json(head.as_json())
+        return
+    rows = [(head.chain, head.agent, head.account, head.sequence, head.hash[:16]) for head in exported]
+    print_table(("CHAIN", "AGENT", "ACCOUNT", "ENTRIES", "HASH, ITS BEGINNING"), rows)
+    say("Store them where nobody who can change this database can write, and append each time:")
+    say("  ./whetstone audit heads --json >> /elsewhere/heads.jsonl")
+    say("Then `./whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
 
 
 @click.command()
 @click.option("--agent", "name", metavar="NAME", help="Only this agent's chain and memories.")
 @text_file("--heads", "Also compare with what `audit heads --json` printed before; - for standard input.")
-@account_option
-@json_option
-def verify(name: str | None, heads: Path | None, account: str | None, as_json: bool) -> int:
+@installation_command(opened=False)
+def verify(context: CommandContext, name: str | None, heads: Path | None) -> int:
     """Check every entry's hash and chain, and replay the log against the tables. Writes nothing.
 
     Everything, unless an agent or an account is named.
     """
-    kept = _read_heads(heads)
+    with as_usage():
+        kept = [] if heads is None else parse_heads((read_text(heads) or "").split("\n"))
     with open_installation(with_key=False):
-        agent = find_agent(name, account) if name else None
-        home = find_account(account) if account and not agent else None
+        agent = context.find_agent(name) if name else None
+        home = context.find_account() if context.account and not agent else None
         scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
+        named = f" --agent {context.agent_argument(agent)}" if agent else context.account_argument
         verdict = check(agent, home, heads=kept)
-        if as_json:
+        if context.as_json:
             print_json(verdict.as_json())
             return 0 if verdict.ok else 1
         if verdict.ok:
@@ -112,12 +94,11 @@ def verify(name: str | None, heads: Path | None, account: str | None, as_json: b
                 say(f"{len(kept):,} exported heads still stand.")
             else:
                 print_hint("audit heads", "To be sure also against whoever owns the database, keep its heads elsewhere")
-        else:
-            say(f"NOT as it was written, after {verdict.entries:,} entries of {scope}:")
-            say(f"  {verdict.first_problem}")
-            named = (f" --agent {quote_name(agent.name)}" if agent else "") + account_argument(account)
-            say(f"Stop changing things, keep a copy of the database, and compare: ./whetstone audit{named} --json")
-        return 0 if verdict.ok else 1
+            return 0
+        say(f"NOT as it was written, after {verdict.entries:,} entries of {scope}:")
+        say(f"  {verdict.first_problem}")
+        say(f"Stop changing things, keep a copy of the database, and compare: ./whetstone audit{named} --json")
+        return 1
 
 
 def _say_forgotten(count: int) -> None:
@@ -127,29 +108,15 @@ def _say_forgotten(count: int) -> None:
         say(f"{count:,} agents were forgotten: their chains are intact, and their content is gone with their keys.")
 
 
-def _refuse_options(ctx: click.Context) -> None:
-    """Raises UsageError: options of the log mean nothing to a command behind it."""
-    if any(ctx.params.values()):
-        raise click.UsageError(f"Put the options after `audit {ctx.invoked_subcommand}`.")
-
-
-def _read_heads(path: Path | None) -> list[Head]:
-    """The heads of a file. Raises UsageError with the line that is none."""
-    if path is None:
-        return []
-    with as_usage():
-        return parse_heads((read_text(path) or "").split("\n"))
-
-
-def _entry_conditions(name: str | None, refinement: str | None, account: str | None) -> list[Any]:
+def _entry_conditions(context: CommandContext, name: str | None, refinement: str | None) -> list[Any]:
     """The conditions on an entry. A refinement's id says which account; without any, it is one account's log."""
     conditions: list[Any] = []
     if refinement:
-        conditions.append(AuditLog.refinement_id == find_refinement(refinement).id)
+        conditions.append(AuditLog.refinement_id == find_row(Refinement, refinement).id)
     if name:
-        conditions.append(AuditLog.agent_id == find_agent(name, account).id)
-    if account or not conditions:
-        conditions.append(AuditLog.account_id == find_account(account).id)
+        conditions.append(AuditLog.agent_id == context.find_agent(name).id)
+    if context.account or not conditions:
+        conditions.append(AuditLog.account_id == context.find_account().id)
     return conditions
 
 

@@ -1,22 +1,24 @@
-"""What the commands share: how they open an installation, find what is named, and print for people or for programs."""
+"""What the commands share: how they open an installation, and find what is named."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
 from app import Part, logs
+from app.cli import json_option
+from app.cli.printing import say_on_stderr
 from app.config import Settings, load_settings
 from app.errors import Invalid, Misconfigured, NotFound, Refused
 from app.extensions import db
@@ -25,11 +27,81 @@ from app.setup import make_if_new, ready_app
 from app.values.text import clean_name
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-Cell = str | int | None
+R = TypeVar("R")
 
 REFUSED = Refused.exit_status
 """The exit status where a rule said no without an error: an agent's NO, a guard, a conflict."""
+
+
+@dataclass(frozen=True)
+class CommandContext:
+    """What a command is given of `--account` and `--json`. `account`: a name, or None for the first account."""
+
+    account: str | None
+    as_json: bool
+
+    @property
+    def account_argument(self) -> str:
+        """What a suggested command needs so that it means the same account."""
+        return f" --account {shlex.quote(self.account)}" if self.account else ""
+
+    def agent_argument(self, agent: Agent) -> str:
+        """The agent as a suggested command names it."""
+        return shlex.quote(agent.name) + self.account_argument
+
+    def find_account(self) -> Account:
+        """The account of that name, or the first one. Raises NotFound, and names those that there are."""
+        accounts = list(db.session.scalars(select(Account).order_by(Account.id)))
+        for account in accounts:
+            if self.account in (None, account.name):
+                return account
+        if not accounts:
+            raise NotFound("There is no account yet: `./whetstone db upgrade` makes the first one.")
+        named = ", ".join(each.name for each in accounts)
+        raise NotFound(f"There is no account named {self.account!r}. There are: {named}.")
+
+    def find_agent(self, name: str) -> Agent:
+        """The account's agent of that name. Raises NotFound, and says where else there is one."""
+        home = self.find_account()
+        try:
+            cleaned = clean_name(name)
+        except Invalid:
+            raise NotFound(f"There is no agent named {name!r}.") from None
+        query = select(Account.name).join(Agent, Agent.account_id == Account.id).where(Agent.name == cleaned)
+        elsewhere = list(db.session.scalars(query.order_by(Account.id)))
+        if home.name in elsewhere:
+            return Agent.named(home.id, cleaned)
+        missing = f"There is no agent named {cleaned!r} in the account {home.name!r}"
+        if elsewhere and self.account is None:
+            raise NotFound(
+                f"{missing}, but there is one in {elsewhere[0]!r}: add --account {shlex.quote(elsewhere[0])}."
+            )
+        raise NotFound(f"{missing}. `./whetstone agents list{self.account_argument}` names them all.")
+
+    def concerns(self, rows: Any, name: str | None) -> ColumnElement[bool]:
+        """The condition on rows of the agent of that name; without a name, of the account."""
+        column, wanted = (rows.agent_id, self.find_agent(name)) if name else (rows.account_id, self.find_account())
+        condition: ColumnElement[bool] = column == wanted.id
+        return condition
+
+
+def installation_command(
+    *, opened: bool = True, account: bool = True, make: bool = False, with_key: bool = True
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Adds `--account` and `--json`, which the command gets as a CommandContext, and opens the installation for it.
+
+    `opened`: False for a command that looks at its options first and then opens it by itself.
+    """
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @wraps(command)
+        def run(as_json: bool, account: str | None = None, **given: Any) -> R:
+            with open_installation(make=make, with_key=with_key) if opened else nullcontext():
+                return command(CommandContext(account, as_json), **given)
+
+        return account_option(json_option(run)) if account else json_option(run)
+
+    return decorate
 
 
 def account_option(command: F) -> F:
@@ -46,9 +118,12 @@ def open_installation(*, make: bool = False, with_key: bool = True) -> Iterator[
     """
     os.umask(0o077)
     settings = load_settings()
-    if make:
-        _make_if_new(settings)
-    else:
+    if make and make_if_new(settings):
+        say_on_stderr(
+            f"Created a new installation in {settings.data}. "
+            "Keep a copy of its master key: ./whetstone keys backup FILE"
+        )
+    elif not make:
         _require_database(settings)
     logs.init("ERROR")
     app = ready_app(Part.COMMAND_LINE, settings, with_key=with_key)
@@ -56,38 +131,10 @@ def open_installation(*, make: bool = False, with_key: bool = True) -> Iterator[
         try:
             yield app
         finally:
-            _close_app(app)
-
-
-def find_account(name: str | None) -> Account:
-    """The account of that name, or the first one. Raises NotFound, and names those that there are."""
-    accounts = list(db.session.scalars(select(Account).order_by(Account.id)))
-    for account in accounts:
-        if name is None or account.name == name:
-            return account
-    if not accounts:
-        raise NotFound("There is no account yet: `./whetstone db upgrade` makes the first one.")
-    raise NotFound(f"There is no account named {name!r}. There are: {', '.join(each.name for each in accounts)}.")
-
-
-def find_agent(name: str, account: str | None) -> Agent:
-    """The account's agent of that name. Raises NotFound, and says where else there is one."""
-    home = find_account(account)
-    try:
-        cleaned = clean_name(name)
-    except Invalid:
-        raise NotFound(f"There is no agent named {name!r}.") from None
-    query = select(Account.name).join(Agent, Agent.account_id == Account.id).where(Agent.name == cleaned)
-    elsewhere = list(db.session.scalars(query.order_by(Account.id)))
-    if home.name in elsewhere:
-        return Agent.named(home.id, cleaned)
-    if elsewhere and account is None:
-        raise NotFound(
-            f"There is no agent named {cleaned!r} in the account {home.name!r}, but there is one in {elsewhere[0]!r}: "
-            f"add --account {quote_name(elsewhere[0])}."
-        )
-    listing = "./whetstone agents list" + account_argument(account)
-    raise NotFound(f"There is no agent named {cleaned!r} in the account {home.name!r}. `{listing}` names them all.")
+            db.session.remove()
+            if "heartbeat" in app.extensions:
+                app.extensions["heartbeat"].stop()
+            db.engine.dispose()
 
 
 @contextmanager
@@ -117,91 +164,11 @@ def text_file(name: str, help_text: str) -> Callable[[F], F]:
     return click.option(name, type=kind, help=help_text)
 
 
-def print_json(value: object) -> None:
-    """One line of JSON on stdout."""
-    click.echo(json.dumps(value))
-
-
-def say(line: str = "") -> None:
-    """A line for people, on stdout."""
-    click.echo(line)
-
-
-def say_on_stderr(line: str) -> None:
-    """A line for people beside the result, on stderr."""
-    click.echo(line, err=True)
-
-
-def print_hint(command: str, why: str) -> None:
-    """The next useful command."""
-    click.secho(f"{why}: ./whetstone {command}", dim=True)
-
-
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Aligned columns; numbers to the right."""
-    found = [list(row) for row in rows]
-    numeric = [any(isinstance(row[place], int) for row in found) for place in range(len(headings))]
-    cells = [[_format_cell(cell) for cell in row] for row in found]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    for index, row in enumerate([list(headings), *cells]):
-        line = "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        click.echo(click.style(line, dim=True) if index == 0 else line)
-
-
-def print_facts(pairs: Iterable[tuple[str, Cell]]) -> None:
-    """Names and values, one a line, aligned; those without a value are left out."""
-    shown = [(name, _format_cell(value)) for name, value in pairs if value is not None]
-    width = max((len(name) for name, _ in shown), default=0)
-    for name, value in shown:
-        click.echo(f"  {name.ljust(width)}  {value}")
-
-
-def day_and_time(moment: datetime | None, otherwise: str = "never") -> str:
-    """For people: UTC, to the minute."""
-    return otherwise if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
-
-
-def account_argument(account: str | None) -> str:
-    """What a suggested command needs so that it means the same account."""
-    return f" --account {quote_name(account)}" if account else ""
-
-
-def quote_name(name: str) -> str:
-    """A name as it can be typed in a shell."""
-    return shlex.quote(name)
-
-
-def _format_cell(value: Cell) -> str:
-    return f"{value:,}" if isinstance(value, int) else value or "–"
-
-
 def _require_database(settings: Settings) -> None:
-    if _sqlite_file_is_missing(settings):
+    """SQLite's file is looked for without connecting, which would make an empty one."""
+    kind, _, path = settings.sqlalchemy_url.partition(":///")
+    if kind == "sqlite" and not Path(path).exists():
         raise Misconfigured(
             f"There is no installation in {settings.data} yet. `./whetstone up` or `./whetstone db upgrade` makes one; "
             "WHETSTONE_DATA_DIR and DATABASE_URL say where to look."
         )
-
-
-def _make_if_new(settings: Settings) -> None:
-    if make_if_new(settings):
-        say_on_stderr(
-            f"Created a new installation in {settings.data}. "
-            "Keep a copy of its master key: ./whetstone keys backup FILE"
-        )
-
-
-def _sqlite_file_is_missing(settings: Settings) -> bool:
-    """Looked for without connecting, which would make an empty one."""
-    kind, _, path = settings.sqlalchemy_url.partition(":///")
-    return kind == "sqlite" and not Path(path).exists()
-
-
-def _close_app(app: Flask) -> None:
-    db.session.remove()
-    if "heartbeat" in app.extensions:
-        app.extensions["heartbeat"].stop()
-    db.engine.dispose()

@@ -8,8 +8,7 @@ import sys
 import click
 
 from app.cli import json_option
-from app.cli.common import print_hint, print_json, say
-from app.cli.recovery_words import tell_of_new_key
+from app.cli.printing import print_hint, print_json, say, tell_of_new_key
 from app.config import load_settings
 from app.setup import bring_up_to_date
 

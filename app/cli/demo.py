@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import click
+from flask import current_app
 
-from app.cli import json_option
-from app.cli.common import account_argument, find_account, open_installation, print_hint, print_json, print_table, say
+from app.cli.common import CommandContext, installation_command
+from app.cli.printing import print_hint, print_json, print_table, say
 from app.demo import Demo, make_demo, make_demo_in
 from app.models import COMMAND_LINE
 from app.processes.datadir import running_address
@@ -14,26 +15,22 @@ from app.processes.startup import local_address
 
 @click.command()
 @click.option("--own-account", is_flag=True, help="In an account Demo of its own, with an admin to sign in as.")
-@json_option
-def demo(own_account: bool, as_json: bool) -> None:
+@installation_command(account=False, make=True)
+def demo(context: CommandContext, own_account: bool) -> None:
     """Make two agents in the first account, with ledgers of months, duplicates and all. "Try the demo" does the same.
 
     They speak by `whetstone/offline`, a rule-based de-duplicator: no API key, no network. Run twice, it makes nothing.
     """
-    with open_installation(make=True) as app:
-        settings = app.extensions["settings"]
-        running = running_address(settings)
-        found = make_demo(COMMAND_LINE) if own_account else make_demo_in(find_account(None), COMMAND_LINE)
-        place = running or local_address(settings)
-        if as_json:
-            agents = [{"id": agent.id, "name": agent.name} for agent in found.agents]
-            print_json(
-                {"made": found.made, "account": found.account.name, "email": found.email, "agents": agents}
-                | {"address": place}
-                | ({"password": found.password} if found.password else {})
-            )
-        else:
-            _tell_demo(found, place if running else f"{place} (once `./whetstone up` runs)")
+    settings = current_app.extensions["settings"]
+    running = running_address(settings)
+    found = make_demo(COMMAND_LINE) if own_account else make_demo_in(context.find_account(), COMMAND_LINE)
+    place = running or local_address(settings)
+    if context.as_json:
+        agents = [{"id": agent.id, "name": agent.name} for agent in found.agents]
+        told = {"made": found.made, "account": found.account.name, "email": found.email, "agents": agents}
+        print_json(told | {"address": place} | ({"password": found.password} if found.password else {}))
+    else:
+        _tell_demo(found, place if running else f"{place} (once `./whetstone up` runs)")
 
 
 def _tell_demo(found: Demo, place: str) -> None:
@@ -56,6 +53,6 @@ def _tell_demo(found: Demo, place: str) -> None:
     else:
         say(f"Sign in at {place} as {found.email}, with the password that was shown then.")
         print_hint("users create EMAIL --account Demo", "If it is lost, make another admin")
-    own = account_argument(found.account.name) if found.email else ""
+    own = f" --account {found.account.name}" if found.email else ""
     for agent in found.agents[:1]:
         print_hint(f"refine {agent.name}{own} --wait", "Watch a refinement here")

@@ -9,7 +9,7 @@ import click
 
 from app.cli import json_option
 from app.cli.checkup import Finding, examine_installation
-from app.cli.common import print_json, say
+from app.cli.printing import print_json, say
 from app.config import load_settings
 
 MARKS = {"ok": ("ok", "green"), "warn": ("look", "yellow"), "fail": ("FAIL", "red"), "skipped": ("–", "white")}

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from flask import Flask
+from flask import current_app
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.asking.dependencies import Dependencies
-from app.cli.common import say_on_stderr
 from app.cli.crash import record as record_crash
-from app.cli.steps import line
+from app.cli.printing import say_on_stderr
+from app.cli.refinement_facts import step_line
 from app.extensions import db, end_reading, writing
 from app.history.steps import Step
 from app.history.timeline import tell
@@ -56,7 +56,7 @@ class Follower:
                 self._last = event.id
                 row = tell(Step.of_event(event), refinement)
                 if row is not None:
-                    self._tell(line(row, refinement.threshold))
+                    self._tell(step_line(row, refinement.threshold))
 
     def is_open(self) -> bool:
         query = select(Refinement.status).where(Refinement.id == self._refinement_id)
@@ -77,14 +77,16 @@ def watch_refinement(refinement_id: str, tell: Tell) -> None:
     follower.look()
 
 
-def refine_here(app: Flask, refinement_id: str, clients: ModelClients, tell: Tell) -> None:
+def refine_here(refinement_id: str, clients: ModelClients, tell: Tell) -> None:
     """Do the work in this process, to its end. Ctrl-C and SIGTERM stop the refinement; earlier changes are kept."""
     follower = Follower(refinement_id, tell)
-    with _told_at_once(app, follower), _termination_as_interrupt():
+    with _told_at_once(follower), _termination_as_interrupt():
         try:
             run_refinement(refinement_id, Dependencies(clients))
         except KeyboardInterrupt:
-            _stop_here(refinement_id)
+            with writing():
+                refinement = Refinement.lock(refinement_id)
+                refinement.end(Agent.lock(refinement.agent_id), Status.STOPPED, reason=STOPPED_HERE, by=COMMAND_LINE)
         except Exception as error:  # noqa: BLE001 - the refinement has reached its end; its result is told all the same
             say_on_stderr(f"Something unexpected happened ({type(error).__name__}). {record_crash(error)}")
     if follower.is_open():
@@ -92,20 +94,21 @@ def refine_here(app: Flask, refinement_id: str, clients: ModelClients, tell: Tel
 
 
 @contextmanager
-def _told_at_once(app: Flask, follower: Follower) -> Iterator[None]:
+def _told_at_once(follower: Follower) -> Iterator[None]:
     """Hear of every event right after its commit, before the streams do."""
-    wake: Callable[[int, int], Any] = app.extensions["wake_streams"]
+    extensions = current_app.extensions
+    wake: Callable[[int, int], Any] = extensions["wake_streams"]
 
     def tell_and_wake(account_id: int, event_id: int) -> None:
         follower.look()
         wake(account_id, event_id)
 
-    app.extensions["wake_streams"] = tell_and_wake
+    extensions["wake_streams"] = tell_and_wake
     try:
         follower.look()
         yield
     finally:
-        app.extensions["wake_streams"] = wake
+        extensions["wake_streams"] = wake
 
 
 @contextmanager
@@ -118,9 +121,3 @@ def _termination_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _stop_here(refinement_id: str) -> None:
-    with writing():
-        refinement = Refinement.lock(refinement_id)
-        refinement.end(Agent.lock(refinement.agent_id), Status.STOPPED, reason=STOPPED_HERE, by=COMMAND_LINE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 
@@ -19,17 +19,25 @@ _ENTRY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 _KINDS = ("refinement", "rollback", "entry")
 
+_NOUNS: dict[type, tuple[str, str]] = {
+    Refinement: ("refinement", "refinements list"),
+    AccessGrant: ("exception", "grants list --all"),
+}
+"""With the command that lists them."""
 
-def find_refinement(number: str) -> Refinement:
-    """Raises NotFound, also when the beginning of an id fits several."""
-    found: Refinement = _only_one(number, Refinement, "refinement", "refinements list")
-    return found
+R = TypeVar("R", Refinement, AccessGrant)
 
 
-def find_exception(number: str) -> AccessGrant:
-    """Raises NotFound, also when the beginning of an id fits several."""
-    found: AccessGrant = _only_one(number, AccessGrant, "exception", "grants list --all")
-    return found
+def find_row(rows: type[R], number: str) -> R:
+    """A refinement or an exception. Raises NotFound, also when the beginning of an id fits several."""
+    noun, listing = _NOUNS[rows]
+    begins = number.strip().lower()
+    found: list[R] = _beginning_with(begins, rows, None)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotFound(f"More than one {noun} begins with {begins!r}: give more of the id.")
+    raise NotFound(f"There is no {noun} {number!r}. `whetstone {listing}` names them all.")
 
 
 def find_target(number: str, account_id: int | None = None) -> Target:
@@ -49,16 +57,6 @@ def find_target(number: str, account_id: int | None = None) -> Target:
         f"There is no refinement, rollback or audit entry {number!r}. `./whetstone refinements list` and `./whetstone "
         "audit` name them."
     )
-
-
-def _only_one(number: str, rows: Any, noun: str, listing: str) -> Any:
-    begins = number.strip().lower()
-    found = _beginning_with(begins, rows, None)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise NotFound(f"More than one {noun} begins with {begins!r}: give more of the id.")
-    raise NotFound(f"There is no {noun} {number!r}. `whetstone {listing}` names them all.")
 
 
 def _find_targets(kind: str, begins: str, account_id: int | None) -> list[Target]:

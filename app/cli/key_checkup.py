@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -52,19 +52,9 @@ class KeyReport:
 
     def as_json(self) -> dict[str, Any]:
         """What programs rely on."""
-        return {
-            "ok": not self.problems,
-            "fingerprint": self.fingerprint,
-            "path": str(self.path),
-            "agents": self.agents,
-            "forgotten": self.forgotten,
-            "keys": self.keys,
-            "tokens": self.tokens,
-            "kept": [each.as_json() for each in self.kept],
-            "rotating_from": self.rotating_from,
-            "backed_up_at": iso(self.backed_up_at),
-            "problems": self.problems,
-        }
+        kept, backed_up_at = [each.as_json() for each in self.kept], iso(self.backed_up_at)
+        changed = {"path": str(self.path), "kept": kept, "backed_up_at": backed_up_at}
+        return {"ok": not self.problems} | asdict(self) | changed
 
 
 def examine_keys() -> KeyReport:
@@ -74,7 +64,7 @@ def examine_keys() -> KeyReport:
         master_key().fingerprint, ring.path, kept=list(_find_earlier_files()), rotating_from=unfinished_rotation()
     )
     report.backed_up_at = last_backup(report.fingerprint)
-    report.problems += [*_examine_files(report), *_examine_rotation(report), *_examine_removed_keys()]
+    report.problems += _examine_files(report)
     for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():
         agent = db.session.get_one(Agent, agent_id)
         report.problems += [f"{agent.name}: {problem}" for problem in _examine_agent(agent, report)]
@@ -84,24 +74,14 @@ def examine_keys() -> KeyReport:
     return report
 
 
-def kept_badly(path: Path) -> list[str]:
-    """Whether others on this machine may read a key's file."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    return [f"Others on this machine may read {path} (mode {mode:03o}): chmod 600 {path}"] if mode & 0o077 else []
-
-
 def _find_earlier_files() -> Iterator[EarlierKeyFile]:
     retired = {row.fingerprint: row.retired_at for row in db.session.scalars(select(MasterKeyRow))}
     for path in key_ring().kept():
-        fingerprint = _read_fingerprint(path)
+        try:
+            fingerprint = MasterKey.load(path).fingerprint
+        except KeyFileError:
+            fingerprint = ""
         yield EarlierKeyFile(path, fingerprint, retired.get(fingerprint))
-
-
-def _read_fingerprint(path: Path) -> str:
-    try:
-        return MasterKey.load(path).fingerprint
-    except KeyFileError:
-        return ""
 
 
 def _examine_files(report: KeyReport) -> Iterator[str]:
@@ -109,23 +89,17 @@ def _examine_files(report: KeyReport) -> Iterator[str]:
     if not ring.path.exists():
         yield f"{ring.path} is not there; the key was found beside it: move it back to that name."
     for path in (ring.path, ring.next_path, *ring.kept()):
-        if path.exists():
-            yield from kept_badly(path)
+        if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+            yield f"Others on this machine may read {path} (mode {mode:03o}): chmod 600 {path}"
     known = set(db.session.scalars(select(MasterKeyRow.fingerprint)))
     for each in report.kept:
         if each.path != ring.kept_path(each.fingerprint):
             yield f"{each.path} is not the key that its name says."
         elif each.fingerprint not in known:
             yield f"{each.path} is no key of this database."
-
-
-def _examine_rotation(report: KeyReport) -> Iterator[str]:
     if report.rotating_from:
         named = ", ".join(report.rotating_from)
         yield f"A rotation from {named} was cut off: run `./whetstone keys rotate` again, and it goes on where it was."
-
-
-def _examine_removed_keys() -> Iterator[str]:
     if is_due():
         yield (
             "Removed keys may still be found in the database's files: a worker's upkeep tries each minute to clean "

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 from sqlalchemy import func, select
 
-from app.cli import json_option
-from app.cli.common import (
-    account_argument,
-    account_option,
-    find_agent,
-    open_installation,
-    print_hint,
-    print_json,
-    print_table,
-    quote_name,
-    say,
-)
+from app.cli.common import CommandContext, installation_command
+from app.cli.printing import Cell, print_hint, print_json, print_table, say
 from app.exchange.blind import blind_rows
 from app.exchange.formats import MOST_BYTES
-from app.exchange.importing import Imported
-from app.exchange.parsed import ImportFormat, ParsedFile
+from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import bring_in, check_file
 from app.extensions import db
-from app.models import COMMAND_LINE, Agent, Memory, MemoryType
+from app.models import COMMAND_LINE, Memory, MemoryType
 from app.shapes.memory import BlindMemory
 from app.values.plural import count_nouns
 
+HEADINGS = ("ID", "TYPE", "TOKENS", "DATE (UTC)", "VERSION", "SOURCE", "FLAGS", "TAGS")
 FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
 
 
@@ -43,9 +33,8 @@ def memories() -> None:
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), default="auto", show_default=True, help="What FILE is; see above."
 )
-@account_option
-@json_option
-def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: bool) -> None:
+@installation_command()
+def import_(context: CommandContext, file: BinaryIO, name: str, kind: str) -> None:
     """Import memories from FILE, or - for standard input: all of them, or none.
 
     \b
@@ -58,88 +47,57 @@ def import_(file: BinaryIO, name: str, kind: str, account: str | None, as_json: 
     bundle  what an agent exported of itself over the API
     auto    whichever it is, by its content and then its name; refused when unsure
     """
-    with open_installation():
-        found = find_agent(name, account)
-        parsed = _read_file(file, kind)
-        done = bring_in(found.id, parsed, by=COMMAND_LINE, name=_file_name(file))
-        copies = _exact_duplicates(found.id)
-        if as_json:
-            print_json(_as_json(done, parsed, copies))
-            return
-        agent = find_agent(name, account)
-        _say_imported(agent, done, parsed)
-        named = quote_name(agent.name) + account_argument(account)
-        if copies:
-            print_hint(f"refine {named} --mode dedup_only --wait", f"Remove only the exact duplicates ({copies:,})")
-        print_hint(f"refine {named} --wait", "Let the agent refine its ledger")
+    agent_id, file_name = context.find_agent(name).id, str(getattr(file, "name", ""))
+    wanted = None if kind == "auto" else ImportFormat(kind)
+    parsed = check_file(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=file_name, format=wanted)
+    done = bring_in(agent_id, parsed, by=COMMAND_LINE, name=file_name)
+    copies = _exact_duplicates(agent_id)
+    if context.as_json:
+        counts = {"imported": done.imported, "core": done.core, "journal": done.journal, "exact_duplicates": copies}
+        print_json(counts | {"format": str(parsed.format), "left_out": dict(parsed.left_out)})
+        return
+    agent = context.find_agent(name)
+    say(f"Detected format: {parsed.format.words}.")
+    say(f"Imported {count_nouns(done.imported, 'memory')}: {done.core:,} core, {done.journal:,} journal.")
+    for note in parsed.notes:
+        say(note)
+    say(f"{agent.name} now holds {agent.core_token_usage:,} of {agent.core_token_budget:,} tokens.")
+    named = context.agent_argument(agent)
+    if copies:
+        print_hint(f"refine {named} --mode dedup_only --wait", f"Remove only the exact duplicates ({copies:,})")
+    print_hint(f"refine {named} --wait", "Let the agent refine its ledger")
 
 
 @memories.command("list")
 @click.argument("name")
 @click.option("--discarded", is_flag=True, help="Include the soft-deleted ones.")
 @click.option("--type", "kind", type=click.Choice(["core", "journal"]), help="Only these.")
-@account_option
-@json_option
-def list_(name: str, discarded: bool, kind: str | None, account: str | None, as_json: bool) -> None:
+@installation_command()
+def list_(context: CommandContext, name: str, discarded: bool, kind: str | None) -> None:
     """List the memories of the agent NAME, oldest first: ids, dates, tokens and flags; the content stays sealed."""
-    with open_installation():
-        agent = find_agent(name, account)
-        found = list(blind_rows(agent.id, discarded=discarded, kind=MemoryType(kind) if kind else None))
-        if as_json:
-            print_json([each.as_json() for each in found])
-        elif found:
-            headings = ("ID", "TYPE", "TOKENS", "DATE (UTC)", "VERSION", "SOURCE", "FLAGS", "TAGS")
-            print_table(headings, [_memory_row(each) for each in found])
-            say(f"{len(found):,} memories; {agent.core_token_usage:,} tokens in the ledger. Their content is sealed.")
-        else:
-            say(f"{agent.name} has no such memories.")
-            print_hint(
-                f"memories import FILE --agent {quote_name(agent.name)}{account_argument(account)}", "Import some"
-            )
+    agent = context.find_agent(name)
+    found = list(blind_rows(agent.id, discarded=discarded, kind=MemoryType(kind) if kind else None))
+    if context.as_json:
+        print_json([each.as_json() for each in found])
+    elif found:
+        print_table(HEADINGS, [_memory_row(each) for each in found])
+        say(f"{len(found):,} memories; {agent.core_token_usage:,} tokens in the ledger. Their content is sealed.")
+    else:
+        say(f"{agent.name} has no such memories.")
+        print_hint(f"memories import FILE --agent {context.agent_argument(agent)}", "Import some")
 
 
 @memories.command()
 @click.argument("name")
 @click.option("--discarded", is_flag=True, help="Include the soft-deleted ones.")
-@account_option
-@json_option
-def export(name: str, discarded: bool, account: str | None, as_json: bool) -> None:
+@installation_command(with_key=False)
+def export(context: CommandContext, name: str, discarded: bool) -> None:
     """Print the metadata of the agent NAME's memories as JSON Lines, oldest first: never their content.
 
     Only the agent itself exports what it remembers, over the API, with its own token.
     """
-    with open_installation(with_key=False):
-        for row in blind_rows(find_agent(name, account).id, discarded=discarded):
-            print_json(row.as_json())
-
-
-def _read_file(file: BinaryIO, kind: str) -> ParsedFile:
-    """Raises NotRecognised, ImportRefused or Invalid; no more than what is refused for its size is read."""
-    wanted = None if kind == "auto" else ImportFormat(kind)
-    return check_file(file.read(MOST_BYTES + 1), by=COMMAND_LINE, name=_file_name(file), format=wanted)
-
-
-def _file_name(file: BinaryIO) -> str:
-    return str(getattr(file, "name", ""))
-
-
-def _as_json(done: Imported, parsed: ParsedFile, copies: int) -> dict[str, Any]:
-    return {
-        "imported": done.imported,
-        "core": done.core,
-        "journal": done.journal,
-        "exact_duplicates": copies,
-        "format": str(parsed.format),
-        "left_out": dict(parsed.left_out),
-    }
-
-
-def _say_imported(agent: Agent, done: Imported, parsed: ParsedFile) -> None:
-    say(f"Detected format: {parsed.format.words}.")
-    say(f"Imported {count_nouns(done.imported, 'memory')}: {done.core:,} core, {done.journal:,} journal.")
-    for note in parsed.notes:
-        say(note)
-    say(f"{agent.name} now holds {agent.core_token_usage:,} of {agent.core_token_budget:,} tokens.")
+    for row in blind_rows(context.find_agent(name).id, discarded=discarded):
+        print_json(row.as_json())
 
 
 def _exact_duplicates(agent_id: int) -> int:
@@ -149,16 +107,9 @@ def _exact_duplicates(agent_id: int) -> int:
     return db.session.scalar(select(copies).where(*mine)) or 0
 
 
-def _memory_row(memory: BlindMemory) -> list[str | int]:
+def _memory_row(memory: BlindMemory) -> list[Cell]:
     flags = ["constitutional"] * memory.constitutional + ["discarded"] * memory.discarded
     further = f" +{len(memory.other_dates)}" if memory.other_dates else ""
-    return [
-        str(memory.id),
-        memory.type,
-        memory.tokens,
-        memory.origin_at[:16].replace("T", " ") + further,
-        str(memory.version),
-        memory.source,
-        ", ".join(flags),
-        ", ".join(memory.tags),
-    ]
+    date, version = memory.origin_at[:16].replace("T", " ") + further, str(memory.version)
+    told = [date, version, memory.source, ", ".join(flags), ", ".join(memory.tags)]
+    return [str(memory.id), memory.type, memory.tokens, *told]

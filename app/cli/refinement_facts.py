@@ -1,13 +1,16 @@
-"""A refinement as the command line tells it: for programs, as a row of a table, as a page, and as an outcome."""
+"""A refinement as the command line tells it: as a row of a table, as a page, step by step, and as an outcome."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
-from app.cli.common import Cell, day_and_time, print_facts, print_hint, say
-from app.cli.steps import line
+import click
+
+from app.cli.printing import Cell, day_and_time, print_facts, print_hint, print_table, say
 from app.history.steps import steps_of
-from app.history.timeline import timeline_of
+from app.history.timeline import TimelineRow, timeline_of
 from app.models import Agent, Refinement
 from app.models.base import iso
 from app.values.mass_story import exact_percent, percent
@@ -16,6 +19,8 @@ from app.vocabulary import STATUSES
 HEADINGS = ("ID", "AGENT", "STATUS", "MODE", "BY", "ASKED FOR (UTC)", "CHANGES", "TOKENS", "KEPT")
 
 FAILED_HEADINGS = ("ID", "AGENT", "STATUS", "ENDED (UTC)", "REASON")
+
+QUIET_STEPS = {"queued", "begun", "turn"}
 
 SHORT = 8
 """Characters of an id that people are shown."""
@@ -26,8 +31,63 @@ def steps_as_json(refinement: Refinement) -> list[dict[str, Any]]:
     return [{"at": iso(step.at), "step": step.name, "data": step.data} for step in steps_of(refinement)]
 
 
-def refinement_row(refinement: Refinement, agent: str) -> list[Cell]:
-    """One line of the table under HEADINGS."""
+def print_refinements(found: Iterable[tuple[Refinement, str]], *, failed: bool) -> None:
+    """A table of refinements, each with the name of its agent; of those that failed, with the reason."""
+    headings, row = (FAILED_HEADINGS, _failed_row) if failed else (HEADINGS, _refinement_row)
+    print_table(headings, [row(refinement, agent) for refinement, agent in found])
+
+
+def show_page(refinement: Refinement, agent: Agent) -> None:
+    """All that may be seen of one: figures, the machine's line, the agent's notes to admins, and every step."""
+    say(f"Refinement {refinement.id} of {agent.name}: {STATUSES[refinement.status].words}")
+    story = refinement.mass_story()
+    model_tokens = refinement.prompt_tokens + refinement.completion_tokens
+    print_facts(
+        [
+            ("asked for", f"{day_and_time(refinement.requested_at)} UTC by {refinement.started_by}"),
+            ("mode", refinement.mode),
+            ("model", refinement.model_id),
+            ("result", refinement.machine_line),
+            ("why", refinement.reason),
+            ("mass", story.line if story else None),
+            ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
+            ("effort", f"{refinement.turns} turns, {refinement.calls} calls, {model_tokens:,} model tokens"),
+            ("refusals", _refusal_words(refinement)),
+            *(("note to admins", f"{day_and_time(note.at)}: “{note.text}”") for note in refinement.notes),
+        ]
+    )
+    say()
+    for each in timeline_of(refinement):
+        say(step_line(each, refinement.threshold))
+    short = refinement.id[:SHORT]
+    if refinement.is_open:
+        print_hint(f"refinements stop {short}", "Stop it")
+    else:
+        print_hint(f"audit --refinement {short}", "The record of it")
+        print_hint(f"rollback {short} --dry-run", "See what it takes to undo it")
+
+
+def tell_outcome(refinement: Refinement) -> None:
+    """How it ended, after its steps were told."""
+    say(f"{STATUSES[refinement.status].capitalized}: {refinement.machine_line}.")
+    if refinement.reason:
+        say(refinement.reason)
+    if story := refinement.mass_story():
+        say(f"Mass: {story.line}.")
+    if refinement.refused_calls:
+        say(f"{_refusal_words(refinement)}.")
+    for note in refinement.notes:
+        say(f"The agent's note to you: “{note.text}”")
+    print_hint(f"refinements show {refinement.id[:SHORT]}", "Look at it")
+
+
+def step_line(row: TimelineRow, limit: Decimal) -> str:
+    """What happened, after the time of day (UTC). `limit` is the threshold: what is kept never rounds across it."""
+    text = _operation_words(row, limit) if row.kind == "operation" else _step_words(row)
+    return f"  {row.at:%H:%M:%S}  {click.style(text, dim=True) if row.kind in QUIET_STEPS else text}"
+
+
+def _refinement_row(refinement: Refinement, agent: str) -> list[Cell]:
     before, after = refinement.mass_at_start, refinement.mass_after
     return [
         refinement.id[:SHORT],
@@ -42,58 +102,9 @@ def refinement_row(refinement: Refinement, agent: str) -> list[Cell]:
     ]
 
 
-def failed_row(refinement: Refinement, agent: str) -> list[Cell]:
-    """One line of the table under FAILED_HEADINGS."""
-    return [
-        refinement.id[:SHORT],
-        agent,
-        STATUSES[refinement.status].words,
-        day_and_time(refinement.ended_at),
-        refinement.reason or "",
-    ]
-
-
-def show_page(refinement: Refinement, agent: Agent) -> None:
-    """All that may be seen of one: figures, the machine's line, the agent's notes to admins, and every step."""
-    say(f"Refinement {refinement.id} of {agent.name}: {STATUSES[refinement.status].words}")
-    model_tokens = refinement.prompt_tokens + refinement.completion_tokens
-    print_facts(
-        [
-            ("asked for", f"{day_and_time(refinement.requested_at)} UTC by {refinement.started_by}"),
-            ("mode", refinement.mode),
-            ("model", refinement.model_id),
-            ("result", refinement.machine_line),
-            ("why", refinement.reason),
-            ("mass", _mass_words(refinement) or None),
-            ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
-            ("effort", f"{refinement.turns} turns, {refinement.calls} calls, {model_tokens:,} model tokens"),
-            ("refusals", _refusal_words(refinement)),
-            *(("note to admins", f"{day_and_time(note.at)}: “{note.text}”") for note in refinement.notes),
-        ]
-    )
-    say()
-    for each in timeline_of(refinement):
-        say(line(each, refinement.threshold))
-    short = refinement.id[:SHORT]
-    if refinement.is_open:
-        print_hint(f"refinements stop {short}", "Stop it")
-    else:
-        print_hint(f"audit --refinement {short}", "The record of it")
-        print_hint(f"rollback {short} --dry-run", "See what it takes to undo it")
-
-
-def tell_outcome(refinement: Refinement) -> None:
-    """How it ended, after its steps were told."""
-    say(f"{STATUSES[refinement.status].capitalized}: {refinement.machine_line}.")
-    if refinement.reason:
-        say(refinement.reason)
-    if told := _mass_words(refinement):
-        say(f"Mass: {told}.")
-    if refinement.refused_calls:
-        say(f"{_refusal_words(refinement)}.")
-    for note in refinement.notes:
-        say(f"The agent's note to you: “{note.text}”")
-    print_hint(f"refinements show {refinement.id[:SHORT]}", "Look at it")
+def _failed_row(refinement: Refinement, agent: str) -> list[Cell]:
+    status, ended = STATUSES[refinement.status].words, day_and_time(refinement.ended_at)
+    return [refinement.id[:SHORT], agent, status, ended, refinement.reason or ""]
 
 
 def _refusal_words(refinement: Refinement) -> str | None:
@@ -107,6 +118,21 @@ def _retention_words(refinement: Refinement) -> str:
     return f"{kept}, limit {exact_percent(refinement.threshold)}"
 
 
-def _mass_words(refinement: Refinement) -> str:
-    story = refinement.mass_story()
-    return story.line if story else ""
+def _step_words(row: TimelineRow) -> str:
+    times = f"{row.count:,} × " if row.count > 1 else ""
+    rollback = f"rollback {row.rollback[:SHORT]}" if row.rollback else ""
+    return " · ".join(part for part in (times + row.title, row.detail, _token_change(row), rollback) if part)
+
+
+def _operation_words(row: TimelineRow, limit: Decimal) -> str:
+    ids = ", ".join(map(str, row.ids)) + (f" → {row.result}" if row.result else "")
+    kept = "" if row.retention is None else f"{percent(row.retention, limit)} kept"
+    text = f"{row.title:<19}  {ids:<16}  {_token_change(row):<20}  {kept}"
+    return f"{text} · reversed" if row.reversed else text.rstrip()
+
+
+def _token_change(row: TimelineRow) -> str:
+    if row.tokens is None:
+        return ""
+    before, after = row.tokens
+    return f"{before:,} tokens" if before == after else f"{before:,} → {after:,} tokens"

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from app.cli import json_option
-from app.cli.recovery_words import tell_of_new_key
+from app.cli.printing import tell_of_new_key
 from app.config import Settings, load_settings
 from app.errors import WhetstoneError, has_no_room
 from app.processes.broker import EmbeddedBroker, require_broker

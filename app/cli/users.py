@@ -9,7 +9,8 @@ import click
 
 from app import security
 from app.cli import json_option
-from app.cli.common import account_option, as_usage, find_account, open_installation, print_json, say
+from app.cli.common import CommandContext, account_option, as_usage, open_installation
+from app.cli.printing import print_json, say
 from app.extensions import writing
 from app.models import COMMAND_LINE, Account
 
@@ -39,7 +40,7 @@ def create(email: str, role: str, site_admin: bool, account: str | None, passwor
     roles = (role, "site_admin") if site_admin else (role,)
     with open_installation() as app:
         security.init_app(app, views=False)
-        home = find_account(account)
+        home = CommandContext(account, as_json).find_account()
         with as_usage(), writing():
             user = security.create_user(Account.lock(home.id), email, password, roles=roles, by=COMMAND_LINE)
         made = {"id": user.id, "email": user.email, "account": home.name, "role": role, "site_admin": site_admin}

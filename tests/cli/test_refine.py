@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
-from app.cli.steps import line
+from app.cli.refinement_facts import step_line
 from app.extensions import db, writing
 from app.history.timeline import TimelineRow
 from app.llm.client import ModelError, ModelErrorKind, Reply
@@ -128,7 +128,7 @@ def test_people_see_every_step_as_it_happens(
 
 
 def test_what_was_kept_after_a_step_never_rounds_up_to_the_limit() -> None:
-    told = line(JUST_UNDER, Decimal("0.75"))
+    told = step_line(JUST_UNDER, Decimal("0.75"))
 
     assert told.endswith("74.9% kept")
 
