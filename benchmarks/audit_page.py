@@ -120,7 +120,7 @@ def _load(form: Any, before: str = "") -> None:
     from app.views.shown.log import Log
 
     with _request():
-        Log.load(form, before=before).days  # noqa: B018 - the rows by day belong to it
+        Log(form, before=before).days  # noqa: B018 - the rows by day belong to it
     db.session.expunge_all()
     db.session.rollback()
 

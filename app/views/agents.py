@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from flask import render_template, request, url_for
@@ -38,17 +37,17 @@ class SelectionRefused(Invalid):
 @page(blueprint, "/agents", "agents/index.html")
 def index() -> AgentList:
     asked = {name: request.args.get(name, "")[:80] for name in FILTERS}
-    return AgentList.load(viewer().account_id, **asked)
+    return AgentList(viewer().account_id, **asked)
 
 
 @page(blueprint, "/agents/<int:agent_id>", "agents/show.html")
 def show(agent_id: int) -> LedgerPage:
-    return LedgerPage.load(my_agent(agent_id), show=request.args.get("show", ""), after=request.args.get("after", ""))
+    return LedgerPage(my_agent(agent_id), show=request.args.get("show", ""), after=request.args.get("after", ""))
 
 
 @page(blueprint, "/agents/<int:agent_id>/refinements", "agents/refinements.html")
 def refinements(agent_id: int) -> RefinementsPage:
-    return RefinementsPage.load(my_agent(agent_id), before=request.args.get("before", "")[:36])
+    return RefinementsPage(my_agent(agent_id), before=request.args.get("before", "")[:36])
 
 
 @blueprint.get("/agents/new")
@@ -196,8 +195,8 @@ def _selected_ids() -> list[int]:
 
 
 def _list_again(problem: str = "") -> str:
-    shown = AgentList.load(viewer().account_id, **{name: request.form.get(name, "")[:80] for name in FILTERS})
-    shown = replace(shown, selected=frozenset(_selected_ids()), problem=problem)
+    shown = AgentList(viewer().account_id, **{name: request.form.get(name, "")[:80] for name in FILTERS})
+    shown.selected, shown.problem = _selected_ids(), problem
     return render_template("agents/index.html", page=shown, json_url=f"{url_for('agents.index')}.json")
 
 

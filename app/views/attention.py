@@ -21,7 +21,7 @@ blueprint = signed_in_pages("attention", __name__)
 @page(blueprint, "/attention", "attention/index.html")
 def index() -> AttentionList:
     with_seen = request.args.get("seen") == "1"
-    return AttentionList.load(viewer().account_id, with_seen=with_seen, before=request.args.get("before", "")[:80])
+    return AttentionList(viewer().account_id, with_seen=with_seen, before=request.args.get("before", "")[:80])
 
 
 @blueprint.post("/attention/<int:item_id>/seen")

@@ -14,7 +14,7 @@ from app.views.access import my_agent, my_refinement, signed_in_pages, viewer
 from app.views.answers import page
 from app.views.export import CSV, JSON_LINES, download_log
 from app.views.filters import FilterForm
-from app.views.shown.audit import AgentAuditPage, AuditPage
+from app.views.shown.audit import AuditPage
 from app.views.shown.log import MOST_NEWER, log_url, newer_entries, rows_of_fold
 
 blueprint = signed_in_pages("audit", __name__)
@@ -22,13 +22,12 @@ blueprint = signed_in_pages("audit", __name__)
 
 @page(blueprint, "/audit", "audit/index.html")
 def index() -> AuditPage:
-    return AuditPage.load(_read_form(), **_page_position())
+    return AuditPage(_read_form(), **_page_position())
 
 
 @page(blueprint, "/agents/<int:agent_id>/audit", "audit/agent.html")
-def agent(agent_id: int) -> AgentAuditPage:
-    whose = my_agent(agent_id)
-    return AgentAuditPage.load(whose, _read_form(whose), **_page_position())
+def agent(agent_id: int) -> AuditPage:
+    return AuditPage(_read_form(my_agent(agent_id)), **_page_position())
 
 
 @blueprint.get("/audit.csv")

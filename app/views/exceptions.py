@@ -25,13 +25,7 @@ from app.views.answers import answer_act, page, redirect_to, wants_json
 from app.views.live import mine_part, parts_of_this_page
 from app.views.shown.asking import FIELDS, UNLESS_TYPED, AskPage
 from app.views.shown.content import HistoryContent, LedgerContent
-from app.views.shown.exception import (
-    AgentExceptionsPage,
-    ExceptionPage,
-    ExceptionsPage,
-    ExceptionState,
-    milliseconds_left,
-)
+from app.views.shown.exception import ExceptionPage, ExceptionsPage, ExceptionState, milliseconds_left
 from tasks import grants as queue
 
 blueprint = signed_in_pages("exceptions", __name__)
@@ -39,17 +33,17 @@ blueprint = signed_in_pages("exceptions", __name__)
 
 @page(blueprint, "/exceptions", "exceptions/index.html")
 def index() -> ExceptionsPage:
-    return ExceptionsPage.load(viewer().account_id, before=_before_cursor())
+    return ExceptionsPage(viewer().account_id, before=_before_cursor())
 
 
 @page(blueprint, "/agents/<int:agent_id>/exceptions", "exceptions/agent.html")
-def agent(agent_id: int) -> AgentExceptionsPage:
-    return AgentExceptionsPage.load(my_agent(agent_id), before=_before_cursor())
+def agent(agent_id: int) -> ExceptionsPage:
+    return ExceptionsPage(viewer().account_id, my_agent(agent_id), before=_before_cursor())
 
 
 @page(blueprint, "/exceptions/<uuid:exception_id>", "exceptions/show.html")
 def show(exception_id: UUID) -> ExceptionPage:
-    return ExceptionPage.load(my_exception(exception_id))
+    return ExceptionPage(my_exception(exception_id))
 
 
 @blueprint.get("/agents/<int:agent_id>/exceptions/new")
@@ -57,7 +51,7 @@ def show(exception_id: UUID) -> ExceptionPage:
 def new(agent_id: int) -> ResponseReturnValue:
     asked = my_agent(agent_id)
     typed = UNLESS_TYPED | {"scope": request.args.get("scope", "")[:36] or UNLESS_TYPED["scope"]}
-    return render_template("exceptions/new.html", page=AskPage.load(asked, typed))
+    return render_template("exceptions/new.html", page=AskPage(asked, typed))
 
 
 @blueprint.post("/agents/<int:agent_id>/exceptions")
@@ -68,7 +62,7 @@ def ask(agent_id: int) -> ResponseReturnValue:
     try:
         grant = request_access(agent_id, WantedException.read(typed), for_user=user, by=user.actor)
     except (Invalid, NotFound, Refused) as error:
-        return render_template("exceptions/new.html", page=AskPage.load(asked, typed, error)), 422
+        return render_template("exceptions/new.html", page=AskPage(asked, typed, error)), 422
     queue.enqueue(grant.id)
     return redirect_to(url_for("exceptions.show", exception_id=grant.id))
 
@@ -105,14 +99,14 @@ def ledger(exception_id: UUID) -> LedgerContent:
     after = request.args.get("after", "")
     after = after if after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS else ""
     grant = my_exception(exception_id)
-    return LedgerContent.load(grant, _fetch_look(grant, is_ledger=True, after=int(after or 0)), after=after)
+    return LedgerContent(grant, _fetch_look(grant, is_ledger=True, after=int(after or 0)), after=after)
 
 
 @page(blueprint, "/exceptions/<uuid:exception_id>/history", "exceptions/history.html")
 @needs(ADMIN)
 def history(exception_id: UUID) -> HistoryContent:
     grant = my_exception(exception_id)
-    return HistoryContent.load(grant, _fetch_look(grant, is_ledger=False))
+    return HistoryContent(grant, _fetch_look(grant, is_ledger=False))
 
 
 @blueprint.errorhandler(NotCovered)

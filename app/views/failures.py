@@ -14,4 +14,4 @@ blueprint = signed_in_pages("failures", __name__)
 @page(blueprint, "/failures", "failures/index.html")
 def index() -> FailuresPage:
     reason, before = request.args.get("reason", "")[:400], request.args.get("before", "")[:36]
-    return FailuresPage.load(viewer().account_id, reason=reason, before=before)
+    return FailuresPage(viewer().account_id, reason=reason, before=before)

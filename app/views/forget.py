@@ -10,14 +10,14 @@ from app.keys.shredding import shred_files
 from app.models.user import OWNER
 from app.views.access import my_agent, needs, signed_in_pages, viewer
 from app.views.answers import answer_act, page
-from app.views.shown.forgetting import ForgetPage
+from app.views.shown.agent import ForgetPage
 
 blueprint = signed_in_pages("forget", __name__)
 
 
 @page(blueprint, "/agents/<int:agent_id>/forget", "agents/forget.html")
 def show(agent_id: int) -> ForgetPage:
-    return ForgetPage.load(my_agent(agent_id), may_forget=viewer().may(OWNER))
+    return ForgetPage(my_agent(agent_id), may_forget=viewer().may(OWNER))
 
 
 @blueprint.post("/agents/<int:agent_id>/forget")
@@ -28,7 +28,7 @@ def forget(agent_id: int) -> ResponseReturnValue:
     agent.check_not_forgotten()
     typed, name, actor = request.form.get("name", ""), agent.name, viewer().actor
     if typed != name:
-        shown = ForgetPage.load(agent, may_forget=True, typed=typed[:200])
+        shown = ForgetPage(agent, may_forget=True, typed=typed[:200])
         return render_template("agents/forget.html", page=shown, json_url=f"{request.path}.json"), 422
     destroy(agent_id, by=actor)
     shred_files()

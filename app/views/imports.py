@@ -29,7 +29,7 @@ blueprint.add_app_template_filter(left_out_words, "left_out_words")
 
 @page(blueprint, "/agents/<int:agent_id>/imports", "agents/imports.html")
 def show(agent_id: int) -> ImportsPage:
-    return ImportsPage.load(my_agent(agent_id))
+    return ImportsPage(my_agent(agent_id))
 
 
 @blueprint.post("/agents/<int:agent_id>/imports")
@@ -89,7 +89,7 @@ def _render_refusal(agent: Agent, error: Invalid) -> ResponseReturnValue:
         more = error.total - len(error.problems)
         problems = [_capitalise_first(str(problem)) for problem in error.problems]
         problems += [f"And {count_nouns(more, f'more {error.noun}')}."] if more > 0 else []
-    shown = ImportsPage.load(agent, problems=problems)
+    shown = ImportsPage(agent, problems=problems)
     return render_template("agents/imports.html", page=shown, json_url=f"{request.path}.json"), 422
 
 

@@ -32,7 +32,7 @@ from app.views.shown.log import Log
 from app.views.shown.overview import Overview
 from app.views.shown.refinement import RefinementPage
 from app.views.shown.rollback import RollbackPage
-from app.views.shown.settings import SettingsParts
+from app.views.shown.settings import SettingsPage
 from app.views.shown.tokens import TokensPage
 
 _ROOT = re.compile(r'\s*<\w+ id="([\w-]+)"')
@@ -169,7 +169,7 @@ def _template_paths(folder: str, *names: str) -> tuple[str, ...]:
 LIVE_PAGES = (
     LivePage(
         "overview",
-        load=lambda account_id, _: [{"page": Overview.load(account_id)}],
+        load=lambda account_id, _: [{"page": Overview(account_id)}],
         templates=("attention/_unseen.html", *_template_paths("overview", "figures", "attention", "running", "recent")),
         endpoint="overview.index",
     ),
@@ -182,7 +182,7 @@ LIVE_PAGES = (
         "agent",
         Agent,
         _of_agent,
-        lambda _, agent: [{"page": LedgerPage.load(agent)}],
+        lambda _, agent: [{"page": LedgerPage(agent)}],
         ("attention/_unseen.html", *_template_paths("agents", "state", "recent", "intakes", "mass", "ledger")),
         "agents.show",
     ),
@@ -190,21 +190,17 @@ LIVE_PAGES = (
         "settings",
         Agent,
         _of_agent,
-        lambda _, agent: [{"page": SettingsParts.load(agent)}],
+        lambda _, agent: [{"page": SettingsPage(agent)}],
         _template_paths("agents", "waiting", "history"),
     ),
     LivePage(
-        "tokens",
-        Agent,
-        _of_agent,
-        lambda _, agent: [{"page": TokensPage.load(agent)}],
-        _template_paths("agents", "tokens"),
+        "tokens", Agent, _of_agent, lambda _, agent: [{"page": TokensPage(agent)}], _template_paths("agents", "tokens")
     ),
     LivePage(
         "refinement",
         Refinement,
         _of_refinement,
-        lambda _, refinement: [{"page": RefinementPage.load(refinement)}],
+        lambda _, refinement: [{"page": RefinementPage(refinement)}],
         _template_paths("refinements", "status", "figures", "outcome", "rollback", "timeline"),
         "refinements.show",
     ),
@@ -212,27 +208,27 @@ LIVE_PAGES = (
         "rollback",
         Rollback,
         _of_rollbacks,
-        lambda _, rollback: [{"page": RollbackPage.load(rollback)}],
+        lambda _, rollback: [{"page": RollbackPage(rollback)}],
         _template_paths("rollbacks", "state"),
         "rollbacks.show",
     ),
     LivePage(
         "audit",
-        load=lambda account_id, _: [{"log": Log.load(FilterForm.read(account_id, {}))}],
+        load=lambda account_id, _: [{"log": Log(FilterForm.read(account_id, {}))}],
         templates=_template_paths("audit", "log"),
     ),
     LivePage(
         "audit",
         Agent,
         _of_agent,
-        lambda account_id, agent: [{"log": Log.load(FilterForm.read(account_id, {}, agent))}],
+        lambda account_id, agent: [{"log": Log(FilterForm.read(account_id, {}, agent))}],
         _template_paths("audit", "log"),
     ),
     LivePage(
         "exceptions",
         None,
         _of_exceptions,
-        lambda account_id, _: [{"list": ExceptionList.load(account_id)}],
+        lambda account_id, _: [{"list": ExceptionList(account_id)}],
         _template_paths("exceptions", "open", "ended"),
         "exceptions.index",
     ),
@@ -240,7 +236,7 @@ LIVE_PAGES = (
         "exceptions",
         Agent,
         _of_exceptions_of_agent,
-        lambda account_id, agent: [{"list": ExceptionList.load(account_id, agent)}],
+        lambda account_id, agent: [{"list": ExceptionList(account_id, agent)}],
         _template_paths("exceptions", "open", "ended"),
         "exceptions.agent",
     ),
@@ -248,7 +244,7 @@ LIVE_PAGES = (
         "exception",
         AccessGrant,
         _of_exceptions,
-        lambda _, grant: [{"page": ExceptionPage.load(grant)}],
+        lambda _, grant: [{"page": ExceptionPage(grant)}],
         _template_paths("exceptions", "state", "facts", "views"),
         "exceptions.show",
     ),

@@ -14,7 +14,7 @@ from app.views.access import my_agent, needs, signed_in_pages, viewer
 from app.views.answers import answer_act
 from app.views.live import pressed_on, wrap_part
 from app.views.shown.agent import AgentState
-from app.views.shown.ledger import Ledger
+from app.views.shown.ledger import load_ledger_row
 
 blueprint = signed_in_pages("memories", __name__)
 
@@ -58,7 +58,7 @@ def _stay_on_page(agent_id: int, memory_id: int, text: str, undo: str) -> Respon
 
 def _render_row(agent: Agent, memory_id: int) -> str:
     """The row of the sealed ledger; on the page of an exception the flags beside the text, never the text."""
-    row = Ledger.load_row(agent, memory_id)
+    row = load_ledger_row(agent, memory_id)
     if row is None:
         return ""
     if pressed_on()[0] == "exceptions.ledger":

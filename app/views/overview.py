@@ -11,4 +11,4 @@ blueprint = signed_in_pages("overview", __name__)
 
 @page(blueprint, "/", "overview/index.html", twin="/overview.json")
 def index() -> Overview:
-    return Overview.load(viewer().account_id)
+    return Overview(viewer().account_id)

@@ -19,7 +19,7 @@ blueprint = signed_in_pages("refinements", __name__)
 
 @page(blueprint, "/refinements/<uuid:refinement_id>", "refinements/show.html")
 def show(refinement_id: UUID) -> RefinementPage:
-    return RefinementPage.load(my_refinement(refinement_id))
+    return RefinementPage(my_refinement(refinement_id))
 
 
 @blueprint.post("/refinements/<uuid:refinement_id>/stop")

@@ -15,7 +15,7 @@ from app.models.user import ADMIN
 from app.views.access import my_entry, my_refinement, my_rollback, needs, signed_in_pages, viewer
 from app.views.answers import answer_act, page, wants_json
 from app.views.live import parts_of_this_page, pressed_on
-from app.views.shown.rollback import PlanPage, RollbackPage, plan_url
+from app.views.shown.rollback import PlanPage, RollbackPage, target_url
 from app.vocabulary import ROLLBACKS
 
 blueprint = signed_in_pages("rollbacks", __name__)
@@ -23,27 +23,27 @@ blueprint = signed_in_pages("rollbacks", __name__)
 
 @page(blueprint, "/refinements/<uuid:refinement_id>/rollback", "rollbacks/plan.html")
 def plan_refinement(refinement_id: UUID) -> PlanPage:
-    return PlanPage.load(Target.refinement(my_refinement(refinement_id).id))
+    return PlanPage(Target.refinement(my_refinement(refinement_id).id))
 
 
 @page(blueprint, "/refinements/<uuid:refinement_id>/rewind", "rollbacks/plan.html")
 def plan_rewind(refinement_id: UUID) -> PlanPage:
-    return PlanPage.load(Target.rewind(my_refinement(refinement_id).id))
+    return PlanPage(Target.rewind(my_refinement(refinement_id).id))
 
 
 @page(blueprint, "/audit/<int:entry_id>/rollback", "rollbacks/plan.html")
 def plan_entry(entry_id: int) -> PlanPage:
-    return PlanPage.load(Target.entry(my_entry(entry_id).id))
+    return PlanPage(Target.entry(my_entry(entry_id).id))
 
 
 @page(blueprint, "/rollbacks/<uuid:rollback_id>/rollback", "rollbacks/plan.html")
 def plan_rollback(rollback_id: UUID) -> PlanPage:
-    return PlanPage.load(Target.rollback(my_rollback(rollback_id).id))
+    return PlanPage(Target.rollback(my_rollback(rollback_id).id))
 
 
 @page(blueprint, "/rollbacks/<uuid:rollback_id>", "rollbacks/show.html")
 def show(rollback_id: UUID) -> RollbackPage:
-    return RollbackPage.load(my_rollback(rollback_id))
+    return RollbackPage(my_rollback(rollback_id))
 
 
 @blueprint.post("/refinements/<uuid:refinement_id>/rollback")
@@ -77,7 +77,7 @@ def _roll_back(target: Target) -> ResponseReturnValue:
     except RollbackConflict as conflict:
         if wants_json():
             raise
-        return answer_act(conflict.sentence, to=plan_url(target), tone="warning")
+        return answer_act(conflict.sentence, to=target_url("plan", target), tone="warning")
     undo = url_for("rollbacks.undo_rollback", rollback_id=made.rollback.id) if made.applied and made.rollback else ""
     tone = "success" if made.applied or made.plan.stops else "info"
     return answer_act(
@@ -107,10 +107,11 @@ def _next_page_url(target: Target, made: UndoResult) -> str:
     Whoever clears the way for another undo comes back to the plan of that.
     """
     endpoint, named = pressed_on()
-    if target.kind == RollbackKind.REFINEMENT and endpoint in _PLANS and url_for(endpoint, **named) != plan_url(target):
-        return url_for(endpoint, **named)
+    was_on = url_for(endpoint, **named) if endpoint in _PLANS else ""
+    if target.kind == RollbackKind.REFINEMENT and was_on not in ("", target_url("plan", target)):
+        return was_on
     if target.kind in (RollbackKind.REFINEMENT, RollbackKind.REWIND):
         return url_for("refinements.show", refinement_id=target.id)
     if made.rollback is not None:
         return url_for("rollbacks.show", rollback_id=made.rollback.id)
-    return plan_url(target)
+    return target_url("plan", target)

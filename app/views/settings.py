@@ -25,7 +25,7 @@ blueprint = signed_in_pages("settings", __name__)
 @page(blueprint, "/agents/<int:agent_id>/settings", "agents/settings.html")
 def show(agent_id: int) -> SettingsPage:
     agent = my_agent(agent_id)
-    return SettingsPage.load(agent, Form.of(SETTINGS_FIELDS, agent.configuration()))
+    return SettingsPage(agent, Form.of(SETTINGS_FIELDS, agent.configuration()))
 
 
 @blueprint.post("/agents/<int:agent_id>/settings")
@@ -40,7 +40,7 @@ def change(agent_id: int) -> ResponseReturnValue:
             locked = Agent.lock(agent_id)
             changed = locked.change(by=actor, **form.values)
     except (Invalid, Refused) as error:
-        shown = SettingsPage.load(my_agent(agent.id), form.blame(error))
+        shown = SettingsPage(my_agent(agent.id), form.blame(error))
         return render_template("agents/settings.html", page=shown, json_url=f"{request.path}.json"), 422
     words = f"Saved: {', '.join(LABELS[name] for name in changed)}." if changed else "Nothing was different."
     return _return_to_page(agent_id, words, tone="success" if changed else "info")

@@ -23,7 +23,7 @@ blueprint = signed_in_pages("tokens", __name__)
 
 @page(blueprint, "/agents/<int:agent_id>/tokens", "agents/tokens.html")
 def index(agent_id: int) -> TokensPage:
-    return TokensPage.load(my_agent(agent_id))
+    return TokensPage(my_agent(agent_id))
 
 
 @blueprint.post("/agents/<int:agent_id>/tokens")
@@ -32,7 +32,7 @@ def create(agent_id: int) -> ResponseReturnValue:
     agent = my_agent(agent_id)
     form = _read_form()
     if form.errors:
-        return _render_page(TokensPage.load(agent, form=form), 422)
+        return _render_page(TokensPage(agent, form=form), 422)
     actor = viewer().actor
     with writing():
         token = AgentToken.issue(Agent.lock(agent_id), by=actor, name=form.name, scopes=form.scopes)
@@ -72,7 +72,7 @@ def _show_once(agent_id: int, name: str, token: str, *, replaced: str = "") -> R
     if parsed is None:
         raise RuntimeError("a new token does not parse")
     made = MadeToken(name, parsed[0], token, replaced)
-    return _render_page(TokensPage.load(my_agent(agent_id), made=made), 201)
+    return _render_page(TokensPage(my_agent(agent_id), made=made), 201)
 
 
 def _render_page(shown: TokensPage, status: int) -> ResponseReturnValue:

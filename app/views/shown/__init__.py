@@ -1,1 +1,1 @@
-"""What the pages show: one dataclass a page, loaded whole before its template is rendered, with its JSON twin."""
+"""What the pages show: one class a page, loaded whole before its template is rendered, with its JSON twin."""

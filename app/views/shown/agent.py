@@ -1,4 +1,4 @@
-"""What the pages of one agent show: its state and ledger, its refinements and imports."""
+"""What the pages of one agent show: its state and ledger, its refinements and imports, and how to forget it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from decimal import Decimal
 from typing import Any
 
 from flask import current_app
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, select
 
 from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
-from app.models import Agent, Intake, Refinement
-from app.models.key import has_keys
+from app.models import OPEN_GRANTS, AccessGrant, Agent, AgentKey, AuditLog, Intake, IntakeStatus, Memory, Refinement
+from app.models.base import iso
+from app.models.key import has_keys, live_tokens
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
-from app.refinement.timetable import Due, Timetable
-from app.shapes.agent import AdminAgent
 from app.shapes.intake import AdminImport
 from app.shapes.memory import LedgerRowShape
 from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
-from app.views.shown.agents import last_event
+from app.views.shown.agents import AgentRow, last_event, next_due
 from app.views.shown.attention import Unseen
 from app.views.shown.ledger import Ledger
 from app.views.shown.mass import MassChart
@@ -33,27 +32,18 @@ INTAKE_NEWS = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
-class AgentState:
+class AgentState(AgentRow):
     """The head of all pages of an agent."""
 
-    agent: Agent
-    running: Refinement | None
-    last: Refinement | None
-    due: Due
-    has_keys: bool
-    changeable: bool
     erosion: Erosion
     last_event: int
 
     @classmethod
     def load(cls, agent: Agent) -> AgentState:
         seen = last_event(agent.account_id)
-        running = Refinement.open_of(agent.id)
-        changeable = agent.has_changeable_memories()
-        due = Timetable(current_app.extensions["settings"], now()).due(agent, running=running, changeable=changeable)
-        return cls(
-            agent, running, _last_ended_refinement(agent), due, has_keys(agent), changeable, erosion_of(agent), seen
-        )
+        running, changeable = Refinement.open_of(agent.id), agent.has_changeable_memories()
+        due, last = next_due(agent, running, changeable), _last_ended_refinement(agent)
+        return cls(agent, last, running, due, changeable, has_keys(agent), erosion_of(agent), seen)
 
     @property
     def erosion_floor(self) -> Decimal | None:
@@ -70,49 +60,25 @@ class AgentState:
         return f"{kept} of {self.erosion.base:,} tokens kept, {limit}"
 
     @property
-    def needs_refinement(self) -> bool:
-        return self.agent.needs_refinement(now(), changeable=self.changeable)
-
-    @property
     def model_warning(self) -> str:
         """What the last refinement showed of its model; empty when there is nothing to say."""
         return self.last.refusal_line if self.last is not None and self.last.model_seems_unable else ""
 
     def as_json(self) -> dict[str, Any]:
-        told = AdminAgent.of(
-            self.agent,
-            needs_refinement=self.needs_refinement,
-            open_refinement=self.running and self.running.id,
-            next_due=self.due.at,
-        )
-        return told.as_json() | {
-            "next_due_words": self.due.words,
-            "has_keys": self.has_keys,
-            "model_warning": self.model_warning or None,
-            "erosion": {
-                "cut": self.erosion.cut,
-                "base": self.erosion.base,
-                "kept": float(self.erosion.kept),
-                "floor": None if self.erosion_floor is None else float(self.erosion_floor),
-            },
-        }
+        floor = None if self.erosion_floor is None else float(self.erosion_floor)
+        erosion = {"cut": self.erosion.cut, "base": self.erosion.base, "kept": float(self.erosion.kept), "floor": floor}
+        said = {"next_due_words": self.due.words, "model_warning": self.model_warning or None, "erosion": erosion}
+        return super().as_json() | said
 
 
-@dataclass(frozen=True)
 class LedgerPage:
-    state: AgentState
-    unseen: Unseen
-    ledger: Ledger
-    recent: Sequence[Refinement]
-    intakes: Sequence[Intake]
-    mass: MassChart
-
-    @classmethod
-    def load(cls, agent: Agent, *, show: str = "", after: str = "") -> LedgerPage:
-        state = AgentState.load(agent)
-        recent = newest_refinements(agent, 5)
-        unseen, ledger = Unseen.load(agent.account_id, agent.id), Ledger.load(agent, show=show, after=after)
-        return cls(state, unseen, ledger, recent, fresh_intakes(agent), MassChart.load(agent))
+    def __init__(self, agent: Agent, *, show: str = "", after: str = "") -> None:
+        self.state = AgentState.load(agent)
+        self.recent = newest_refinements(agent, 5)
+        self.unseen = Unseen(agent.account_id, agent.id)
+        self.ledger = Ledger(agent, show=show, after=after)
+        self.intakes = fresh_intakes(agent)
+        self.mass = MassChart(agent)
 
     def as_json(self) -> dict[str, Any]:
         return self.state.as_json() | {
@@ -125,45 +91,53 @@ class LedgerPage:
         }
 
 
-@dataclass(frozen=True)
 class RefinementsPage:
-    state: AgentState
-    refinements: Sequence[Refinement]
-    next_before: str
-
-    @classmethod
-    def load(cls, agent: Agent, *, before: str = "") -> RefinementsPage:
+    def __init__(self, agent: Agent, *, before: str = "") -> None:
         mine = Refinement.agent_id == agent.id
         position = NEWEST_REFINEMENTS.find(before, mine)
-        shown, last = NEWEST_REFINEMENTS.load(select(Refinement).where(mine), REFINEMENT_ROWS, position)
-        return cls(AgentState.load(agent), shown, last.id if last else "")
+        self.refinements, last = NEWEST_REFINEMENTS.load(select(Refinement).where(mine), REFINEMENT_ROWS, position)
+        self.next_before = last.id if last else ""
+        self.state = AgentState.load(agent)
 
     def as_json(self) -> dict[str, Any]:
         rows = [RefinementShape.of(refinement).as_json() for refinement in self.refinements]
         return {"agent": self.state.agent.name, "refinements": rows, "next_before": self.next_before or None}
 
 
-@dataclass(frozen=True)
 class ImportsPage:
-    state: AgentState
-    intakes: Sequence[Intake]
-    problems: Sequence[str] = ()
+    formats = (
+        ("", "Detect automatically"),
+        *((each, each.words[:1].upper() + each.words[1:]) for each in ImportFormat),
+    )
+    """What a file may be, as the form offers it."""
 
-    @classmethod
-    def load(cls, agent: Agent, *, problems: Sequence[str] = ()) -> ImportsPage:
-        return cls(AgentState.load(agent), intakes_of(agent), problems)
-
-    @property
-    def formats(self) -> list[tuple[str, str]]:
-        """What a file may be, as the form offers it."""
-        words = [(str(each), each.words[:1].upper() + each.words[1:]) for each in ImportFormat]
-        return [("", "Detect automatically"), *words]
+    def __init__(self, agent: Agent, *, problems: Sequence[str] = ()) -> None:
+        self.state = AgentState.load(agent)
+        self.intakes, self.problems = intakes_of(agent), problems
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "agent": self.state.agent.name,
-            "imports": [AdminImport.of(intake).as_json() for intake in self.intakes],
+        imports = [AdminImport.of(intake).as_json() for intake in self.intakes]
+        return {"agent": self.state.agent.name, "imports": imports}
+
+
+class ForgetPage:
+    """What would be destroyed or ended, and what stays. `typed` stands in the field for the name; None before that."""
+
+    def __init__(self, agent: Agent, *, may_forget: bool, typed: str | None = None) -> None:
+        self.state, self.may_forget, self.typed = AgentState.load(agent), may_forget, typed
+        self.counts = {
+            "keys": _count_rows(AgentKey, agent),
+            "tokens": len(live_tokens(agent.id)),
+            "imports_waiting": _count_rows(Intake, agent, Intake.status == IntakeStatus.WAITING),
+            "exceptions": _count_rows(AccessGrant, agent, AccessGrant.status.in_(OPEN_GRANTS)),
+            "memories": _count_rows(Memory, agent),
+            "entries": _count_rows(AuditLog, agent),
         }
+
+    def as_json(self) -> dict[str, Any]:
+        agent = self.state.agent
+        said = {"agent": agent.name, "forgotten_at": iso(agent.forgotten_at), "may_forget": self.may_forget}
+        return said | self.counts
 
 
 def newest_refinements(agent: Agent, limit: int) -> list[Refinement]:
@@ -185,3 +159,8 @@ def fresh_intakes(agent: Agent) -> list[Intake]:
 def _last_ended_refinement(agent: Agent) -> Refinement | None:
     ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
     return db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))
+
+
+def _count_rows(model: Any, agent: Agent, *conditions: ColumnElement[bool]) -> int:
+    query = select(func.count(model.id)).where(model.agent_id == agent.id, *conditions)
+    return db.session.scalar(query) or 0

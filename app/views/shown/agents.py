@@ -19,6 +19,9 @@ from app.shapes.agent import AdminAgent
 ROWS = 50
 RECENT = timedelta(minutes=10)
 
+IS_KEPT = Agent.forgotten_at.is_(None)
+OVER_BUDGET = (Agent.core_token_usage > Agent.core_token_budget) & IS_KEPT
+
 _BY_NAME = Keyset((Agent.name,))
 
 STATES = {
@@ -34,6 +37,8 @@ STATES = {
 
 @dataclass(frozen=True)
 class AgentRow:
+    """How an agent stands: its open refinement, the last one that ended, and when the next one starts by itself."""
+
     agent: Agent
     last: Refinement | None
     running: Refinement | None
@@ -41,76 +46,60 @@ class AgentRow:
     changeable: bool
     has_keys: bool
 
+    @property
+    def needs_refinement(self) -> bool:
+        return self.agent.needs_refinement(now(), changeable=self.changeable)
+
     def as_json(self) -> dict[str, Any]:
-        needs = self.agent.needs_refinement(now(), changeable=self.changeable)
-        told = AdminAgent.of(
-            self.agent, needs_refinement=needs, open_refinement=self.running and self.running.id, next_due=self.due.at
-        )
-        return told.as_json() | {
-            "last_outcome": str(self.last.status) if self.last else None,
-            "has_keys": self.has_keys,
-        }
+        running, needs = self.running and self.running.id, self.needs_refinement
+        told = AdminAgent.of(self.agent, needs_refinement=needs, open_refinement=running, next_due=self.due.at)
+        return told.as_json() | {"has_keys": self.has_keys}
 
 
-@dataclass(frozen=True)
 class AgentList:
     """`total` counts the whole account; `next_after` is the name to go on from, if there is more.
 
     `selected` are the boxes that were checked when nothing was done with them, and `problem` says why.
     """
 
-    rows: Sequence[AgentRow]
-    total: int
-    query: str
-    state: str
-    after: str
-    next_after: str
-    last_event: int
-    selected: frozenset[int] = frozenset()
-    problem: str = ""
-
     states = STATES
 
-    @classmethod
-    def load(cls, account_id: int, *, query: str = "", state: str = "", after: str = "") -> AgentList:
-        state = state if state in STATES else ""
-        seen = last_event(account_id)
-        mine = select(Agent).where(Agent.account_id == account_id, *_filter_conditions(query, state))
+    def __init__(self, account_id: int, *, query: str = "", state: str = "", after: str = "") -> None:
+        self.query, self.after = query, after
+        self.state = state if state in STATES else ""
+        self.selected: Sequence[int] = ()
+        self.problem = ""
+        self.last_event = last_event(account_id)
+        mine = select(Agent).where(Agent.account_id == account_id, *_filter_conditions(query, self.state))
         agents, last = _BY_NAME.load(mine, ROWS, [after] if after else None)
-        total = db.session.scalar(select(func.count()).select_from(Agent).where(Agent.account_id == account_id)) or 0
-        return cls(load_rows(agents), total, query, state, after, last.name if last else "", seen)
+        whole = select(func.count()).select_from(Agent).where(Agent.account_id == account_id)
+        self.total = db.session.scalar(whole) or 0
+        self.rows, self.next_after = load_rows(agents), last.name if last else ""
 
     @property
     def is_filtered(self) -> bool:
         return bool(self.query or self.state)
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "agents": [row.as_json() for row in self.rows],
-            "total": self.total,
-            "next_after": self.next_after or None,
-        }
+        rows = [row.as_json() | {"last_outcome": row.last and str(row.last.status)} for row in self.rows]
+        return {"agents": rows, "total": self.total, "next_after": self.next_after or None}
 
 
 def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
-    """Rows for some agents of one account: four queries, whatever their number."""
-    timetable = Timetable(current_app.extensions["settings"], now())
+    """Rows for some agents of one account: a handful of queries, whatever their number."""
     ids = [agent.id for agent in agents]
     last = _last_refinements(ids)
     keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
-    running = {r.agent_id: r for r in db.session.scalars(_open_refinements(ids))}
+    is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
+    running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
     changeable = set(db.session.scalars(Agent.changeable_among(ids)))
-    return [
-        AgentRow(
-            agent,
-            last.get(agent.id),
-            running.get(agent.id),
-            timetable.due(agent, running=running.get(agent.id), changeable=agent.id in changeable),
-            agent.id in changeable,
-            agent.id in keyed,
-        )
-        for agent in agents
-    ]
+    timetable = Timetable(current_app.extensions["settings"], now())
+
+    def row_of(agent: Agent, number: int) -> AgentRow:
+        due = timetable.due(agent, running=running.get(number), changeable=number in changeable)
+        return AgentRow(agent, last.get(number), running.get(number), due, number in changeable, number in keyed)
+
+    return [row_of(agent, agent.id) for agent in agents]
 
 
 def recently_moved(account_id: int) -> list[AgentRow]:
@@ -129,36 +118,29 @@ def last_event(account_id: int) -> int:
     return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
 
 
+def next_due(agent: Agent, running: Refinement | None, changeable: bool) -> Due:
+    """When its next refinement starts by itself."""
+    timetable = Timetable(current_app.extensions["settings"], now())
+    return timetable.due(agent, running=running, changeable=changeable)
+
+
 def _filter_conditions(query: str, state: str) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if query:
-        found.append(Agent.name.icontains(query, autoescape=True))
     conditions: dict[str, ColumnElement[bool]] = {
         "running": exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES)),
-        "over_budget": (Agent.core_token_usage > Agent.core_token_budget) & Agent.forgotten_at.is_(None),
-        "paused": Agent.paused.is_(True) & Agent.forgotten_at.is_(None),
+        "over_budget": OVER_BUDGET,
+        "paused": Agent.paused.is_(True) & IS_KEPT,
         "never": Agent.last_refinement_at.is_(None),
-        "inactive": Agent.active.is_(False) & Agent.forgotten_at.is_(None),
+        "inactive": Agent.active.is_(False) & IS_KEPT,
         "forgotten": Agent.forgotten_at.is_not(None),
     }
-    return found + ([conditions[state]] if state else [])
-
-
-def _open_refinements(ids: Sequence[int]) -> Any:
-    return select(Refinement).where(Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
+    named = [Agent.name.icontains(query, autoescape=True)] if query else []
+    return named + ([conditions[state]] if state else [])
 
 
 def _last_refinements(ids: Sequence[int]) -> dict[int, Refinement]:
     """The newest ended refinement of each, one index probe an agent."""
-    newest = (
-        select(Refinement.id)
-        .where(Refinement.agent_id == Agent.id, Refinement.ended_at.is_not(None))
-        .order_by(Refinement.requested_at.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    wanted = [
-        found for found in db.session.scalars(select(newest).select_from(Agent).where(Agent.id.in_(ids))) if found
-    ]
-    rows = db.session.scalars(select(Refinement).where(Refinement.id.in_(wanted)))
+    ended = select(Refinement.id).where(Refinement.agent_id == Agent.id, Refinement.ended_at.is_not(None))
+    newest = ended.order_by(Refinement.requested_at.desc()).limit(1).scalar_subquery()
+    probed = db.session.scalars(select(newest).select_from(Agent).where(Agent.id.in_(ids)))
+    rows = db.session.scalars(select(Refinement).where(Refinement.id.in_(filter(None, probed))))
     return {refinement.agent_id: refinement for refinement in rows}

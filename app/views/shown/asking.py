@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping
 
 from flask import url_for
 from sqlalchemy import select
@@ -25,34 +23,21 @@ OFFERED = 20
 _SOUND = {"category": "other", "purpose": "any", "scope": "ledger", "minutes": str(MIN_MINUTES)}
 
 
-@dataclass(frozen=True)
 class AskPage:
     """`errors` stand beside the fields, `refusal` above them; `open_url` is the exception that is in the way."""
-
-    agent: Agent
-    typed: Mapping[str, str]
-    scopes: Sequence[tuple[str, str]]
-    resting_until: datetime | None
-    errors: Mapping[str, str] = field(default_factory=dict)
-    refusal: str = ""
-    open_url: str = ""
 
     categories = tuple((category, term.words) for category, term in GRANT_CATEGORIES.items())
     most, fewest_minutes, most_minutes = MAX_PURPOSE, MIN_MINUTES, MAX_MINUTES
 
-    @classmethod
-    def load(cls, agent: Agent, typed: Mapping[str, str], error: WhetstoneError | None = None) -> AskPage:
-        errors = _field_errors(typed) if error else {}
-        open_url = ""
-        if isinstance(error, AlreadyAsked):
-            open_url = url_for("exceptions.show", exception_id=error.grant_id)
-        refusal = error.sentence if error and not errors else ""
-        scopes = _scope_choices(agent, typed["scope"])
-        return cls(agent, typed, scopes, resting_until(agent.id), errors, refusal, open_url)
-
-    @property
-    def has_no_mind(self) -> bool:
-        return str(self.agent.model_id) == "whetstone/offline"
+    def __init__(self, agent: Agent, typed: Mapping[str, str], error: WhetstoneError | None = None) -> None:
+        self.agent, self.typed = agent, typed
+        self.errors = _field_errors(typed) if error else {}
+        asked = error.grant_id if isinstance(error, AlreadyAsked) else ""
+        self.open_url = url_for("exceptions.show", exception_id=asked) if asked else ""
+        self.refusal = error.sentence if error and not self.errors else ""
+        self.scopes = _scope_choices(agent, typed["scope"])
+        self.resting_until = resting_until(agent.id)
+        self.has_no_mind = agent.model_id == "whetstone/offline"
 
 
 def _field_errors(typed: Mapping[str, str]) -> dict[str, str]:
@@ -71,12 +56,8 @@ def _scope_choices(agent: Agent, chosen: str) -> list[tuple[str, str]]:
     if chosen not in ("ledger", *(refinement.id for refinement in refinements)):
         mine = (Refinement.agent_id == agent.id, Refinement.id == chosen)
         refinements += db.session.scalars(select(Refinement).where(*mine))
-    return [
-        ("ledger", "The ledger: all active core memories"),
-        *((each.id, _refinement_words(each)) for each in refinements),
-    ]
-
-
-def _refinement_words(refinement: Refinement) -> str:
-    when = f"{refinement.requested_at:%Y-%m-%d %H:%M} UTC"
-    return f"Refinement {refinement.id[:8]} of {when}: before and after, and its words"
+    offered = [("ledger", "The ledger: all active core memories")]
+    for each in refinements:
+        when = f"{each.requested_at:%Y-%m-%d %H:%M} UTC"
+        offered.append((each.id, f"Refinement {each.id[:8]} of {when}: before and after, and its words"))
+    return offered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,46 +53,31 @@ class ShownItem:
         return actor_name(self.item.seen_by or "")
 
 
-@dataclass(frozen=True)
 class Unseen:
-    """The newest that nobody has seen yet, for the top of a page."""
+    """The newest that nobody has seen yet, for the top of a page: of an account, or of one agent of it."""
 
-    rows: Sequence[ShownItem]
-    has_more: bool
-
-    @classmethod
-    def load(cls, account_id: int, agent_id: int | None = None) -> Unseen:
-        found, last = _load_items(_owner_condition(account_id, agent_id), AttentionItem.is_open(), limit=SHOWN)
-        return cls(found, last is not None)
+    def __init__(self, account_id: int, agent_id: int | None = None) -> None:
+        mine = AttentionItem.account_id == account_id
+        mine = mine if agent_id is None else mine & (AttentionItem.agent_id == agent_id)
+        self.rows, last = _load_items(mine, AttentionItem.is_open(), limit=SHOWN)
+        self.has_more = last is not None
 
     def as_json(self) -> list[dict[str, Any]]:
         return [AttentionShape.of(row.item).as_json() for row in self.rows]
 
 
-@dataclass(frozen=True)
 class AttentionList:
     """All of an account, those that were seen too if wanted, page by page."""
 
-    rows: Sequence[ShownItem]
-    with_seen: bool
-    next_before: str
-
-    @classmethod
-    def load(cls, account_id: int, *, with_seen: bool = False, before: str = "") -> AttentionList:
-        conditions = [_owner_condition(account_id), *([] if with_seen else [AttentionItem.is_open()])]
-        found, last = _load_items(*conditions, limit=ROWS, position=TimeCursor.parse(before))
-        return cls(found, with_seen, str(TimeCursor(last.at, last.id)) if last else "")
+    def __init__(self, account_id: int, *, with_seen: bool = False, before: str = "") -> None:
+        conditions = [AttentionItem.account_id == account_id, *([] if with_seen else [AttentionItem.is_open()])]
+        self.rows, last = _load_items(*conditions, limit=ROWS, position=TimeCursor.parse(before))
+        self.with_seen = with_seen
+        self.next_before = str(TimeCursor(last.at, last.id)) if last else ""
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "items": [AttentionShape.of(row.item).as_json() for row in self.rows],
-            "next_before": self.next_before or None,
-        }
-
-
-def _owner_condition(account_id: int, agent_id: int | None = None) -> ColumnElement[bool]:
-    mine = AttentionItem.account_id == account_id
-    return mine if agent_id is None else mine & (AttentionItem.agent_id == agent_id)
+        items = [AttentionShape.of(row.item).as_json() for row in self.rows]
+        return {"items": items, "next_before": self.next_before or None}
 
 
 def _load_items(

@@ -36,30 +36,29 @@ class Text:
     content: str = field(repr=False)
 
 
-@dataclass(frozen=True)
-class LedgerContent:
-    standing: ExceptionState
-    seen: Seen = field(repr=False)
-    after: str
-    has_open_refinement: bool
-    last_event: int
+class LookContent:
+    """What one look brought, beside the exception that covers it."""
 
-    @classmethod
-    def load(cls, grant: AccessGrant, seen: Seen, *, after: str) -> LedgerContent:
-        event = last_event(grant.account_id)
-        return cls(ExceptionState.load(grant), seen, after, Refinement.open_of(grant.agent_id) is not None, event)
+    def __init__(self, grant: AccessGrant, seen: Seen) -> None:
+        self.last_event = last_event(grant.account_id)
+        self.standing, self.seen = ExceptionState.load(grant), seen
+
+    def as_json(self) -> dict[str, Any]:
+        grant = self.standing.grant
+        about = {"exception": grant.id, "agent": self.standing.agent.name, "expires_at": iso(grant.expires_at)}
+        return {**about, **self.seen}
+
+
+class LedgerContent(LookContent):
+    def __init__(self, grant: AccessGrant, seen: Seen, *, after: str) -> None:
+        super().__init__(grant, seen)
+        self.after = after
+        self.has_open_refinement = Refinement.open_of(grant.agent_id) is not None
+        self.next_after: int | None = seen["next_after"]
 
     @property
     def texts(self) -> list[Text]:
         return [Text(**item | {"origin_at": _parse_moment(item["origin_at"])}) for item in self.seen["items"]]
-
-    @property
-    def next_after(self) -> int | None:
-        following: int | None = self.seen["next_after"]
-        return following
-
-    def as_json(self) -> dict[str, Any]:
-        return _look_json(self.standing, self.seen)
 
 
 @dataclass(frozen=True)
@@ -107,22 +106,12 @@ class ContentStep:
 SAID = {"consent": "Its answer, when it was asked for its consent", "summary": "Its summary at the end"}
 
 
-@dataclass(frozen=True)
-class HistoryContent:
-    standing: ExceptionState
-    seen: Seen = field(repr=False)
-    last_event: int
-
-    @classmethod
-    def load(cls, grant: AccessGrant, seen: Seen) -> HistoryContent:
-        event = last_event(grant.account_id)
-        return cls(ExceptionState.load(grant), seen, event)
-
+class HistoryContent(LookContent):
     @property
     def steps(self) -> list[ContentStep]:
         groups = groupby(self.seen["items"], key=lambda item: (item["entry"], item["action"], item["at"]))
         return [
-            ContentStep(entry, action_term(action), _parse_moment(at), [_content_change(item) for item in items])
+            ContentStep(entry, action_term(action), _parse_moment(at), [_content_change(**item) for item in items])
             for (entry, action, at), items in groups
         ]
 
@@ -131,21 +120,10 @@ class HistoryContent:
         """The agent's own words: what they were said to, and the words."""
         return [(SAID[name], words) for name, words in self.seen["said"].items()]
 
-    def as_json(self) -> dict[str, Any]:
-        return _look_json(self.standing, self.seen)
 
-
-def _content_change(item: Mapping[str, Any]) -> ContentChange:
-    return ContentChange(
-        item["id"], item["type"], item["constitutional"], item["discarded"], before=item["before"], after=item["after"]
-    )
+def _content_change(entry: int, action: str, at: str, **change: Any) -> ContentChange:
+    return ContentChange(**change)
 
 
 def _parse_moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
-
-
-def _look_json(standing: ExceptionState, seen: Seen) -> dict[str, Any]:
-    """What the look brought, beside the exception that covers it."""
-    grant = standing.grant
-    return {"exception": grant.id, "agent": standing.agent.name, "expires_at": iso(grant.expires_at), **seen}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,6 @@ _SIGN_INS = (Action.SIGN_IN, Action.SIGN_IN_FAILED, Action.SIGN_OUT)
 
 
 @dataclass(frozen=True)
-class ActorLink:
-    """Who did it. `name` is for the eye, `value` what filters by it."""
-
-    name: str
-    value: str
-
-
-@dataclass(frozen=True)
 class Fact:
     """One open value. `full` is what opens where the value is too long for a line."""
 
@@ -47,10 +39,6 @@ class Subject:
     words: str
     url: str = ""
     is_refinement: bool = False
-
-
-def actor_of(entry: LogEntry) -> ActorLink:
-    return ActorLink(actor_name(entry.actor), entry.actor)
 
 
 def actor_name(actor: str) -> str:
@@ -86,52 +74,45 @@ def facts_of(entry: LogEntry) -> list[Fact]:
     found: list[Fact] = []
     before, after = data.get("before"), data.get("after")
     if isinstance(before, dict) and isinstance(after, dict):
-        found += [_change_fact(name, before.get(name), value) for name, value in after.items()]
+        found += [_change_fact(_name_words(name), before.get(name), value) for name, value in after.items()]
         told |= {"before", "after"}
     said = ((name, value) for name, value in data.items() if name not in told and value not in (None, [], {}))
-    return found + [_value_fact(name, value) for name, value in said]
+    return found + [_value_fact(_name_words(name), value) for name, value in said]
 
 
 def _change_fact(name: str, before: object, after: object) -> Fact:
     old, new = ("default" if value is None else _plain_text(value) for value in (before, after))
     if len(old) + len(new) <= SHORT:
-        return Fact(_name_words(name), f"{old} → {new}")
-    sizes = f"{len(old):,} → {len(new):,} characters"
-    return Fact(_name_words(name), sizes, f"{old}\n\n→\n\n{new}")
+        return Fact(name, f"{old} → {new}")
+    return Fact(name, f"{len(old):,} → {len(new):,} characters", f"{old}\n\n→\n\n{new}")
 
 
 def _value_fact(name: str, value: object) -> Fact:
     if name == "tokens" and isinstance(value, list) and len(value) == 2:
-        return Fact("tokens", f"{_plain_text(value[0])} → {_plain_text(value[1])}")
+        return Fact(name, f"{_plain_text(value[0])} → {_plain_text(value[1])}")
     if isinstance(value, dict):
-        return _of_dict(name, value)
+        return _dict_fact(name, value)
     if isinstance(value, list):
-        return _of_list(name, value)
+        return _list_fact(name, value)
     said = _plain_text(value)
-    return (
-        Fact(_name_words(name), said)
-        if len(said) <= SHORT
-        else Fact(_name_words(name), f"{len(said):,} characters", said)
-    )
+    return Fact(name, said) if len(said) <= SHORT else Fact(name, f"{len(said):,} characters", said)
 
 
-def _of_dict(name: str, values: Mapping[str, Any]) -> Fact:
+def _dict_fact(name: str, values: Mapping[str, Any]) -> Fact:
     """Counts stand in a line, with the zeros left out; everything else opens."""
     if all(type(value) is int for value in values.values()):
-        return Fact(_name_words(name), ", ".join(_counted_words(values)) or "none")
+        return Fact(
+            name, ", ".join(f"{count} {_name_words(each)}" for each, count in values.items() if count) or "none"
+        )
     lines = "\n".join(f"{_name_words(each)}: {_plain_text(value)}" for each, value in values.items())
-    return Fact(_name_words(name), f"{len(values)} values", lines)
+    return Fact(name, f"{len(values)} values", lines)
 
 
-def _of_list(name: str, values: Sequence[Any]) -> Fact:
+def _list_fact(name: str, values: Sequence[Any]) -> Fact:
     said = ", ".join(_plain_text(value) for value in values[:SHOWN_IDS]) or "none"
     if len(values) <= SHOWN_IDS and len(said) <= SHORT:
-        return Fact(_name_words(name), said)
-    return Fact(_name_words(name), f"{len(values):,} values", ", ".join(_plain_text(value) for value in values))
-
-
-def _counted_words(values: Mapping[str, int]) -> Iterator[str]:
-    return (f"{count} {_name_words(name)}" for name, count in values.items() if count)
+        return Fact(name, said)
+    return Fact(name, f"{len(values):,} values", ", ".join(_plain_text(value) for value in values))
 
 
 def _plain_text(value: object) -> str:

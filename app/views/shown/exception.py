@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,18 +28,24 @@ RECEIPTS = 50
 """The newest views that a page names; the audit log has them all."""
 
 
-@dataclass(frozen=True)
 class ExceptionState:
-    """An exception as it stands by the database's clock. `left` is more than nothing only of a live one.
+    """An exception as it stands by the database's clock. It has time left only while it is live.
 
     `is_lost`: its human may not look any more, and a worker ends it within the minute.
     """
 
-    grant: AccessGrant
-    agent: Agent
-    email: str
-    left: timedelta
-    is_lost: bool
+    def __init__(self, grant: AccessGrant, agent: Agent, email: str, moment: datetime, is_lost: bool) -> None:
+        self.grant, self.agent, self.email, self.is_lost = grant, agent, email, bool(is_lost)
+        is_granted = grant.status == GrantStatus.GRANTED and not is_lost
+        left = max(grant.expires_at - moment, timedelta()) if is_granted and grant.expires_at else timedelta()
+        self.milliseconds_left = left // timedelta(milliseconds=1)
+        self.is_live = self.milliseconds_left > 0
+        self.was_live = grant.expires_at is not None
+        self.name = f"Exception {grant.id[:8]}"
+        number = grant.refinement_id
+        self.scope_words = "ledger" if number is None else f"history of refinement {number[:8]}"
+        self.read_words = "Read memories" if number is None else "Read the history"
+        self.category_words = GRANT_CATEGORIES[grant.category].words
 
     @classmethod
     def load(cls, grant: AccessGrant) -> ExceptionState:
@@ -57,14 +61,6 @@ class ExceptionState:
         return GrantStatus(self.grant.status)
 
     @property
-    def is_live(self) -> bool:
-        return self.milliseconds_left > 0
-
-    @property
-    def milliseconds_left(self) -> int:
-        return self.left // timedelta(milliseconds=1)
-
-    @property
     def seconds_left(self) -> int:
         """A second that has begun counts whole."""
         return -(-self.milliseconds_left // 1000)
@@ -72,10 +68,6 @@ class ExceptionState:
     @property
     def is_open(self) -> bool:
         return self.is_live or self.status == GrantStatus.PENDING
-
-    @property
-    def name(self) -> str:
-        return f"Exception {self.grant.id[:8]}"
 
     @property
     def url(self) -> str:
@@ -88,30 +80,12 @@ class ExceptionState:
         return url_for(f"exceptions.{part}", exception_id=self.grant.id)
 
     @property
-    def scope_words(self) -> str:
-        if self.grant.refinement_id is None:
-            return "ledger"
-        return f"history of refinement {self.grant.refinement_id[:8]}"
-
-    @property
-    def read_words(self) -> str:
-        return "Read memories" if self.grant.refinement_id is None else "Read the history"
-
-    @property
-    def category_words(self) -> str:
-        return GRANT_CATEGORIES[self.grant.category].words
-
-    @property
     def asked_by(self) -> str:
         return actor_name(self.grant.requested_by)
 
     @property
     def ended_by(self) -> str:
         return actor_name(self.grant.ended_by or str(WORKER))
-
-    @property
-    def was_live(self) -> bool:
-        return self.grant.expires_at is not None
 
     @property
     def revoke_words(self) -> str:
@@ -134,36 +108,21 @@ def milliseconds_left(grant_id: str, user_id: int) -> int:
     return found[0].milliseconds_left if found else 0
 
 
-@dataclass(frozen=True)
 class ExceptionList:
     """Of an account, or of one agent. `next_before` is the id to go on from among those that have ended."""
 
-    agent: Agent | None
-    waiting: Sequence[ExceptionState]
-    live: Sequence[ExceptionState]
-    ended: Sequence[ExceptionState]
-    before: str
-    next_before: str
-
-    @classmethod
-    def load(cls, account_id: int, agent: Agent | None = None, *, before: str = "") -> ExceptionList:
-        mine = [AccessGrant.account_id == account_id]
-        if agent is not None:
-            mine.append(AccessGrant.agent_id == agent.id)
+    def __init__(self, account_id: int, agent: Agent | None = None, *, before: str = "") -> None:
+        self.agent = agent
+        mine = [AccessGrant.account_id == account_id, *([AccessGrant.agent_id == agent.id] if agent else [])]
         is_open = AccessGrant.status.in_(OPEN_GRANTS)
         found = _load_states(*mine, is_open, limit=OPEN_ROWS)
         position = NEWEST_GRANTS.find(before, *mine)
         behind = [NEWEST_GRANTS.behind(position)] if position else []
         ended, last = cut_page(_load_states(*mine, ~is_open, *behind, limit=ROWS + 1), ROWS)
         over = [] if position else [each for each in found if not each.is_open]
-        return cls(
-            agent,
-            [each for each in found if each.status == GrantStatus.PENDING],
-            [each for each in found if each.is_live],
-            [*over, *ended],
-            before if position else "",
-            last.grant.id if last else "",
-        )
+        self.waiting = [each for each in found if each.status == GrantStatus.PENDING]
+        self.live, self.ended = [each for each in found if each.is_live], [*over, *ended]
+        self.before, self.next_before = before if position else "", last.grant.id if last else ""
 
     @property
     def is_empty(self) -> bool:
@@ -181,91 +140,50 @@ class ExceptionList:
         return said | {"next_before": self.next_before or None}
 
 
-@dataclass(frozen=True)
 class ExceptionsPage:
-    list: ExceptionList
-    last_event: int
+    """All of the account, or those of one agent, whose `state` it then shows.
 
-    @classmethod
-    def load(cls, account_id: int, *, before: str = "") -> ExceptionsPage:
-        seen = last_event(account_id)
-        return cls(ExceptionList.load(account_id, before=before), seen)
+    `resting_until`: until then the agent is not asked again.
+    """
 
-    def as_json(self) -> dict[str, Any]:
-        return self.list.as_json()
-
-
-@dataclass(frozen=True)
-class AgentExceptionsPage:
-    """`resting_until`: until then the agent is not asked again."""
-
-    state: AgentState
-    list: ExceptionList
-    resting_until: datetime | None
-
-    @classmethod
-    def load(cls, agent: Agent, *, before: str = "") -> AgentExceptionsPage:
-        state = AgentState.load(agent)
-        return cls(state, ExceptionList.load(agent.account_id, agent, before=before), resting_until(agent.id))
+    def __init__(self, account_id: int, agent: Agent | None = None, *, before: str = "") -> None:
+        self.state = AgentState.load(agent) if agent else None
+        self.last_event = self.state.last_event if self.state else last_event(account_id)
+        self.list = ExceptionList(account_id, agent, before=before)
+        self.resting_until = resting_until(agent.id) if agent else None
 
     def as_json(self) -> dict[str, Any]:
-        said = {"agent": self.state.agent.name, "resting_until": iso(self.resting_until)}
-        return said | self.list.as_json()
+        whose = {"agent": self.state.agent.name, "resting_until": iso(self.resting_until)} if self.state else {}
+        return whose | self.list.as_json()
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """One view, from the audit log: which part, and the ids of the memories that it showed."""
-
-    entry_id: int
-    at: datetime
-    part: str
-    ids: Sequence[int]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"entry": self.entry_id, "at": iso(self.at), "part": self.part, "ids": list(self.ids)}
-
-
-@dataclass(frozen=True)
 class ExceptionPage:
-    """`why` says how it came to its end, where the end alone does not."""
+    """`why` says how it came to its end, where the end alone does not; `receipts` are the entries of its views."""
 
-    standing: ExceptionState
-    receipts: Sequence[Receipt]
-    why: str
-    resting_until: datetime | None
-    last_event: int
-
-    @classmethod
-    def load(cls, grant: AccessGrant) -> ExceptionPage:
-        seen = last_event(grant.account_id)
-        standing = ExceptionState.load(grant)
-        receipts = _load_receipts(standing) if standing.was_live else []
-        return cls(standing, receipts, _end_reason(standing), resting_until(grant.agent_id), seen)
+    def __init__(self, grant: AccessGrant) -> None:
+        self.last_event = last_event(grant.account_id)
+        self.standing = ExceptionState.load(grant)
+        was_live = self.standing.was_live
+        self.receipts = entries_about(self.standing.grant, Action.ACCESS_VIEWED, limit=RECEIPTS) if was_live else []
+        self.why = _end_reason(self.standing)
+        self.resting_until = resting_until(grant.agent_id)
 
     @property
     def line(self) -> str:
         """How it stands, in a sentence or two."""
-        standing = self.standing
+        standing, views, until = self.standing, self.standing.grant.views, self.resting_until
         term = GRANT_STATUSES[standing.status]
         line = term.line if standing.was_live else term.unopened or term.line
+        looks = f"{standing.email} looked {count_times(views)}." if views else "Nobody looked."
+        rest = f"It is not asked again before {until:%A %H:%M} UTC." if until else "It may be asked again."
         who = {"agent": standing.agent.name, "email": standing.email, "ended_by": standing.ended_by}
-        return line.format(**who, looks=self._looks, rest=self._rest)
-
-    @property
-    def _looks(self) -> str:
-        count = self.standing.grant.views
-        if not count:
-            return "Nobody looked."
-        return f"{self.standing.email} looked {count_times(count)}."
-
-    @property
-    def _rest(self) -> str:
-        until = self.resting_until
-        return f"It is not asked again before {until:%A %H:%M} UTC." if until else "It may be asked again."
+        return line.format(**who, looks=looks, rest=rest)
 
     def as_json(self) -> dict[str, Any]:
-        receipts = [receipt.as_json() for receipt in self.receipts]
+        receipts = [
+            {"entry": each.id, "at": iso(each.at), "part": each.data["part"], "ids": each.data["ids"]}
+            for each in self.receipts
+        ]
         return self.standing.as_json() | {"line": self.line, "why": self.why or None, "receipts": receipts}
 
 
@@ -280,22 +198,7 @@ def _load_states(*conditions: ColumnElement[bool], order: Any = None, limit: int
         .limit(limit)
         .execution_options(populate_existing=True)
     )
-    rows = db.session.execute(query).tuples()
-    return [
-        ExceptionState(grant, agent, email, _time_left(grant, moment, is_lost), bool(is_lost))
-        for grant, agent, email, moment, is_lost in rows
-    ]
-
-
-def _time_left(grant: AccessGrant, moment: datetime, is_lost: bool) -> timedelta:
-    if is_lost or grant.status != GrantStatus.GRANTED or grant.expires_at is None:
-        return timedelta()
-    return max(grant.expires_at - moment, timedelta())
-
-
-def _load_receipts(standing: ExceptionState) -> list[Receipt]:
-    entries = entries_about(standing.grant, Action.ACCESS_VIEWED, limit=RECEIPTS)
-    return [Receipt(entry.id, entry.at, str(entry.data["part"]), tuple(entry.data["ids"])) for entry in entries]
+    return [ExceptionState(*columns) for columns in db.session.execute(query).tuples()]
 
 
 def _end_reason(standing: ExceptionState) -> str:

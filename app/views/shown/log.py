@@ -18,7 +18,7 @@ from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollbac
 from app.models.keyset import TimeCursor
 from app.shapes.entry import EntryShape
 from app.views.filters import FilterForm
-from app.views.shown.entry import ActorLink, Fact, Subject, actor_name, actor_of, facts_of, subject_of
+from app.views.shown.entry import Fact, Subject, actor_name, facts_of, subject_of
 from app.vocabulary.actions import ActionTerm, action_term
 
 ROWS = 50
@@ -60,7 +60,7 @@ class AuditRow:
 
     entry: LogEntry
     look: ActionTerm
-    actor: ActorLink
+    actor: str
     subject: Subject | None
     facts: Sequence[Fact]
     undid: Refinement | None
@@ -73,49 +73,40 @@ class AuditRow:
         return said | {"fold": self.fold.as_json() if self.fold else None}
 
 
-@dataclass(frozen=True)
 class Log:
     """`older` and `newer` are the places to go on from; `head` is the newest entry of all.
 
     `is_cut` when the page ends because it had looked at enough entries that do not fit.
     """
 
-    form: FilterForm
-    rows: Sequence[AuditRow] = ()
-    older: TimeCursor | None = None
-    newer: TimeCursor | None = None
-    head: TimeCursor | None = None
-    is_cut: bool = False
-
     looked_at = LOOKED_AT
 
-    @classmethod
-    def load(cls, form: FilterForm, *, before: str = "", after: str = "") -> Log:
+    def __init__(self, form: FilterForm, *, before: str = "", after: str = "") -> None:
         """The page older than a place, the one newer than it, or the newest one: also where there is nothing newer."""
-        head = newest_entry(form.filters)
-        if form.errors:
-            return cls(form, head=head)
-        start = TimeCursor.parse(after)
-        if start is not None:
-            stretch = _walk_log(form.filters, start, newest_first=False)
-            if stretch.next is not None:
-                return cls._build_newer_page(form, stretch, start, head)
-        start = None if start else TimeCursor.parse(before)
-        stretch = _walk_log(form.filters, start, newest_first=True)
-        first = stretch.places[0] if stretch.places else start
-        rows = _read_rows(form, stretch.places)
-        return cls(form, rows, stretch.next, first if start else None, head, stretch.is_cut)
+        self.form, self.head = form, newest_entry(form.filters)
+        self.rows: list[AuditRow] = []
+        self.older: TimeCursor | None = None
+        self.newer: TimeCursor | None = None
+        self.is_cut = False
+        if not form.errors:
+            self._read_page(TimeCursor.parse(before), TimeCursor.parse(after))
 
-    @classmethod
-    def _build_newer_page(cls, form: FilterForm, stretch: LogPeriod, start: TimeCursor, head: TimeCursor | None) -> Log:
-        places = stretch.places[::-1]
-        older = places[-1] if places else start
-        return cls(form, _read_rows(form, places), older, stretch.next, head, stretch.is_cut)
+    def _read_page(self, before: TimeCursor | None, after: TimeCursor | None) -> None:
+        stretch = self._walk(after, newest_first=False) if after else None
+        if stretch and stretch.next:
+            places = stretch.places[::-1]
+            self.older, self.newer = places[-1] if places else after, stretch.next
+        else:
+            start = None if after else before
+            stretch = self._walk(start, newest_first=True)
+            places = stretch.places
+            self.older, self.newer = stretch.next, places[0] if start and places else start
+        self.is_cut = stretch.is_cut
+        self.rows = rows_of(read_log_entries(places), fold=not self.form.filters.picks_single_entries)
 
-    @property
-    def agent(self) -> Agent | None:
-        """Whose log it is, where it is one agent's."""
-        return self.form.agent
+    def _walk(self, start: TimeCursor | None, *, newest_first: bool) -> LogPeriod:
+        fold = not self.form.filters.picks_single_entries
+        return walk_log(self.form.filters, start, want=ROWS, newest_first=newest_first, fold=fold)
 
     @property
     def is_live(self) -> bool:
@@ -129,14 +120,13 @@ class Log:
     @property
     def bare_url(self) -> str:
         """Its newest page without any filter."""
-        return log_url(self.agent)
+        return log_url(self.form.agent)
 
     def url(self, form: str = "", /, **changes: str | TimeCursor | None) -> str:
         """The address of this log with its filters: in another form (`csv`), from another place, or filtered anew."""
-        return log_url(self.agent, form, **{**self.form.typed, **changes})
+        return log_url(self.form.agent, form, **{**self.form.typed, **changes})
 
     def as_json(self) -> dict[str, Any]:
-        """Raises `Wrong` for filters that can't be used."""
         self.form.check()
         return {
             "entries": [row.as_json() for row in self.rows],
@@ -170,29 +160,14 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     written = _that_wrote_states(entries)
     final = final_among(entries)
     undid = _undone_refinements(entries)
-    return [
-        AuditRow(
-            entry,
-            action_term(entry.action),
-            actor_of(entry),
-            subject_of(entry),
-            facts_of(entry),
-            undid.get(entry.id),
-            url_for("rollbacks.plan_entry", entry_id=entry.id) if entry.id in written - final else "",
-            entry.id in final,
-            folds.get(entry.refinement_id or ""),
-        )
-        for entry in entries
-    ]
 
+    def row_of(entry: LogEntry, number: int) -> AuditRow:
+        undo_url = url_for("rollbacks.plan_entry", entry_id=number) if number in written - final else ""
+        words = (action_term(entry.action), actor_name(entry.actor), subject_of(entry), facts_of(entry))
+        fold = folds.get(entry.refinement_id or "")
+        return AuditRow(entry, *words, undid.get(number), undo_url, number in final, fold)
 
-def _walk_log(filters: Filters, start: TimeCursor | None, *, newest_first: bool) -> LogPeriod:
-    fold = not filters.picks_single_entries
-    return walk_log(filters, start, want=ROWS, newest_first=newest_first, fold=fold)
-
-
-def _read_rows(form: FilterForm, places: Sequence[TimeCursor]) -> list[AuditRow]:
-    return rows_of(read_log_entries(places), fold=not form.filters.picks_single_entries)
+    return [row_of(entry, entry.id) for entry in entries]
 
 
 def _load_folds(entries: Sequence[LogEntry]) -> dict[str, Fold]:

@@ -38,10 +38,6 @@ class ChartMark:
     x: float = 0
 
     @property
-    def y(self) -> int:
-        return self.after
-
-    @property
     def words(self) -> str:
         """All that a mark means, for those who do not see it."""
         year = "" if self.at.year == now().year else f" {self.at.year}"
@@ -52,22 +48,16 @@ class ChartMark:
         return {"at": iso(self.at), "kind": self.shape, "title": self.title, "url": self.url} | masses
 
 
-@dataclass(frozen=True)
 class MassChart:
     """`points` are (x, tokens), x in percent of the width; time is stretched where marks would cover one another."""
 
-    marks: Sequence[ChartMark] = ()
-    points: Sequence[tuple[float, int]] = ()
-
-    @classmethod
-    def load(cls, agent: Agent) -> MassChart:
+    def __init__(self, agent: Agent) -> None:
         marks = sorted([*_of_refinements(agent), *_of_rollbacks(agent)], key=lambda mark: mark.at)[-EVENTS:]
-        if not marks:
-            return cls()
-        *places, end = _spread_places([*(mark.at.timestamp() for mark in marks), now().timestamp()])
-        placed = [replace(mark, x=round(x, 2)) for mark, x in zip(marks, places, strict=True)]
-        points = [point for mark in placed for point in ((mark.x, mark.before), (mark.x, mark.after))]
-        return cls(placed, [*points, (end, agent.core_token_usage)])
+        places = _spread_places([*(mark.at.timestamp() for mark in marks), now().timestamp()]) if marks else []
+        self.marks = [replace(mark, x=round(x, 2)) for mark, x in zip(marks, places, strict=False)]
+        self.points = [point for mark in self.marks for point in ((mark.x, mark.before), (mark.x, mark.after))]
+        if marks:
+            self.points.append((places[-1], agent.core_token_usage))
 
     @property
     def since(self) -> str:

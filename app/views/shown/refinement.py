@@ -2,55 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from flask import current_app
 from sqlalchemy import select
 
 from app.extensions import db, now
 from app.history.plan import Target
-from app.history.timeline import TimelineRow, timeline_of
+from app.history.timeline import timeline_of
 from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
-from app.refinement.timetable import Due, Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.mass_story import MassStory
 from app.values.plural import count_nouns
-from app.views.shown.agents import last_event
+from app.views.shown.agents import last_event, next_due
 from app.views.shown.rollback import RollbackOffer
 from app.vocabulary import STATUSES
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 
-@dataclass(frozen=True)
 class RefinementPage:
-    refinement: Refinement
-    agent: Agent
-    consent: Consent | None
-    rows: Sequence[TimelineRow]
-    offer: RollbackOffer | None
-    due: Due
-    last_event: int
-
-    @classmethod
-    def load(cls, refinement: Refinement) -> RefinementPage:
-        seen = last_event(refinement.account_id)
+    def __init__(self, refinement: Refinement) -> None:
+        self.last_event = last_event(refinement.account_id)
         db.session.refresh(refinement)
-        agent = db.session.get_one(Agent, refinement.agent_id)
-        consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
-        running = Refinement.open_of(agent.id)
-        due = Timetable(current_app.extensions["settings"], now()).due(
-            agent, running=running, changeable=agent.has_changeable_memories()
-        )
-        rows = timeline_of(refinement)
-        return cls(refinement, agent, consent, rows, _rollback_offer(refinement), due, seen)
-
-    @property
-    def name(self) -> str:
-        return f"Refinement {self.refinement.id[:8]}"
+        self.refinement = refinement
+        self.agent = db.session.get_one(Agent, refinement.agent_id)
+        self.consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
+        running, changeable = Refinement.open_of(self.agent.id), self.agent.has_changeable_memories()
+        self.due = next_due(self.agent, running, changeable)
+        self.rows = timeline_of(refinement)
+        self.offer = _rollback_offer(refinement)
 
     @property
     def is_stopping(self) -> bool:
@@ -157,7 +138,7 @@ def _rollback_offer(refinement: Refinement) -> RollbackOffer | None:
         return None
     changed = refinement.status != Status.ROLLED_BACK and (refinement.mutations or refinement.protected)
     worth = changed or refinement.deduplicated or refinement.undone_by
-    return RollbackOffer.load(Target.refinement(refinement.id)) if worth else None
+    return RollbackOffer(Target.refinement(refinement.id)) if worth else None
 
 
 def _outcome_words(refinement: Refinement) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flask import url_for
 from sqlalchemy import select
 
 from app.extensions import db
-from app.history.plan import GuardFinal, Plan, Target, preview_plan
+from app.history.plan import GuardFinal, Target, preview_plan
 from app.history.words import describe_memories, describe_moves
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
 from app.shapes.rollback import PlanShape, RollbackShape
@@ -19,27 +18,19 @@ from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term
 
 
-@dataclass(frozen=True)
 class RollbackOffer:
     """What taking something back would do now; or who has done it already.
 
     `later` are refinements since, newest first: those that stand in the way, or those that a rewind reverses.
     """
 
-    plan: Plan
-    undone: Rollback | None
-    later: Sequence[Refinement]
-
-    @classmethod
-    def load(cls, target: Target) -> RollbackOffer:
+    def __init__(self, target: Target) -> None:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
-        plan = preview_plan(target)
-        undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
-        return cls(plan, undone, refinements_by_id(plan.later))
-
-    @property
-    def target(self) -> Target:
-        return self.plan.found.target
+        self.target, self.plan = target, preview_plan(target)
+        self.undone = db.session.get(Rollback, self.plan.undone_by) if self.plan.undone_by else None
+        self.later = refinements_by_id(self.plan.later)
+        self.button = ROLLBACKS[target.kind].button
+        self.plan_url, self.undo_url = target_url("plan", target), target_url("undo", target)
 
     @property
     def state(self) -> str:
@@ -72,56 +63,26 @@ class RollbackOffer:
         return describe_memories(self.plan.conflicts)
 
     @property
-    def button(self) -> str:
-        return ROLLBACKS[self.plan.kind].button
-
-    @property
-    def undone_name(self) -> str:
-        """What undid it, with the beginning of its id."""
-        if self.undone is None:
-            return ""
-        return f"{ROLLBACKS[self.undone.kind].noun} {self.undone.id[:8]}"
-
-    @property
     def who_undid(self) -> str:
         return who(self.undone) if self.undone else ""
-
-    @property
-    def plan_url(self) -> str:
-        return plan_url(self.target)
-
-    @property
-    def undo_url(self) -> str:
-        return undo_url(self.target)
 
     def as_json(self) -> dict[str, Any]:
         return PlanShape.of(self.plan).as_json() | {"state": self.state}
 
 
-@dataclass(frozen=True)
 class PlanPage:
     """`rewind` is offered in a conflict: to before the refinement, or before the first of those that are in the way."""
 
-    offer: RollbackOffer
-    agent: Agent
-    rewind: RollbackOffer | None
-
-    @classmethod
-    def load(cls, target: Target) -> PlanPage:
+    def __init__(self, target: Target) -> None:
         """Raises GuardFinal, NotFound, and NothingToUndo for an entry that changed no memory."""
-        offer = RollbackOffer.load(target)
-        offer.plan.check_not_final()
-        agent = db.session.get_one(Agent, offer.plan.agent_id)
-        before = _rewind_to(offer) if offer.state == "conflict" else None
-        return cls(offer, agent, RollbackOffer.load(Target.rewind(before)) if before else None)
-
-    @property
-    def title(self) -> str:
-        return title_of(self.offer.target, self.agent.name)
-
-    @property
-    def lead(self) -> str:
-        return ROLLBACKS[self.offer.plan.kind].lead
+        self.offer = RollbackOffer(target)
+        self.offer.plan.check_not_final()
+        self.agent = db.session.get_one(Agent, self.offer.plan.agent_id)
+        before = _rewind_to(self.offer) if self.offer.state == "conflict" else None
+        self.rewind = RollbackOffer(Target.rewind(before)) if before else None
+        term = ROLLBACKS[target.kind]
+        self.title = term.title.format(agent=self.agent.name, id=target.id, short=target.id[:8])
+        self.lead, self.command = term.lead, command(target)
 
     @property
     def rewinds_for_more(self) -> bool:
@@ -138,55 +99,29 @@ class PlanPage:
             return url_for("rollbacks.show", rollback_id=found.rollback.id)
         return url_for("audit.agent", agent_id=self.agent.id)
 
-    @property
-    def command(self) -> str:
-        return command(self.offer.target, "--dry-run")
-
     def as_json(self) -> dict[str, Any]:
         said = {"agent": self.agent.name, "agent_id": self.agent.id, "memories": list(self.offer.plan.memories)}
         return self.offer.as_json() | said | {"rewind": self.rewind.as_json() if self.rewind else None}
 
 
-@dataclass(frozen=True)
 class RollbackPage:
     """One use of the Time Machine. `taken` and `given` are other refinements whose work it took or gave back.
 
     `target` is the entry that it undid, where it was one; `facts` is the open data of its own entry: counts and ids.
     """
 
-    rollback: Rollback
-    agent: Agent
-    facts: dict[str, Any]
-    taken: Sequence[Refinement]
-    given: Sequence[Refinement]
-    target: AuditLog | None
-    offer: RollbackOffer
-    last_event: int
-
-    @classmethod
-    def load(cls, rollback: Rollback) -> RollbackPage:
-        seen = last_event(rollback.account_id)
+    def __init__(self, rollback: Rollback) -> None:
+        self.last_event = last_event(rollback.account_id)
         db.session.refresh(rollback)
-        entry = db.session.get_one(AuditLog, rollback.entry_id)
-        target = db.session.get(AuditLog, rollback.target_entry_id) if rollback.target_entry_id else None
-        return cls(
-            rollback,
-            db.session.get_one(Agent, rollback.agent_id),
-            entry.data,
-            refinements_by_id(rollback.undid) if rollback.kind != RollbackKind.REFINEMENT else (),
-            refinements_by_id(rollback.redid),
-            target,
-            RollbackOffer.load(Target.rollback(rollback.id)),
-            seen,
-        )
-
-    @property
-    def name(self) -> str:
-        return name_of(self.rollback)
-
-    @property
-    def who(self) -> str:
-        return who(self.rollback)
+        self.rollback = rollback
+        self.facts: dict[str, Any] = db.session.get_one(AuditLog, rollback.entry_id).data
+        self.target = db.session.get(AuditLog, rollback.target_entry_id) if rollback.target_entry_id else None
+        self.agent = db.session.get_one(Agent, rollback.agent_id)
+        self.taken = refinements_by_id(rollback.undid) if rollback.kind != RollbackKind.REFINEMENT else []
+        self.given = refinements_by_id(rollback.redid)
+        self.offer = RollbackOffer(Target.rollback(rollback.id))
+        self.name, self.who = ROLLBACKS[rollback.kind].capitalized, who(rollback)
+        self.command = command(self.offer.target)
 
     @property
     def entry_words(self) -> str:
@@ -199,10 +134,6 @@ class RollbackPage:
         mass = (self.rollback.mass_before, self.rollback.mass_after)
         return describe_moves(self.facts["restored"], self.facts["removed"], mass, past=True)
 
-    @property
-    def command(self) -> str:
-        return command(self.offer.target, "--dry-run")
-
     def as_json(self) -> dict[str, Any]:
         counted = {name: self.facts[name] for name in ("restored", "removed", "stays")}
         standing = {"undid": self.rollback.undid, "redid": self.rollback.redid}
@@ -210,34 +141,21 @@ class RollbackPage:
         return told | {"agent": self.agent.name, "agent_id": self.agent.id} | counted | standing
 
 
-def plan_url(target: Target) -> str:
-    """The page that says beforehand what it would do."""
-    return url_for(f"rollbacks.plan_{target.kind}", **_url_arguments(target))
+def target_url(act: str, target: Target) -> str:
+    """The page that says beforehand what taking it back would do (`plan`), or where to POST to do that (`undo`)."""
+    named: dict[str, Any] = {_ID_NAMES.get(target.kind, "refinement_id"): target.id}
+    return url_for(f"rollbacks.{act}_{target.kind}", **named)
 
 
-def undo_url(target: Target) -> str:
-    """Where to POST to take it back."""
-    return url_for(f"rollbacks.undo_{target.kind}", **_url_arguments(target))
-
-
-def command(target: Target, *options: str) -> str:
-    """The same at the command line."""
-    rewind = ["--rewind"] if target.kind == RollbackKind.REWIND else []
-    return " ".join(["./whetstone rollback", target.id, *rewind, *options])
-
-
-def title_of(target: Target, agent: str) -> str:
-    return ROLLBACKS[target.kind].title.format(agent=agent, id=target.id, short=target.id[:8])
+def command(target: Target) -> str:
+    """The plan at the command line."""
+    rewind = " --rewind" if target.kind == RollbackKind.REWIND else ""
+    return f"./whetstone rollback {target.id}{rewind} --dry-run"
 
 
 def who(rollback: Rollback) -> str:
     """Who asked for it, for the eye."""
     return rollback.requested_by.partition(":")[2]
-
-
-def name_of(rollback: Rollback) -> str:
-    """What it was, as a noun."""
-    return ROLLBACKS[rollback.kind].capitalized
 
 
 def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
@@ -248,18 +166,14 @@ def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
     return list(db.session.scalars(query.order_by(Refinement.requested_at.desc(), Refinement.id.desc())))
 
 
-def _url_arguments(target: Target) -> dict[str, Any]:
-    """What its addresses name: an entry, a rollback, or a refinement, which a rewind goes to before."""
-    if target.kind == RollbackKind.ENTRY:
-        return {"entry_id": int(target.id)}
-    return {"rollback_id" if target.kind == RollbackKind.ROLLBACK else "refinement_id": target.id}
-
-
 def _rewind_to(offer: RollbackOffer) -> str | None:
     found = offer.plan.found
     if found.refinement is not None:
         return found.refinement.id
     entry = db.session.get(AuditLog, found.entry_id)
-    if entry is not None and entry.refinement_id is not None:
-        return entry.refinement_id
-    return offer.later[-1].id if offer.later else None
+    number = entry.refinement_id if entry is not None else None
+    return number or (offer.later[-1].id if offer.later else None)
+
+
+_ID_NAMES = {RollbackKind.ENTRY: "entry_id", RollbackKind.ROLLBACK: "rollback_id"}
+"""A rewind goes to before a refinement."""

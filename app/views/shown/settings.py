@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from flask import url_for
@@ -46,38 +45,39 @@ class FieldChange:
         return self.name.replace("_", " ")
 
 
-@dataclass(frozen=True)
 class SettingChange:
     """One entry of the settings history. `reverts` is the entry that it took back; `let_through` names an admin.
 
-    `why` is the system's own sentence, `said` what the safety model answered.
+    `why` is the system's own sentence, `said` what the safety model answered. Where `compared`, prompts are.
     """
 
-    entry_id: int
-    at: datetime
-    actor: str
-    by_agent: bool
-    let_through: bool
-    action: Action
-    fields: Sequence[FieldChange]
-    reverts: int | None
-    why: str
-    said: str
-
-    @property
-    def title(self) -> str:
-        return "Reverted a change" if self.reverts else CHANGES[self.action]
-
-    @property
-    def can_be_reverted(self) -> bool:
-        return self.action == Action.AGENT_SETTINGS_UPDATE
+    def __init__(self, entry: AuditLog, compared: bool) -> None:
+        data = entry.data
+        self.entry_id, self.at, self.actor = entry.id, entry.at, actor_name(entry.actor)
+        self.by_agent = is_by_agent(entry)
+        self.let_through = self.by_agent and entry.actor_kind != "agent"
+        self.reverts: int | None = data.get("reverts")
+        self.title = "Reverted a change" if self.reverts else CHANGES[entry.action]
+        self.can_be_reverted = entry.action == Action.AGENT_SETTINGS_UPDATE
+        self.why, self.said = str(data.get("why", "")), str(data.get("said", ""))
+        self.fields = _changed_fields(data.get("before", {}), data.get("after", {}), compared)
+        if not self.fields and data.get("field"):  # it tells about a setting without changing it
+            self.fields = [FieldChange(str(data["field"]), None, None)]
 
     def as_json(self) -> dict[str, Any]:
-        names = [each.name for each in self.fields]
         changed = {each.name: {"before": each.before, "after": each.after} for each in self.fields}
-        said: dict[str, Any] = {"entry": self.entry_id, "at": iso(self.at), "actor": self.actor, "title": self.title}
-        said |= {"by_agent": self.by_agent, "changed": changed if self.can_be_reverted else {}}
-        return said | {"fields": names, "reverts": self.reverts, "why": self.why or None, "said": self.said or None}
+        return {
+            "entry": self.entry_id,
+            "at": iso(self.at),
+            "actor": self.actor,
+            "title": self.title,
+            "by_agent": self.by_agent,
+            "changed": changed if self.can_be_reverted else {},
+            "fields": list(changed),
+            "reverts": self.reverts,
+            "why": self.why or None,
+            "said": self.said or None,
+        }
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,12 @@ class WaitingPrompt:
         return Waiting.of(self.proposal).as_json() | {"field": self.proposal.field, "said": self.said or None}
 
 
-@dataclass(frozen=True)
 class SettingsPage:
-    state: AgentState
-    waiting: Sequence[WaitingPrompt]
-    history: Sequence[SettingChange]
-    form: Form
+    """The form does not live on the page, as the rest does: somebody may be typing in it."""
 
-    @classmethod
-    def load(cls, agent: Agent, form: Form) -> SettingsPage:
-        return cls(AgentState.load(agent), waiting_of(agent), history_of(agent), form)
+    def __init__(self, agent: Agent, form: Form | None = None) -> None:
+        self.state, self.form = AgentState.load(agent), form
+        self.waiting, self.history = waiting_of(agent), history_of(agent)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -119,29 +115,16 @@ class SettingsPage:
         }
 
 
-@dataclass(frozen=True)
-class SettingsParts:
-    """What lives on the page: all but the form, in which somebody may be typing."""
-
-    state: AgentState
-    waiting: Sequence[WaitingPrompt]
-    history: Sequence[SettingChange]
-
-    @classmethod
-    def load(cls, agent: Agent) -> SettingsParts:
-        return cls(AgentState.load(agent), waiting_of(agent), history_of(agent))
-
-
 def waiting_of(agent: Agent) -> list[WaitingPrompt]:
     """What the agent wrote that is being read, or held."""
     found = SettingProposal.open_of(agent.id).values()
     said = _said_of([each.subject for each in found], agent)
-    return [
-        WaitingPrompt(
-            each, _compare_prompts(each.field, getattr(agent, each.field), each.value), said.get(each.subject, "")
-        )
-        for each in found
-    ]
+
+    def shown(each: SettingProposal) -> WaitingPrompt:
+        pieces = _compare_prompts(each.field, getattr(agent, each.field), each.value)
+        return WaitingPrompt(each, pieces, said.get(each.subject, ""))
+
+    return [shown(each) for each in found]
 
 
 def _said_of(subjects: Sequence[str], agent: Agent) -> dict[str, str]:
@@ -155,42 +138,16 @@ def history_of(agent: Agent) -> list[SettingChange]:
     """The newest changes first."""
     query = select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action.in_(CHANGES))
     entries = db.session.scalars(query.order_by(AuditLog.id.desc()).limit(HISTORY_ROWS)).all()
-    compared = _to_compare(entries)
-    return [_setting_change(entry, entry.id in compared) for entry in entries]
+    # A page of fifty long prompts would take seconds: the newest few are enough.
+    compared = [entry.id for entry in entries if set(PROMPTS) & set(entry.data.get("after", {}))][:COMPARED]
+    return [SettingChange(entry, entry.id in compared) for entry in entries]
 
 
-def _to_compare(entries: Sequence[AuditLog]) -> set[int]:
-    """A page of fifty long prompts would take seconds: the newest few are enough."""
-    with_prompts = [entry.id for entry in entries if set(PROMPTS) & set(entry.data.get("after", {}))]
-    return set(with_prompts[:COMPARED])
-
-
-def _setting_change(entry: AuditLog, compared: bool) -> SettingChange:
-    before, after = entry.data.get("before", {}), entry.data.get("after", {})
-    fields = [_field_change(name, before.get(name), value, compared) for name, value in after.items()]
-    by_agent = is_by_agent(entry)
-    return SettingChange(
-        entry_id=entry.id,
-        at=entry.at,
-        actor=actor_name(entry.actor),
-        by_agent=by_agent,
-        let_through=by_agent and entry.actor_kind != "agent",
-        action=Action(entry.action),
-        fields=fields or _named_field(entry),
-        reverts=entry.data.get("reverts"),
-        why=str(entry.data.get("why", "")),
-        said=str(entry.data.get("said", "")),
-    )
-
-
-def _named_field(entry: AuditLog) -> list[FieldChange]:
-    """Of an entry that tells about a setting without changing it: its name."""
-    name = entry.data.get("field")
-    return [FieldChange(str(name), None, None)] if name else []
-
-
-def _field_change(name: str, before: object, after: object, compared: bool) -> FieldChange:
-    return FieldChange(name, before, after, _compare_prompts(name, before, after) if compared else ())
+def _changed_fields(before: Mapping[str, Any], after: Mapping[str, Any], compared: bool) -> list[FieldChange]:
+    return [
+        FieldChange(name, before.get(name), value, _compare_prompts(name, before.get(name), value) if compared else ())
+        for name, value in after.items()
+    ]
 
 
 def _compare_prompts(name: str, before: object, after: object) -> list[DiffPiece]:

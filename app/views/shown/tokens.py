@@ -49,29 +49,18 @@ class TokenForm:
     choices = tuple(SCOPE_WORDS.items())
 
 
-@dataclass(frozen=True)
 class TokensPage:
     """Live ones first, the newest first."""
 
-    state: AgentState
-    tokens: Sequence[AgentToken]
-    form: TokenForm = TokenForm()
-    made: MadeToken | None = None
-
-    @classmethod
-    def load(cls, agent: Agent, *, form: TokenForm | None = None, made: MadeToken | None = None) -> TokensPage:
+    def __init__(self, agent: Agent, *, form: TokenForm | None = None, made: MadeToken | None = None) -> None:
         query = select(AgentToken).where(AgentToken.agent_id == agent.id)
         order = (AgentToken.revoked_at.is_not(None), AgentToken.id.desc())
         found = db.session.scalars(query.order_by(*order).execution_options(populate_existing=True))
-        return cls(AgentState.load(agent), list(found), form or TokenForm(), made)
-
-    @property
-    def live(self) -> int:
-        return sum(token.is_live for token in self.tokens)
-
-    @property
-    def url(self) -> str:
-        return url_for("tokens.index", agent_id=self.state.agent.id)
+        self.tokens = list(found)
+        self.live = sum(token.is_live for token in self.tokens)
+        self.state = AgentState.load(agent)
+        self.form, self.made = form or TokenForm(), made
+        self.url = url_for("tokens.index", agent_id=agent.id)
 
     def as_json(self) -> dict[str, Any]:
         """Never with a secret: a page that shows one has no twin."""
