@@ -120,15 +120,23 @@ class ModelError(WhetstoneError):
     """The agent's model gave no answer.
 
     The sentence is safe to log and to show: it never holds a prompt, a reply or a key.
-    `status` is the HTTP status where there was one; `retry_after` is in seconds.
+    `status` is the HTTP status where there was one; `retry_after` is in seconds. `summary` is the sentence without
+    advice and without what differs from one attempt to the next: the same for all that fail so.
     """
 
     code = "model_error"
 
     def __init__(
-        self, kind: ModelErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
+        self,
+        kind: ModelErrorKind,
+        message: str,
+        *,
+        summary: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
+        self.summary = summary or message.removesuffix(".")
         self.kind = kind
         self.status = status
         self.retry_after = retry_after

@@ -28,16 +28,26 @@ _SENTENCES = {
     ModelErrorKind.OVERLOADED: "is overloaded{told}",
     ModelErrorKind.SERVER_ERROR: "failed{told}",
     ModelErrorKind.TIMEOUT: "did not answer in time{told}",
-    ModelErrorKind.UNREACHABLE: "could not be reached, or the connection broke off{told}. Check its address (api base)",
-    ModelErrorKind.UNAUTHORIZED: "refused the key{told}. Check that it is right, paid for, and may use this model",
-    ModelErrorKind.NOT_FOUND: "is not known under this name or address{told}. Check the model's name and the api base",
+    ModelErrorKind.UNREACHABLE: "could not be reached, or the connection broke off{told}",
+    ModelErrorKind.UNAUTHORIZED: "refused the key{told}",
+    ModelErrorKind.NOT_FOUND: "is not known under this name or address{told}",
     ModelErrorKind.CONTEXT_TOO_LONG: "can't read that much at once{told}",
-    ModelErrorKind.BAD_REQUEST: "does not take this request{told}. A refinement needs a model that can call functions",
-    ModelErrorKind.NO_KEY: "has no key. Set \"API key variable\" in this agent's settings, or its provider's usual "
-    "variable where the worker runs",
+    ModelErrorKind.BAD_REQUEST: "does not take this request{told}",
+    ModelErrorKind.NO_KEY: "has no key",
 }
 
-_NO_CHAT_REPLY = "answered{told}, but not with a chat reply{because}. Check its address (api base)"
+_NO_CHAT_REPLY = "answered{told}, but not with a chat reply{because}"
+
+_CHECK_ADDRESS = " Check its address (api base)."
+
+_ADVICE = {
+    ModelErrorKind.UNREACHABLE: _CHECK_ADDRESS,
+    ModelErrorKind.UNAUTHORIZED: " Check that it is right, paid for, and may use this model.",
+    ModelErrorKind.NOT_FOUND: " Check the model's name and the api base.",
+    ModelErrorKind.BAD_REQUEST: " A refinement needs a model that can call functions.",
+    ModelErrorKind.NO_KEY: " Set \"API key variable\" in this agent's settings, or its provider's usual variable "
+    "where the worker runs.",
+}
 
 
 @dataclass(frozen=True)
@@ -71,11 +81,11 @@ def sentence_for(
     """A ModelError in words that name the model, the status and the pause asked for, and nothing else."""
     no_chat_reply = kind is ModelErrorKind.SERVER_ERROR and status is not None and status < 400
     told = f" (HTTP {status})" if status is not None else ""
-    if retry_after is not None and kind in RETRIED:
-        told += f" and asks for a pause of {retry_after:g} seconds"
+    pause = f" and asks for a pause of {retry_after:g} seconds" if retry_after is not None and kind in RETRIED else ""
     because = f": {problem}" if problem else ""
-    words = (_NO_CHAT_REPLY if no_chat_reply else _SENTENCES[kind]).format(told=told, because=because)
-    return ModelError(kind, f"The model {model_id} {words}.", status=status, retry_after=retry_after)
+    words, advice = (_NO_CHAT_REPLY, _CHECK_ADDRESS) if no_chat_reply else (_SENTENCES[kind], _ADVICE.get(kind, ""))
+    summary, sentence = (f"The model {model_id} {words.format(told=t, because=because)}" for t in (told, told + pause))
+    return ModelError(kind, f"{sentence}.{advice}", summary=summary, status=status, retry_after=retry_after)
 
 
 def kind_of(status: int) -> ModelErrorKind:

@@ -210,11 +210,9 @@ def _find_provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[s
 def _refuse_other_credentials(model_id: str, provider: str) -> None:
     """Nothing of the worker's machine goes to an own address. Raises ModelError."""
     if provider in _ASKED_WITH_MORE_THAN_A_KEY:
-        sentence = (
-            f"The model {model_id} can't be asked at an address of one's own: credentials of the worker's machine "
-            "would go there. Leave the API base empty."
-        )
-        raise ModelError(ModelErrorKind.NO_KEY, sentence)
+        summary = f"The model {model_id} can't be asked at an address of one's own"
+        why = "credentials of the worker's machine would go there. Leave the API base empty."
+        raise ModelError(ModelErrorKind.NO_KEY, f"{summary}: {why}", summary=summary)
 
 
 def _through_openai(model_id: str, arguments: dict[str, Any]) -> _ModelRoute:

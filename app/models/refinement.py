@@ -33,7 +33,8 @@ class Refinement(Tally, Logged, Lockable, Model):
     """What it counted and weighed, and what became of that, is its tally.
 
     `erosion_cut` and `erosion_base` are, as of the snapshot, what other standing refinements of the last 30 days cut
-    and what they cut it from.
+    and what they cut it from. `failure` is why it broke down, as every other that broke down so says it: without the
+    times, pauses and advice that `reason` adds.
     """
 
     __tablename__ = "refinements"
@@ -69,6 +70,7 @@ class Refinement(Tally, Logged, Lockable, Model):
     erosion_cut: Mapped[int | None]
     erosion_base: Mapped[int | None]
     reason: Mapped[str | None] = mapped_column(Text)
+    failure: Mapped[str | None] = mapped_column(Text)
     summary: Mapped[Sealed | None]
     worker: Mapped[str | None] = mapped_column(String(64))
     heartbeat_at: Mapped[Moment | None]
@@ -210,7 +212,9 @@ class Refinement(Tally, Logged, Lockable, Model):
         else:
             self.announce("stop_requested")
 
-    def end(self, agent: Agent, status: Status, *, reason: str | None = None, by: Actor = WORKER) -> None:
+    def end(
+        self, agent: Agent, status: Status, *, reason: str | None = None, failure: str | None = None, by: Actor = WORKER
+    ) -> None:
         """Reach an end state, for good: recorded, announced, and the agent is free for the next run.
 
         An agent counts as refined from when the refinement was asked for, so that the next tick finds it due however
@@ -220,7 +224,7 @@ class Refinement(Tally, Logged, Lockable, Model):
         if not self.is_open:
             return
         moment = now()
-        self.status, self.reason, self.ended_at = status, reason, moment
+        self.status, self.reason, self.failure, self.ended_at = status, reason, failure, moment
         self.measure(agent)
         agent.take_end(self)
         data: dict[str, Any] = {"status": str(status), "line": self.machine_line, "stats": self.stats}

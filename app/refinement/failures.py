@@ -1,13 +1,12 @@
-"""Failures: agents whose newest refinement of a week failed or was interrupted, by the reason that it gave."""
+"""Failures: agents whose newest refinement of a week failed or was interrupted, by the reason that they gave."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, func, or_, select
+from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
@@ -19,8 +18,6 @@ from app.values.refinement_states import BROKEN_STATES
 SHOWN_FOR = timedelta(days=7)
 FAILED = BROKEN_STATES
 NO_REASON = "No reason was recorded"
-
-_PAUSE = re.compile(r" and asks for a pause of .*? seconds")
 
 
 @dataclass(frozen=True)
@@ -52,28 +49,12 @@ def failure_conditions(account_id: int, *states: Status) -> list[ColumnElement[b
 
 def reasons_of(account_id: int, *states: Status) -> list[FailureReason]:
     """Those that most agents give come first."""
-    query = select(Refinement.reason, func.count(), func.max(Refinement.ended_at))
-    found: dict[str, FailureReason] = {}
-    for text, count, newest in db.session.execute(
-        query.where(*failure_conditions(account_id, *states)).group_by(Refinement.reason)
-    ).tuples():
-        words = short_reason(text)
-        known = found.get(words, FailureReason(words, 0, None))
-        times = [moment for moment in (known.newest, newest) if moment]
-        found[words] = FailureReason(words, known.count + count, max(times, default=None))
-    return sorted(found.values(), key=lambda each: (-each.count, each.words))
-
-
-def short_reason(reason: str | None) -> str:
-    """The first sentence, without what differs from one attempt to the next."""
-    first = _PAUSE.sub("", reason or "").partition(". ")[0].partition("; ")[0].removesuffix(".")
-    return first or NO_REASON
+    query = select(Refinement.failure, func.count(), func.max(Refinement.ended_at)).group_by(Refinement.failure)
+    rows = db.session.execute(query.where(*failure_conditions(account_id, *states))).tuples()
+    found = [FailureReason(failure or NO_REASON, count, newest) for failure, count, newest in rows]
+    return sorted(found, key=lambda each: (-each.count, each.words))
 
 
 def has_reason(words: str) -> ColumnElement[bool]:
-    """That its reason is this one, as `short_reason` tells it."""
-    if words == NO_REASON:
-        return Refinement.reason.is_(None)
-    ends = (".", ";", " and asks for a pause of ")
-    longer = (Refinement.reason.startswith(words + end, autoescape=True) for end in ends)
-    return or_(Refinement.reason == words, *longer)
+    """That this is how it says why it failed."""
+    return Refinement.failure.is_(None) if words == NO_REASON else Refinement.failure == words

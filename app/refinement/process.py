@@ -92,20 +92,18 @@ class _Process:
         except _Stopped:
             self._end_refinement(Status.STOPPED, f"An admin pressed Stop; {EARLIER_CHANGES_KEPT}.")
         except ModelError as error:
-            self._end_refinement(Status.FAILED, error.sentence)
+            self._end_refinement(Status.FAILED, error.sentence, error.summary)
         except SealBroken as error:
             end_reading()
             kept = EARLIER_CHANGES_KEPT.capitalize()
-            self._end_refinement(
-                Status.INTERRUPTED, f"{error.sentence} {kept}; `./whetstone verify` finds what it was."
-            )
+            reason = f"{error.sentence} {kept}; `./whetstone verify` finds what it was."
+            self._end_refinement(Status.INTERRUPTED, reason, SEAL_BROKEN)
         except DiskFull:
             end_reading()
-            self._end_refinement(Status.INTERRUPTED, DISK_FULL)
+            self._interrupt(DISK_FULL)
         except Exception as error:
             end_reading()
-            reason = f"Something unexpected happened in the worker ({type(error).__name__}); {EARLIER_CHANGES_KEPT}."
-            self._end_refinement(Status.INTERRUPTED, reason)
+            self._interrupt(f"Something unexpected happened in the worker ({type(error).__name__})")
             raise
 
     def _run_steps(self) -> None:
@@ -227,12 +225,15 @@ class _Process:
             _book_usage(refinement, reply.usage)
             refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
 
-    def _end_refinement(self, status: Status, reason: str) -> None:
+    def _interrupt(self, failure: str) -> None:
+        self._end_refinement(Status.INTERRUPTED, f"{failure}; {EARLIER_CHANGES_KEPT}.", failure)
+
+    def _end_refinement(self, status: Status, reason: str, failure: str | None = None) -> None:
         """Where the disk is full, wait for room: else nobody would know why it ended."""
-        while not self._is_ended(status, reason):
+        while not self._is_ended(status, reason, failure):
             self._dependencies.pause(ROOM_SECONDS)
 
-    def _is_ended(self, status: Status, reason: str) -> bool:
+    def _is_ended(self, status: Status, reason: str, failure: str | None) -> bool:
         """End it, unless somebody did. False where the disk has no room for that."""
         try:
             with writing():
@@ -240,7 +241,7 @@ class _Process:
                 if self._calls is not None:
                     self._calls.book()
                 if refinement.is_held_by(self._claim.worker):
-                    refinement.end(Agent.lock(refinement.agent_id), status, reason=reason)
+                    refinement.end(Agent.lock(refinement.agent_id), status, reason=reason, failure=failure)
         except DiskFull:
             log.error("no room on the disk to end a refinement", refinement=self._claim.refinement_id)  # noqa: TRY400
             return False
@@ -257,6 +258,7 @@ class _Process:
         return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
 
 
+SEAL_BROKEN = "Sealed text does not open"
 ROOM_SECONDS = 5.0
 """Between two looks whether a full disk has room again."""
 

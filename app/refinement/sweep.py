@@ -32,9 +32,9 @@ LOST_AFTER = timedelta(seconds=60)
 LAST_TICK = "last_tick"
 """The mark that remembers the last occurrence of the schedule that was handled."""
 
-STALLED = f"Its worker stopped answering; {EARLIER_CHANGES_KEPT}."
-DISK_FULL = f"The disk of the database was full, so this refinement could not go on; {EARLIER_CHANGES_KEPT}."
-CLOSED = f"The worker was shut down before it was done; {EARLIER_CHANGES_KEPT}."
+STALLED = "Its worker stopped answering"
+DISK_FULL = "The disk of the database was full, so this refinement could not go on"
+CLOSED = "The worker was shut down before it was done"
 
 Started = Callable[[str], object]
 """What is told of each started refinement, at once after its commit: usually to put its id on the queue."""
@@ -172,12 +172,13 @@ def _is_stalled() -> ColumnElement[bool]:
     return held & or_(Refinement.heartbeat_at.is_(None), Refinement.heartbeat_at < stale_before())
 
 
-def _close_refinement(refinement_id: str, still: ColumnElement[bool], reason: str) -> bool:
+def _close_refinement(refinement_id: str, still: ColumnElement[bool], failure: str) -> bool:
     """End it if, under its lock, it is open and `still` holds: its worker may have come back meanwhile."""
     with writing():
         refinement = Refinement.lock(refinement_id)
         holds = db.session.scalar(select(Refinement.id).where(Refinement.id == refinement_id, still))
         if holds is None or not refinement.is_open:
             return False
-        refinement.end(Agent.lock(refinement.agent_id), Status.INTERRUPTED, reason=reason)
+        reason = f"{failure}; {EARLIER_CHANGES_KEPT}."
+        refinement.end(Agent.lock(refinement.agent_id), Status.INTERRUPTED, reason=reason, failure=failure)
         return True

@@ -333,6 +333,7 @@ def upgrade() -> None:
         sa.Column("erosion_base", sa.Integer(), nullable=True),
         sa.Column("undone_by", sa.String(length=36), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("failure", sa.Text(), nullable=True),
         sa.Column("summary", sa.LargeBinary(), nullable=True),
         sa.Column("worker", sa.String(length=64), nullable=True),
         sa.Column("heartbeat_at", sa.DateTime(timezone=True), nullable=True),

@@ -43,7 +43,7 @@ def test_one_that_finds_the_disk_full_ends_with_that_reason_once_there_is_room(
 
     row, pauses, client = carried(agent, disk, call("delete_memory", id=ids[0]), delete_on_a_full_disk)
 
-    assert (row.status, row.reason, row.mutations) == (Status.INTERRUPTED, DISK_FULL, 1)
+    assert (row.status, row.failure, row.mutations) == (Status.INTERRUPTED, DISK_FULL, 1)
     assert pauses == [ROOM_SECONDS, ROOM_SECONDS]
     assert [id_ for id_, *_ in ledger(agent)] == ids[1:]
     assert len(client.asked) == 3, "the model was not asked again about what it can't mend"
@@ -85,7 +85,7 @@ def test_one_whose_worker_died_meanwhile_is_closed_with_that_reason_by_who_found
     assert close_stalled() == []
     disk.free()
     assert close_stalled() == [running.claim.refinement_id]
-    assert (running.reload().status, running.reload().reason) == (Status.INTERRUPTED, DISK_FULL)
+    assert (running.reload().status, running.reload().failure) == (Status.INTERRUPTED, DISK_FULL)
 
 
 def test_a_worker_leaves_although_it_can_t_end_what_it_carries(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:

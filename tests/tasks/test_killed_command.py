@@ -55,7 +55,7 @@ def killed_after_a_change(settings: Settings, agent: Agent, model: ModelServer, 
 
 
 def assert_closed_with_its_change(row: Refinement, agent: Agent, left: list[int]) -> None:
-    assert (row.status, row.reason, row.mutations) == (Status.INTERRUPTED, STALLED, 1)
+    assert (row.status, row.failure, row.mutations) == (Status.INTERRUPTED, STALLED, 1)
     assert [number for number, *_ in ledger(agent)] == left
     verdict = verify(agent)
     assert verdict.ok, verdict

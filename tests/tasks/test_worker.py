@@ -251,7 +251,7 @@ def test_a_worker_told_to_end_leaves_in_time_and_says_what_it_interrupted(
     worker.process.wait(20)
 
     row = state_of(refinement)
-    assert (row.status, row.reason) == (Status.INTERRUPTED, CLOSED)
+    assert (row.status, row.failure) == (Status.INTERRUPTED, CLOSED)
     assert state_of(waiting).status == Status.QUEUED
 
 

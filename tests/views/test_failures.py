@@ -10,25 +10,27 @@ import pytest
 from flask import Flask
 
 from app.extensions import writing
-from app.llm.client import ModelErrorKind
+from app.llm.client import ModelError, ModelErrorKind
 from app.llm.failures import sentence_for
 from app.models import Agent, Refinement, Status
-from app.refinement.failures import short_reason
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.views.conftest import Browser
 
-BROKEN = sentence_for("openai/big", ModelErrorKind.SERVER_ERROR, 500).sentence
-NO_KEY = "The environment variable MY_KEY, which should hold the model's key, is not set."
+BROKEN = sentence_for("openai/big", ModelErrorKind.SERVER_ERROR, 500)
+NO_KEY = ModelError(
+    ModelErrorKind.NO_KEY, "The environment variable MY_KEY, which should hold the model's key, is not set."
+)
 
 
-def fail(name: str, reason: str | None, status: Status = Status.FAILED) -> Refinement:
+def fail(name: str, error: ModelError | None, status: Status = Status.FAILED) -> Refinement:
     agent = make_agent(name)
     remember(agent, "Ann likes tea.", "Bob likes rum.")
     run = begin(agent)
     with writing():
         row = Refinement.lock(run.refinement.id)
-        row.end(Agent.lock(agent.id), status, reason=reason)
+        reason, failure = (error.sentence, error.summary) if error else (None, None)
+        row.end(Agent.lock(agent.id), status, reason=reason, failure=failure)
     return row
 
 
@@ -49,7 +51,7 @@ def test_the_overview_says_each_reason_once_with_count_and_newest_time(auditor: 
     assert said["title"] == "Failed: 4 agents"
     assert [(each["reason"], each["agents"]) for each in said["reasons"]] == [  # type: ignore[attr-defined]
         ("The model openai/big failed (HTTP 500)", 3),
-        (NO_KEY.removesuffix("."), 1),
+        (NO_KEY.sentence.removesuffix("."), 1),
     ]
     assert "Changes made before it failed were kept." in page
     assert re.search(r">3 agents</span> <a [^>]*>The model openai/big failed \(HTTP 500\)</a>", page)
@@ -59,7 +61,7 @@ def test_the_overview_says_each_reason_once_with_count_and_newest_time(auditor: 
 
 def test_of_many_reasons_the_overview_says_the_first_and_how_many_there_are(auditor: Browser, app: Flask) -> None:
     for number in range(5):
-        fail(f"agent {number}", f"The model openai/{number} failed (HTTP 500).")
+        fail(f"agent {number}", sentence_for(f"openai/{number}", ModelErrorKind.SERVER_ERROR, 500))
     page = auditor.get("/").text
 
     assert page.count(" failed (HTTP 500)</a>") == 3
@@ -69,13 +71,14 @@ def test_of_many_reasons_the_overview_says_the_first_and_how_many_there_are(audi
 
 @pytest.mark.parametrize("wait", [1.5, 12, 1e9])
 def test_a_pause_that_a_server_asked_for_makes_no_reason_of_its_own(wait: float) -> None:
-    said = sentence_for("openai/big", ModelErrorKind.RATE_LIMITED, 429, wait).sentence
+    said = sentence_for("openai/big", ModelErrorKind.RATE_LIMITED, 429, wait)
 
-    assert short_reason(said) == "The model openai/big limits how often it may be asked (HTTP 429)"
+    assert said.sentence == f"{said.summary} and asks for a pause of {wait:g} seconds."
+    assert said.summary == "The model openai/big limits how often it may be asked (HTTP 429)"
 
 
 def test_the_link_of_a_reason_leads_to_exactly_the_agents_that_it_counts(auditor: Browser, clock: FakeClock) -> None:
-    rate = [sentence_for("openai/100%_x", ModelErrorKind.RATE_LIMITED, 429, wait).sentence for wait in (1, 2)]
+    rate = [sentence_for("openai/100%_x", ModelErrorKind.RATE_LIMITED, 429, wait) for wait in (1, 2)]
     fail("slow 1", rate[0]), fail("slow 2", rate[1]), fail("other", BROKEN), fail("dead", None, Status.INTERRUPTED)
     recovered = fail("fine again", BROKEN)
     clock.advance(hours=1)
@@ -89,13 +92,13 @@ def test_the_link_of_a_reason_leads_to_exactly_the_agents_that_it_counts(auditor
         return {each["agent"] for each in shown["failures"]}
 
     assert names() == {"slow 1", "slow 2", "other", "dead"}
-    assert names(reason=short_reason(rate[0])) == {"slow 1", "slow 2"}
+    assert names(reason=rate[0].summary) == {"slow 1", "slow 2"}
     assert names(reason="No reason was recorded") == {"dead"}
     for other in ("The model openai/1", "%", "_", "The model openai/big failed"):
         assert names(reason=other) == set()
     page = unescape(auditor.get("/failures").text)
-    assert rate[0] in page and BROKEN in page
-    assert f'<span class="count">2</span> {short_reason(rate[0])}</a>' in page
+    assert rate[0].sentence in page and BROKEN.sentence in page
+    assert f'<span class="count">2</span> {rate[0].summary}</a>' in page
     assert re.search(r'href="/" aria-current="page">.*Overview', page)
 
 
@@ -124,6 +127,6 @@ def test_those_of_another_account_and_of_another_week_are_not_told(
 
 
 def test_a_reason_is_told_as_text_whatever_it_holds(auditor: Browser, app: Flask) -> None:
-    fail("ezra", "<script>alert(1)</script> broke.")
+    fail("ezra", ModelError(ModelErrorKind.SERVER_ERROR, "<script>alert(1)</script> broke."))
 
     assert "<script>alert(1)" not in auditor.get("/").text + auditor.get("/failures").text
