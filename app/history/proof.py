@@ -106,7 +106,7 @@ def _find_due(at: datetime) -> list[int | None]:
 
 def _claim_run(lapsed: datetime) -> bool:
     with writing():
-        return InstallationMark.claim(RUNNING, lapsed=lapsed)
+        return InstallationMark.write(RUNNING, unless_since=lapsed)
 
 
 def _prove_account(account_id: int | None) -> None:

@@ -16,18 +16,20 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     Table,
+    delete,
     func,
     insert,
     literal_column,
     select,
     text,
+    update,
 )
 from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import Session, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Session, mapped_column
 from sqlalchemy.types import JSON, TypeDecorator
 
 from app.errors import NotFound
-from app.extensions import Base, db, is_sqlite
+from app.extensions import Base, db, is_sqlite, reading, writing
 from app.silo import Sealed
 
 if TYPE_CHECKING:
@@ -52,9 +54,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
-        if value.tzinfo is None:
-            raise ValueError("a datetime without a time zone")
-        value = value.astimezone(UTC)
+        value = _as_utc(value)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
@@ -74,16 +74,16 @@ class UtcDateTimes(TypeDecorator[list[datetime]]):
     cache_ok = True
 
     def process_bind_param(self, value: list[datetime] | None, dialect: Dialect) -> Any:
-        return None if value is None else [_utc_text(moment) for moment in value]
+        return None if value is None else [_as_utc(moment).isoformat() for moment in value]
 
     def process_result_value(self, value: Any, dialect: Dialect) -> list[datetime] | None:
         return None if value is None else [datetime.fromisoformat(text) for text in value]
 
 
-def _utc_text(moment: datetime) -> str:
+def _as_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("a datetime without a time zone")
-    return moment.astimezone(UTC).isoformat()
+    return moment.astimezone(UTC)
 
 
 class ExactRatio(TypeDecorator[Decimal]):
@@ -190,6 +190,12 @@ class Lockable:
         return require_row(row, f"There is no such {cls.NOUN}.")
 
 
+def claim_row(model: type[T], *conditions: ColumnElement[bool], **values: Any) -> T | None:
+    """Change the row that is as the conditions say and return it: for exactly one worker, by one conditional UPDATE."""
+    changed = update(model).where(*conditions).values(**values).returning(model)
+    return db.session.scalar(changed.execution_options(populate_existing=True, synchronize_session=False))
+
+
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
     """An index of the rows that fulfil a condition, on both databases."""
     return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
@@ -209,6 +215,30 @@ def insert_rows(rows: Sequence[Model]) -> None:
 
 def _column_values(row: Model) -> dict[str, Any]:
     return {name: value for name, value in vars(row).items() if not name.startswith("_")}
+
+
+BATCH = 1000
+"""Rows that one transaction removes at most."""
+
+
+def drop_old_rows(
+    row_id: InstrumentedAttribute[int], at: InstrumentedAttribute[datetime], before: datetime, *of: ColumnElement[bool]
+) -> int:
+    """Remove what is from before a moment, `BATCH` rows a transaction; returns how many.
+
+    Ids grow with time, so the oldest rows are looked at by them, without an index of the moments.
+    """
+    dropped, is_left = 0, True
+    oldest = select(row_id, at).where(*of).order_by(row_id).limit(BATCH)
+    while is_left:
+        with reading() as session:
+            old = [number for number, moment in session.execute(oldest).tuples() if moment < before]
+        if old:
+            with writing() as session:
+                removal = delete(row_id.class_).where(row_id.in_(old))
+                session.execute(removal.execution_options(synchronize_session=False))
+        dropped, is_left = dropped + len(old), len(old) == BATCH
+    return dropped
 
 
 def reserve_ids(session: Session, table: str, count: int) -> list[int]:

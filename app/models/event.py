@@ -7,22 +7,19 @@ PostgreSQL an advisory lock of the account, taken last, spans the insert and the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from flask import current_app
-from sqlalchemy import ForeignKey, Index, String, delete, func, select, text
+from sqlalchemy import ForeignKey, Index, String, func, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading, writing
+from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading
 from app.models.account import Account
-from app.models.base import Identity, Model, Moment, insert_row
+from app.models.base import Identity, Model, Moment, drop_old_rows, insert_row
 
 KEPT = timedelta(days=90)
 """How long an event is kept; docs/operations.md says so."""
-
-BATCH = 1000
-"""Events that one transaction removes at most."""
 
 _LOCK_SPACE = 0x57E7
 _LOCK = text("SELECT pg_advisory_xact_lock(:space, :account)")
@@ -75,34 +72,16 @@ def _insert_event(event: Event) -> None:
     event.id = insert_row(event)
 
 
-def drop_old_events(before: datetime | None = None) -> int:
-    """Remove those from before a moment (`KEPT` ago, unless given), a batch a transaction; returns how many.
+def drop_old_events() -> int:
+    """Remove those from more than `KEPT` ago; returns how many.
 
     The newest event of each account stays, however old: ids must go on growing, and pages name it as what they show.
     """
-    limit = before or now() - KEPT
     with reading() as session:
         accounts = session.scalars(select(Account.id).order_by(Account.id)).all()
-    return sum(_drop_batches(account_id, limit) for account_id in accounts)
+    return sum(_drop_old_events_of(account_id) for account_id in accounts)
 
 
-def _drop_batches(account_id: int, before: datetime) -> int:
-    dropped = 0
-    while batch := _drop_batch(account_id, before):
-        dropped += batch
-        if batch < BATCH:
-            break
-    return dropped
-
-
-def _drop_batch(account_id: int, before: datetime) -> int:
-    """Ids grow with time, so the oldest ones are looked at by their index, and nothing behind the first young one."""
+def _drop_old_events_of(account_id: int) -> int:
     newest = select(func.max(Event.id)).where(Event.account_id == account_id).scalar_subquery()
-    oldest = select(Event.id, Event.at).where(Event.account_id == account_id, Event.id < newest)
-    with reading() as session:
-        rows = session.execute(oldest.order_by(Event.id).limit(BATCH)).tuples()
-        old = [event_id for event_id, at in rows if at < before]
-    if old:
-        with writing() as session:
-            session.execute(delete(Event).where(Event.id.in_(old)).execution_options(synchronize_session=False))
-    return len(old)
+    return drop_old_rows(Event.id, Event.at, now() - KEPT, Event.account_id == account_id, Event.id < newest)

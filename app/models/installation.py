@@ -30,20 +30,12 @@ class InstallationMark(Model):
         return db.session.scalar(select(cls.value).where(cls.name == name))
 
     @classmethod
-    def write(cls, name: str, value: str) -> None:
-        """Set it, whoever else sets it at the same moment."""
+    def write(cls, name: str, value: str = "", *, unless_since: datetime | None = None) -> bool:
+        """Set it, unless somebody did since that moment; returns whether it was set. Of several at once, one does."""
         insert = sqlite.insert if is_sqlite(db.session()) else postgresql.insert
-        said = {"value": value, "at": now()}
+        said, lapsed = {"value": value, "at": now()}, None if unless_since is None else cls.at <= unless_since
         statement = insert(cls).values(name=name, **said)
-        db.session.execute(statement.on_conflict_do_update(index_elements=[cls.name], set_=said))
-
-    @classmethod
-    def claim(cls, name: str, *, lapsed: datetime) -> bool:
-        """Set it unless somebody did since `lapsed`; returns whether it was set now. Of several at once, one does."""
-        insert = sqlite.insert if is_sqlite(db.session()) else postgresql.insert
-        said = {"value": "", "at": now()}
-        statement = insert(cls).values(name=name, **said)
-        statement = statement.on_conflict_do_update(index_elements=[cls.name], set_=said, where=cls.at <= lapsed)
+        statement = statement.on_conflict_do_update(index_elements=[cls.name], set_=said, where=lapsed)
         return db.session.scalar(statement.returning(cls.name)) is not None
 
     @classmethod

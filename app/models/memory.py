@@ -17,7 +17,7 @@ from app.models.base import Identity, Model, lock_row, partial_index, reserve_id
 from app.models.human_act import tell_later
 from app.models.keyset import Keyset
 from app.models.refinement import Refinement
-from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Source, StateColumns
+from app.models.state import MemoryState, MemoryType, Source, StateColumns
 from app.silo import AgentKeys
 from app.values.actor import Actor
 from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fit_one_memory
@@ -250,10 +250,8 @@ class Memory(StateColumns, Model):
 
     def state(self, *, kept: int | None = None) -> MemoryState:
         """A copy of its present state, to be kept with the audit entry that wrote it."""
-        fields = {field: getattr(self, field) for field in STATE_FIELDS}
-        return MemoryState(
-            memory_id=self.id, previous_entry_id=self.entry_id, restores_entry_id=None, kept=kept, **fields
-        )
+        ids = {"memory_id": self.id, "previous_entry_id": self.entry_id, "restores_entry_id": None}
+        return MemoryState(kept=kept, **ids, **self.fields())
 
 
 OLDEST_MEMORIES = Keyset((Memory.origin_at, Memory.id))

@@ -5,21 +5,18 @@ It is telemetry: nothing of it stands in the audit log, and `verify` does not lo
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import ForeignKey, Index, String, delete, select
+from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import now, reading, writing
-from app.models.base import Identity, Micros, Model, Moment
+from app.extensions import now
+from app.models.base import Identity, Micros, Model, Moment, drop_old_rows
 
 KEPT = timedelta(days=400)
 """How long a call is kept, so that a month can be compared with the one a year before; docs/operations.md says so."""
-
-BATCH = 1000
-"""Calls that one transaction removes at most."""
 
 ANSWERED = "answered"
 UNEXPECTED = "unexpected"
@@ -65,21 +62,5 @@ class ModelCall(Model):
 
 
 def drop_old_calls() -> int:
-    """Remove those that began more than `KEPT` ago, a batch a transaction; returns how many."""
-    dropped = 0
-    while batch := _drop_batch(now() - KEPT):
-        dropped += batch
-        if batch < BATCH:
-            break
-    return dropped
-
-
-def _drop_batch(before: datetime) -> int:
-    """Ids grow with time, give or take how long a call lasts: the oldest are looked at by them, without an index."""
-    oldest = select(ModelCall.id, ModelCall.started_at).order_by(ModelCall.id).limit(BATCH)
-    with reading() as session:
-        old = [call_id for call_id, started_at in session.execute(oldest).tuples() if started_at < before]
-    if old:
-        with writing() as session:
-            session.execute(delete(ModelCall).where(ModelCall.id.in_(old)).execution_options(synchronize_session=False))
-    return len(old)
+    """Remove those that began more than `KEPT` ago; returns how many."""
+    return drop_old_rows(ModelCall.id, ModelCall.started_at, now() - KEPT)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import ColumnElement, or_, update
+from sqlalchemy import ColumnElement, or_
 from sqlalchemy.orm import Mapped
 
-from app.extensions import db, now
-from app.models.base import Moment
+from app.extensions import now
+from app.models.base import Moment, claim_row
 
 ASKED_AGAIN_AFTER = timedelta(minutes=10)
 """Longer than any question lasts, so that whoever asked is done with it by then, or dead."""
@@ -30,11 +30,5 @@ class Question:
 
     @classmethod
     def claim(cls, number: str, *waits: ColumnElement[bool]) -> Self | None:
-        """The row, if it is as `waits` says and free: for exactly one worker, by one conditional UPDATE."""
-        return db.session.scalar(
-            update(cls)
-            .where(cls.id == number, cls.is_free(), *waits)
-            .values(asked_at=now())
-            .returning(cls)
-            .execution_options(populate_existing=True, synchronize_session=False)
-        )
+        """The row, if it is as `waits` says and free, for exactly one worker."""
+        return claim_row(cls, cls.id == number, cls.is_free(), *waits, asked_at=now())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select, update
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -16,7 +16,18 @@ from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.attention import AttentionItem, call_attention, notes_of
 from app.models.audit import Action, AuditLog, record
-from app.models.base import ExactRatio, Identity, Lockable, Micros, Model, Moment, database_now, iso, partial_index
+from app.models.base import (
+    ExactRatio,
+    Identity,
+    Lockable,
+    Micros,
+    Model,
+    Moment,
+    claim_row,
+    database_now,
+    iso,
+    partial_index,
+)
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
@@ -162,13 +173,8 @@ class Refinement(Tally, Logged, Lockable, Model):
     @classmethod
     def claim(cls, refinement_id: str, worker: str) -> Refinement | None:
         """queued → asking, for exactly one worker: None where another has it, or where it has ended."""
-        refinement = db.session.scalar(
-            update(cls)
-            .where(cls.id == refinement_id, cls.status == Status.QUEUED)
-            .values(status=Status.ASKING, worker=worker, heartbeat_at=database_now(), started_at=now())
-            .returning(cls)
-            .execution_options(populate_existing=True, synchronize_session=False)
-        )
+        held = {"status": Status.ASKING, "worker": worker, "heartbeat_at": database_now(), "started_at": now()}
+        refinement = claim_row(cls, cls.id == refinement_id, cls.status == Status.QUEUED, **held)
         if refinement is not None:
             refinement.announce("begun")
         return refinement

@@ -40,23 +40,6 @@ class Source(StrEnum):
 PLATFORM_NOTES = (Source.REFINEMENT, Source.SYSTEM)
 """Sources of journal entries that Whetstone wrote: how refinements ended, and what humans did."""
 
-STATE_FIELDS = (
-    "type",
-    "content",
-    "token_estimate",
-    "content_hash",
-    "constitutional",
-    "tags",
-    "origin_at",
-    "other_dates",
-    "source",
-    "created_at",
-    "updated_at",
-    "discarded_at",
-    "version",
-)
-"""All that exact restoration needs."""
-
 
 class StateColumns:
     """The columns that a memory and each of its states share."""
@@ -75,6 +58,14 @@ class StateColumns:
     discarded_at: Mapped[Moment | None]
     version: Mapped[int] = mapped_column(default=1)
 
+    def fields(self) -> dict[str, Any]:
+        """The state itself, by the names of its columns."""
+        return {field: getattr(self, field) for field in STATE_FIELDS}
+
+
+STATE_FIELDS = tuple(StateColumns.__annotations__)
+"""All that exact restoration needs."""
+
 
 class MemoryState(StateColumns, Model):
     """What a memory became by one audit entry. Append-only. The state before is the row of `previous_entry_id`.
@@ -92,10 +83,6 @@ class MemoryState(StateColumns, Model):
     previous_entry_id: Mapped[int | None] = mapped_column(Identity)
     restores_entry_id: Mapped[int | None] = mapped_column(Identity)
     kept: Mapped[int | None]
-
-    def fields(self) -> dict[str, Any]:
-        """The state itself, by the names of its columns."""
-        return {field: getattr(self, field) for field in STATE_FIELDS}
 
     def as_recorded(self) -> dict[str, Any]:
         """The state as plain JSON, sealed as stored: what the audit entry's hash covers.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, case, exists, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, exists, or_, select
 
 from app.asking.asked_agent import AskedAgent
 from app.asking.calls import ModelCalls
@@ -31,7 +31,7 @@ from app.models import (
     open_keys,
     record,
 )
-from app.models.base import lock_row
+from app.models.base import claim_row, lock_row
 from app.models.question import ASKED_AGAIN_AFTER
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
 from app.reflection.prompts import promotion_messages
@@ -104,13 +104,8 @@ def _claim_agent(agent_id: int) -> _PromotionQuestion | None:
     moment = now()
     tries = case((_is_rested(moment), 1), else_=Agent.reflection_tries + 1)
     with writing():
-        agent = db.session.scalar(
-            update(Agent)
-            .where(Agent.id == agent_id, _is_due(moment))
-            .values(reflection_asked_at=moment, reflection_tries=tries)
-            .returning(Agent)
-            .execution_options(populate_existing=True, synchronize_session=False)
-        )
+        asked = {"reflection_asked_at": moment, "reflection_tries": tries}
+        agent = claim_row(Agent, Agent.id == agent_id, _is_due(moment), **asked)
         if agent is None:
             return None
         data = {"try": agent.reflection_tries}

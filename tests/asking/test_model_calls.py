@@ -222,7 +222,7 @@ def test_calls_stay_when_their_agent_is_forgotten_and_one_that_ends_later_is_boo
 def test_calls_are_kept_for_400_days_and_removed_in_bounded_batches(
     app: Flask, agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.models.model_call.BATCH", 2)
+    monkeypatch.setattr("app.models.base.BATCH", 2)
     assert timedelta(days=400) == KEPT
     other = make_agent("crumb", model_id="openai/scripted")
     for each in (agent, other, agent, other, agent):

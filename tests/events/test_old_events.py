@@ -48,7 +48,7 @@ def test_the_newest_of_each_account_stays_so_that_ids_go_on_growing(app: Flask, 
 
 
 def test_a_great_many_go_in_bounded_batches(app: Flask, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.models.event.BATCH", 4)
+    monkeypatch.setattr("app.models.base.BATCH", 4)
     removed: list[int] = []
 
     def note(connection: object, cursor: object, statement: str, values: object, *_: object) -> None:

@@ -163,7 +163,7 @@ def test_what_belongs_to_nobody_is_told_to_all(other: int, clock: FakeClock) -> 
 
 def test_nothing_is_done_while_another_run_goes_on_until_that_is_dead(agent: Agent, clock: FakeClock) -> None:
     with writing():
-        assert InstallationMark.claim(proof.RUNNING, lapsed=clock.now() - proof.LAPSE)
+        assert InstallationMark.write(proof.RUNNING, unless_since=clock.now() - proof.LAPSE)
     clock.advance(hours=5)
     assert prove(clock) == []
     clock.advance(hours=1)
