@@ -5,8 +5,8 @@ from __future__ import annotations
 from app.asking.dependencies import Dependencies
 from app.authoring import reading, telling
 from app.llm.litellm import LiteLLMClients
-from tasks.celery import REFINE, task
-from tasks.queue import queue_length, send_task
+from tasks.celery import task
+from tasks.queue import send_lost, send_task
 
 
 def enqueue(proposal_id: str) -> bool:
@@ -21,12 +21,8 @@ def read(proposal_id: str) -> None:
 
 @task
 def find_unread() -> None:
-    """Every minute: ask again for what got lost, unless so many messages wait that it may be among them."""
-    lost = reading.find_unread()
-    waiting = queue_length(REFINE)
-    if waiting is not None and len(lost) > waiting:
-        for proposal_id in lost:
-            enqueue(proposal_id)
+    """Every minute."""
+    send_lost(read, reading.find_unread())
 
 
 @task

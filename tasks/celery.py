@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 import structlog
@@ -70,24 +70,13 @@ def task(work: Callable[..., None]) -> Any:
 
 
 def _prepare_worker(conf: Any, **_: Any) -> None:
-    """Before the worker connects. Celery logs and ignores exceptions of its signals: an exit it can't ignore."""
-    try:
-        made = flask_app()
-        logs.init(made.extensions["settings"].log_level)
-        _bind_broker(conf, made)
-    except WhetstoneError as error:
-        raise SystemExit(f"Error: {error.sentence}") from None
-    keep_closing(made)
+    """Before the worker connects."""
+    keep_closing(_prepare_process(flask_app, conf))
 
 
 def _prepare_beat(sender: Any, **_: Any) -> None:
-    try:
-        made = ready_app(Part.BEAT)
-        logs.init(made.extensions["settings"].log_level)
-        logging.getLogger("celery.beat").addFilter(_is_news)
-        _bind_broker(sender.app.conf, made)
-    except WhetstoneError as error:
-        raise SystemExit(f"Error: {error.sentence}") from None
+    _prepare_process(partial(ready_app, Part.BEAT), sender.app.conf)
+    logging.getLogger("celery.beat").addFilter(_is_news)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -96,11 +85,20 @@ def _is_news(record: logging.LogRecord) -> bool:
     return "Sending due task" not in said or any(task in said for task in ("sweep.weekly", "sweep.over_budget"))
 
 
-def _bind_broker(conf: Any, made: Flask) -> None:
-    """This installation's broker and namespace."""
-    with made.app_context():
-        conf.broker_url = broker_url()
-        conf.broker_transport_options = {**conf.broker_transport_options, "global_keyprefix": broker_namespace()}
+def _prepare_process(make: Callable[[], Flask], conf: Any) -> Flask:
+    """Give it this installation's broker and namespace.
+
+    Celery logs and ignores exceptions of its signals: an exit it can't ignore.
+    """
+    try:
+        made = make()
+        logs.init(made.extensions["settings"].log_level)
+        with made.app_context():
+            conf.broker_url = broker_url()
+            conf.broker_transport_options = {**conf.broker_transport_options, "global_keyprefix": broker_namespace()}
+    except WhetstoneError as error:
+        raise SystemExit(f"Error: {error.sentence}") from None
+    return made
 
 
 def _preload_in_thread(**_: Any) -> None:

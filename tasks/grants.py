@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
-from redis import Redis, RedisError
-
 from app.asking.dependencies import Dependencies
-from app.errors import Unavailable
-from app.events.broker import TIMEOUT, broker_client, broker_namespace, broker_url
 from app.grants import asking, endings, opening
 from app.llm.litellm import LiteLLMClients
 from tasks.celery import task
-from tasks.queue import send_task
+from tasks.queue import send_reply, send_task, wait_for_reply
 
 KEPT_SECONDS = 60
 
@@ -29,14 +23,7 @@ def enqueue_telling(grant_id: str) -> bool:
 
 def wait_for_answer(view_id: str, timeout: float = 5.0) -> bool:
     """Let a worker answer a look and wait for it, `timeout` seconds at most. Raises nothing: no broker, no answer."""
-    if not send_task(answer, view_id):
-        return False
-    try:
-        address = broker_url()
-        with closing(Redis.from_url(address, socket_connect_timeout=TIMEOUT, socket_timeout=timeout + 1)) as broker:
-            return broker.blpop([_answer_key(view_id)], timeout) is not None
-    except (RedisError, OSError, ValueError, Unavailable):
-        return False
+    return send_task(answer, view_id) and wait_for_reply(f"look:{view_id}", timeout)
 
 
 @task
@@ -47,13 +34,7 @@ def ask(grant_id: str) -> None:
 @task
 def answer(view_id: str) -> None:
     opening.answer_view(view_id)
-    broker = broker_client()
-    if broker is None:
-        return
-    with broker.pipeline() as commands:
-        commands.rpush(_answer_key(view_id), "1")
-        commands.expire(_answer_key(view_id), KEPT_SECONDS)
-        commands.execute()
+    send_reply(f"look:{view_id}", kept=KEPT_SECONDS)
 
 
 @task
@@ -70,7 +51,3 @@ def look_after() -> None:
     for grant_id in endings.find_unasked():
         enqueue(grant_id)
     opening.empty_unfetched()
-
-
-def _answer_key(view_id: str) -> str:
-    return f"{broker_namespace()}look:{view_id}"

@@ -96,10 +96,8 @@ class TaskTransport(redis.Transport):  # type: ignore[misc]
 
 def rebuild_message(message: Any, queue: str) -> dict[str, Any]:
     """The message, of fields that were checked. Raises MalformedMessage."""
-    envelope, headers = (
-        _check_mapping(message, "the envelope"),
-        _check_mapping(_read_field(message, "headers"), "the headers"),
-    )
+    envelope = _check_mapping(message, "the envelope")
+    headers = _check_mapping(envelope.get("headers"), "the headers")
     properties = _check_mapping(envelope.get("properties"), "the properties")
     _refuse_unless(envelope.get("content-type") == "application/json", "the content type")
     _refuse_unless(envelope.get("content-encoding") == "utf-8", "the content encoding")
@@ -171,16 +169,11 @@ def _check_expiry(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        _refuse_unless(
-            datetime.fromisoformat(_check_text(value, "the time of expiry")).tzinfo is not None, "the time of expiry"
-        )
+        moment = datetime.fromisoformat(_check_text(value, "the time of expiry"))
+        _refuse_unless(moment.tzinfo is not None, "the time of expiry")
     except ValueError:
         raise MalformedMessage("the time of expiry") from None
     return str(value)
-
-
-def _read_field(message: Any, name: str) -> Any:
-    return message.get(name) if isinstance(message, dict) else None
 
 
 def _check_mapping(value: Any, what: str) -> dict[str, Any]:

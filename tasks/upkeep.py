@@ -10,8 +10,8 @@ from app.models.idempotency import drop_old_keys
 from app.models.intake import Intake
 from app.refinement import sweep
 from tasks import intake, keys, refinement, reflection
-from tasks.celery import REFINE, task
-from tasks.queue import queue_length
+from tasks.celery import task
+from tasks.queue import send_lost
 
 
 @task
@@ -21,12 +21,7 @@ def close_stalled() -> None:
 
 @task
 def find_lost_starts() -> None:
-    """Queue again what nobody picked up, unless so many messages wait that it may be among them."""
-    lost = sweep.find_lost_starts()
-    waiting = queue_length(REFINE)
-    if waiting is not None and len(lost) > waiting:
-        for refinement_id in lost:
-            refinement.enqueue(refinement_id)
+    send_lost(refinement.refine, sweep.find_lost_starts())
 
 
 @task
