@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.llm.client import ModelError
-from app.llm.litellm import LiteLLMClients, preload_litellm
+from app.llm.litellm import LiteLLMClients, load_litellm
 from tests.support.hostile_server import ATTACKS, HostileServer
 
 SECONDS = 2.0
@@ -54,7 +54,7 @@ class Measured:
 def main() -> None:
     if not sys.platform.startswith("linux"):
         raise SystemExit("Only Linux tells the peak of a process's memory since a moment.")
-    preload_litellm()
+    load_litellm()
     print(f"{'provider':20}{'attack':26}{'over, s':>7}{'more MB':>9}  verdict   said", flush=True)
     measured = []
     for each in _measure(tuple(sys.argv[1:]) or MODELS):

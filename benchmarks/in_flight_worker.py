@@ -12,7 +12,7 @@ from pathlib import Path
 from app import Part
 from app.asking.dependencies import Dependencies
 from app.config import load_settings
-from app.llm.litellm import LiteLLMClients, preload_litellm
+from app.llm.litellm import LiteLLMClients, load_litellm
 from app.refinement.process import run_refinement
 from app.setup import ready_app
 
@@ -21,7 +21,7 @@ def main() -> None:
     data, database_url, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     app = ready_app(Part.WORKER, load_settings(data_dir=data, database_url=database_url, concurrency=count))
     ids = sys.stdin.read().split()
-    preload_litellm()
+    load_litellm()
     clients = LiteLLMClients()
 
     def work(refinement_id: str) -> None:

@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import Part, logs
 from app.errors import WhetstoneError
 from app.events.broker import broker_namespace, broker_url
-from app.llm.litellm import preload_litellm
+from app.llm.litellm import load_litellm
 from app.logs import place
 from app.refinement.heartbeat import heartbeat
 from app.refinement.sweep import interrupt_refinement, keep_closing
@@ -103,7 +103,7 @@ def _prepare_process(make: Callable[[], Flask], conf: Any) -> Flask:
 
 def _preload_in_thread(**_: Any) -> None:
     """Load the models' library beside the work, so that the first refinement need not wait for it."""
-    threading.Thread(target=preload_litellm, name="warm", daemon=True).start()
+    threading.Thread(target=load_litellm, name="warm", daemon=True).start()
 
 
 def _close_in_thread(**_: Any) -> None:

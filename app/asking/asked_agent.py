@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from app.asking.calls import AskedModel
-from app.asking.memory_context import memory_context
 from app.asking.model_endpoint import ModelEndpoint
-from app.asking.prompt_memories import PromptMemory, read_entries, read_journal
+from app.asking.prompt_memories import PromptMemory, memory_context, read_entries, read_journal
 from app.extensions import now
 from app.models import Actor, Agent
 from app.models.state import JOURNAL_DAYS

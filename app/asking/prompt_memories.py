@@ -1,18 +1,35 @@
-"""An agent's own memories, revealed for its own prompt: columns, not rows, because a ledger can be long."""
+"""An agent's own memories on their way into a prompt: revealed, one JSON object a line, as many as its window holds.
+
+They are read as columns, not rows, because a ledger can be long.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Select
 
+from app.asking.rendering import encode_json, render_prompt
 from app.models import Memory, MemoryType
 from app.models.memory_rows import SealedRow
 from app.models.state import PLATFORM_NOTES
 from app.silo import AgentKeys
 from app.values.dates import shown_days
+
+DEFAULT_CONTEXT_WINDOW = 32_000
+"""Tokens, for a model whose window nobody knows."""
+
+LEDGER_SHARE = Decimal("0.6")
+"""Of the window; the rest is for rules, calls and results."""
+
+CHARACTERS_A_TOKEN = 3
+"""Careful on purpose: real tokenizers give more tokens than the estimate of mass does."""
+
+NO_IDENTITY = "You are an AI agent with long-term memories of your own."
 
 
 @dataclass(frozen=True)
@@ -64,3 +81,56 @@ def _reveal_memories(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
         )
         for memory in SealedRow.load(query)
     ]
+
+
+def memory_context(
+    system_prompt: str | None, core: Sequence[PromptMemory], journal: Sequence[PromptMemory], window: int | None
+) -> dict[str, Any]:
+    """Who the agent is, and what it remembers."""
+    shown, heading = fit_ledger(core, window)
+    journal_room = room_of(window) - sum(map(weigh_line, shown))
+    system = render_prompt(
+        "consent_system.txt",
+        identity=system_prompt or NO_IDENTITY,
+        ledger=shown,
+        ledger_heading=heading,
+        journal=newest_that_fit(journal, journal_room),
+    )
+    return {"role": "system", "content": system}
+
+
+def fit_ledger(entries: Sequence[PromptMemory], window: int | None) -> tuple[list[str], str]:
+    """The oldest entries that fit into the ledger's share of the window, encoded; and the heading that counts them."""
+    shown = _lines_that_fit(entries, room_of(window), fewest=1)
+    if len(shown) == len(entries):
+        return shown, f"Your ledger: {len(entries)} core memories, oldest first."
+    return shown, (
+        f"Your ledger: {len(shown)} of {len(entries)} core memories, oldest first; "
+        "reach the others with search_memories."
+    )
+
+
+def newest_that_fit(journal: Sequence[PromptMemory], room: int) -> list[str]:
+    """The newest entries for which there is room, in characters; oldest first, encoded."""
+    return _lines_that_fit(reversed(journal), room)[::-1]
+
+
+def _lines_that_fit(entries: Iterable[PromptMemory], room: int, fewest: int = 0) -> list[str]:
+    shown: list[str] = []
+    for entry in entries:
+        line = encode_json(entry.as_dict())
+        room -= weigh_line(line)
+        if room < 0 and len(shown) >= fewest:
+            break
+        shown.append(line)
+    return shown
+
+
+def weigh_line(line: str) -> int:
+    """Characters, of which those of other scripts weigh a token each: tokenizers know them worse."""
+    return len(line) + (CHARACTERS_A_TOKEN - 1) * (len(line) - len(line.encode("ascii", "ignore"))) + 1
+
+
+def room_of(window: int | None) -> int:
+    """How many characters of memories a model's window has room for."""
+    return int((window or DEFAULT_CONTEXT_WINDOW) * LEDGER_SHARE) * CHARACTERS_A_TOKEN

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any, TypeVar
 
-from app.llm.client import ModelErrorKind
 from app.llm.failures import CallOutcome
 
 T = TypeVar("T")
@@ -25,21 +24,16 @@ GRACE_SECONDS = 1.0
 
 
 @dataclass
-class Exchange:
-    """What is known of one call. `deadline` counts in `time.monotonic()`; the rest is of the request sent last."""
+class Exchange(CallOutcome):
+    """What is known of one call. `deadline` counts in `time.monotonic()`; the outcome is of the request sent last."""
 
-    deadline: float
-    status: int | None = None
-    retry_after: str | None = None
-    fault: ModelErrorKind | None = None
-    problem: str = ""
-    """Why a reply was not taken, to stand after "not with a chat reply: "."""
+    deadline: float = 0.0
     failed: set[str] = field(default_factory=set)
     """Requests that got no answer: they are not sent again, because who asks decides about another attempt."""
 
     @classmethod
     def within(cls, seconds: float) -> Exchange:
-        return cls(time.monotonic() + seconds)
+        return cls(deadline=time.monotonic() + seconds)
 
     def seconds_left(self) -> float:
         return self.deadline - time.monotonic()
@@ -48,9 +42,6 @@ class Exchange:
         """Another request begins: nothing has come back yet."""
         self.status = self.retry_after = self.fault = None
         self.problem = ""
-
-    def answer(self) -> CallOutcome:
-        return CallOutcome(self.status, self.retry_after, self.fault, self.problem)
 
 
 class LeftBehind(Exception):

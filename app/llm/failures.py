@@ -50,7 +50,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class CallOutcome:
     """How a call ended on the network: a status and Retry-After, or the fault that left it without an answer.
 

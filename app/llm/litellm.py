@@ -87,11 +87,6 @@ _COST_DIGITS = 12
 _one_at_a_time = threading.Lock()
 
 
-def preload_litellm() -> None:
-    """Load LiteLLM now (6 s of CPU, 200 MB), so that no refinement waits for it. For a worker's start."""
-    _load_litellm()
-
-
 class LiteLLMClients:
     """Makes a client for any model name that LiteLLM knows."""
 
@@ -111,7 +106,7 @@ class LiteLLMClient:
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
     ) -> Reply:
         """One attempt, over a second after `timeout` at the latest, whatever the provider and its server do."""
-        _load_litellm()
+        load_litellm()
         line, exchange = self._line, Exchange.within(timeout)
         try:
             return in_time(exchange, lambda: line.ask(messages, tools, exchange))
@@ -122,13 +117,13 @@ class LiteLLMClient:
             self._line = line.again()
             failed = failures.sentence_for(self._model_id, ModelErrorKind.TIMEOUT)
         except Exception as error:  # noqa: BLE001  LiteLLM lets any exception through
-            failed = failures.as_model_error(self._model_id, error, exchange.answer())
+            failed = failures.as_model_error(self._model_id, error, exchange)
         raise failed  # out here, so that the provider's exception, which may quote the prompt, is no context of it
 
     def context_window(self) -> int | None:
         if self._model_id == offline.MODEL_ID:
             return offline.CONTEXT_WINDOW
-        prices = _load_litellm().model_cost
+        prices = load_litellm().model_cost
         provider, _, name = self._model_id.partition("/")
         known = prices.get(self._model_id) or prices.get(name) or {}
         same = self._model_id in prices or known.get("litellm_provider") == provider
@@ -155,7 +150,7 @@ class _Line:
             self._route.wire.close()
 
     def ask(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], exchange: Exchange) -> Reply:
-        litellm = _load_litellm()
+        litellm = load_litellm()
         route = self._route = self._route or _make_route(litellm, *self._reaches)
         litellm._internal_context.is_internal_call.set(True)  # no success callbacks in its own threads: 20 % of the CPU
         raw = litellm.completion(
@@ -184,7 +179,10 @@ def _make_route(litellm: Any, model_id: str, api_base: str | None, api_key: str 
         return _ModelRoute({"model": model_id})
     provider, known_as = _find_provider(litellm, model_id, api_base)
     if api_base:
-        _refuse_other_credentials(model_id, provider)
+        if provider in _ASKED_WITH_MORE_THAN_A_KEY:
+            summary = f"The model {model_id} can't be asked at an address of one's own"
+            why = "credentials of the worker's machine would go there. Leave the API base empty."
+            raise ModelError(ModelErrorKind.NO_KEY, f"{summary}: {why}", summary=summary)
         api_key = api_key or PLACEHOLDER_KEY
     arguments = {"model": known_as, "api_base": api_base, "api_key": api_key}
     if provider == "openai":
@@ -205,14 +203,6 @@ def _find_provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[s
         if api_base:
             return "openai", f"openai/{model_id}"
     raise failures.sentence_for(model_id, ModelErrorKind.NOT_FOUND)
-
-
-def _refuse_other_credentials(model_id: str, provider: str) -> None:
-    """Nothing of the worker's machine goes to an own address. Raises ModelError."""
-    if provider in _ASKED_WITH_MORE_THAN_A_KEY:
-        summary = f"The model {model_id} can't be asked at an address of one's own"
-        why = "credentials of the worker's machine would go there. Leave the API base empty."
-        raise ModelError(ModelErrorKind.NO_KEY, f"{summary}: {why}", summary=summary)
 
 
 def _through_openai(model_id: str, arguments: dict[str, Any]) -> _ModelRoute:
@@ -278,7 +268,8 @@ def _key_in(variable: str) -> str:
     return key
 
 
-def _load_litellm() -> Any:
+def load_litellm() -> Any:
+    """LiteLLM, loaded at the first call (6 s of CPU, 200 MB); at a worker's start, so that no refinement waits."""
     with _one_at_a_time:
         return _import_litellm()
 

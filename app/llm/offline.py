@@ -103,7 +103,7 @@ def _next_step(messages: Sequence[Message]) -> Reply:
     if any(call.name == "complete_refinement" for call in calls) or any(map(_is_final, outcomes)):
         return Reply("There is nothing left to do.")
     plan = certain_deletions(read_ledger(messages), _read_threshold(messages))
-    tried = [_read_argument(call, "id") for call in calls if call.name == "delete_memory"]
+    tried = [_parse_object(call.arguments).get("id") for call in calls if call.name == "delete_memory"]
     left = [number for number in plan if number not in tried]
     refused = any(outcome.get("type") != "deleted" for outcome in outcomes)
     if left and not refused:
@@ -166,13 +166,11 @@ def _split_sentences(line: str) -> list[str]:
 def _parse_entry(found: Mapping[str, Any]) -> LedgerMemory:
     number, tokens, constitutional = found["id"], found["tokens"], found.get("constitutional", False)
     tags = found.get("tags", [])
-    if type(number) is not int or type(tokens) is not int or type(constitutional) is not bool:
+    kinds = [type(each) for each in (number, tokens, constitutional, tags, found["content"])]
+    if kinds != [int, int, bool, list, str]:
         raise TypeError("An entry of the ledger has an unexpected form.")
-    if not isinstance(tags, list) or not isinstance(found["content"], str):
-        raise TypeError("An entry of the ledger has an unexpected form.")
-    return LedgerMemory(
-        number, tokens, split_units(found["content"]), frozenset(str(tag).lower() for tag in tags), constitutional
-    )
+    lower = frozenset(str(tag).lower() for tag in tags)
+    return LedgerMemory(number, tokens, split_units(found["content"]), lower, constitutional)
 
 
 def _read_threshold(messages: Sequence[Message]) -> Decimal:
@@ -196,10 +194,6 @@ def _read_results(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
 def _is_final(outcome: Mapping[str, Any]) -> bool:
     over = outcome.get("type") in ("refinement_rolled_back", "refinement_complete")
     return over or "terminated" in str(outcome.get("error", "")).lower()
-
-
-def _read_argument(call: ToolCall, name: str) -> object:
-    return _parse_object(call.arguments).get(name)
 
 
 def _parse_object(text: object) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from app.asking.asked_agent import AskedAgent
-from app.asking.memory_context import NO_IDENTITY, fit_ledger, memory_context
-from app.asking.prompt_memories import PromptMemory
+from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, fit_ledger, memory_context
 from app.asking.rendering import render_prompt
 from app.models import Agent, Refinement, Trigger, open_keys
 from app.models.tally import MAX_PROTECTIONS

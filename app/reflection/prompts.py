@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.asking.asked_agent import AskedAgent
-from app.asking.memory_context import (
+from app.asking.prompt_memories import (
     CHARACTERS_A_TOKEN,
     DEFAULT_CONTEXT_WINDOW,
     memory_context,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.llm.client import Reply
-from app.llm.litellm import LiteLLMClients, preload_litellm
+from app.llm.litellm import LiteLLMClients, load_litellm
 from tests.support.model_server import ModelServer, ServerReply
 
 Ask = Callable[..., Reply]
@@ -25,7 +25,7 @@ DELETE = {
 @pytest.fixture(autouse=True, scope="session")
 def _loaded() -> None:
     """LiteLLM takes seconds to load; not at the cost of a test's own time-outs."""
-    preload_litellm()
+    load_litellm()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from app.llm import wire
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.litellm import LiteLLMClients, _load_litellm
+from app.llm.litellm import LiteLLMClients, load_litellm
 from tests.llm.test_own_address import KNOWN_MODELS, left_open, providers
 from tests.support.hostile_server import ATTACKS, HostileServer
 
@@ -137,7 +137,7 @@ def test_every_connection_that_a_provider_makes_is_a_bounded_one(
 ) -> None:
     """Fails when httpx sends by another method, or a provider by something else: bound that, or refuse it there."""
     server.attack = "redirect"
-    _load_litellm().in_memory_llm_clients_cache.flush_cache()
+    load_litellm().in_memory_llm_clients_cache.flush_cache()
     connect, made = socket.socket.connect, {True: 0, False: 0}
 
     def spy(self: socket.socket, address: object) -> None:

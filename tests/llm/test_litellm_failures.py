@@ -258,8 +258,8 @@ ASK_FOUR_TIMES = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG)
 from app.llm.client import ModelError
-from app.llm.litellm import LiteLLMClients, preload_litellm
-preload_litellm()
+from app.llm.litellm import LiteLLMClients, load_litellm
+load_litellm()
 client = LiteLLMClients().for_model("openai/scripted", api_base=sys.argv[1])
 for _ in range(4):
     try:

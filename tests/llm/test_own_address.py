@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.litellm import _ASKED_WITH_MORE_THAN_A_KEY, LiteLLMClients, _load_litellm
+from app.llm.litellm import _ASKED_WITH_MORE_THAN_A_KEY, LiteLLMClients, load_litellm
 from tests.support.model_server import ModelServer, error
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -23,14 +23,14 @@ KNOWN_MODELS = {"bedrock": "anthropic.claude-3-haiku-20240307-v1:0"}
 def left_open() -> Iterator[None]:
     """LiteLLM never closes some providers' clients: they are let go here, not in the middle of another test."""
     yield
-    _load_litellm().in_memory_llm_clients_cache.flush_cache()
+    load_litellm().in_memory_llm_clients_cache.flush_cache()
     gc.collect()
 
 
 @pytest.fixture(scope="module")
 def variables() -> set[str]:
     """All that LiteLLM's providers might read of the environment, found in its source."""
-    root = Path(_load_litellm().__file__).parent
+    root = Path(load_litellm().__file__).parent
     sources = [*root.glob("*.py"), *(root / "llms").rglob("*.py"), *(root / "secret_managers").rglob("*.py")]
     found = {name for source in sources for name in _READ.findall(source.read_text(errors="replace"))}
     assert {"OPENAI_API_KEY", "AZURE_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY"} <= found
@@ -90,4 +90,4 @@ def test_what_is_asked_with_more_than_a_key_takes_no_own_address(provider: str, 
 
 
 def providers() -> list[str]:
-    return sorted({str(getattr(each, "value", each)) for each in _load_litellm().provider_list})
+    return sorted({str(getattr(each, "value", each)) for each in load_litellm().provider_list})

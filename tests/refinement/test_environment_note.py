@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
-from app.asking.environment_note import with_note
+from app.asking.model_endpoint import with_note
 from app.authoring.fields import author_setting
 from app.authoring.reading import read_proposal
 from app.config import MAX_ENVIRONMENT_NOTE, load_settings

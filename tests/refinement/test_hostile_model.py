@@ -14,7 +14,7 @@ from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
 from app.extensions import db
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.litellm import LiteLLMClients, preload_litellm
+from app.llm.litellm import LiteLLMClients, load_litellm
 from app.models import COMMAND_LINE, Agent, CallPurpose, Refinement, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
@@ -28,7 +28,7 @@ PROVIDERS = ("openai/m", "lm_studio/m", "anthropic/m")
 @pytest.fixture(scope="module")
 def loaded() -> None:
     """The first call of each provider loads modules of its own: not in the time that is measured."""
-    preload_litellm()
+    load_litellm()
     with HostileServer("redirect") as server:
         for model in PROVIDERS:
             with pytest.raises(ModelError), closing(LiteLLMClients().for_model(model, api_base=server.base_url)) as one:

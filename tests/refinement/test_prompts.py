@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.asking.memory_context import fit_ledger
-from app.asking.prompt_memories import PromptMemory
+from app.asking.prompt_memories import PromptMemory, fit_ledger
 from app.asking.rendering import encode_json
 from app.models import DEFAULT_REFINEMENT_PROMPT
 from app.refinement.functions import specifications
