@@ -26,6 +26,10 @@ MAX_ENVIRONMENT_NOTE = 280
 IMMUTABLE_TAGS = ("audio", "somatic", "voice")
 
 
+OFFLINE_MODEL = "whetstone/offline"
+"""It only removes duplicates by rule: no language model, so it is never asked what to think of anything."""
+
+
 def _env_aliases(name: str) -> AliasChoices:
     return AliasChoices(name, name.lower())
 

@@ -16,6 +16,7 @@ from flask import current_app
 from sqlalchemy import select
 
 from app import security
+from app.config import OFFLINE_MODEL
 from app.errors import Refused
 from app.exchange.draft import Draft
 from app.exchange.importing import parse_lines, write_memories
@@ -25,7 +26,6 @@ from app.models.user import ADMIN
 
 ACCOUNT = "Demo"
 EMAIL = "demo@whetstone.local"
-MODEL = "whetstone/offline"
 
 _FOLDER = Path(__file__).parent
 
@@ -144,7 +144,7 @@ def _make_agent(account: Account, character: Character, ledger: list[Draft], by:
     agent = Agent.create(
         account.id,
         name=character.name,
-        model_id=MODEL,
+        model_id=OFFLINE_MODEL,
         by=by,
         system_prompt=character.system_prompt,
         core_token_budget=character.budget,

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.demo import CHARACTERS, MODEL
+from app.config import OFFLINE_MODEL
+from app.demo import CHARACTERS
 from app.extensions import reading
 from app.llm.client import Message, ModelClient, ModelClients, Reply
 from app.models import Agent, Refinement
@@ -32,7 +33,7 @@ def paced_clients(refinement_id: str, clients: ModelClients) -> ModelClients:
 
 def _is_of_the_demo(agent: Agent) -> bool:
     made = {(each.name, each.system_prompt) for each in CHARACTERS}
-    return agent.model_id == MODEL and (agent.name, agent.system_prompt) in made
+    return agent.model_id == OFFLINE_MODEL and (agent.name, agent.system_prompt) in made
 
 
 class _Paced:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from app.config import OFFLINE_MODEL
 from app.keynames import is_possible
 from app.llm import failures, offline
 from app.llm.body import visible_text
@@ -121,7 +122,7 @@ class LiteLLMClient:
         raise failed  # out here, so that the provider's exception, which may quote the prompt, is no context of it
 
     def context_window(self) -> int | None:
-        if self._model_id == offline.MODEL_ID:
+        if self._model_id == OFFLINE_MODEL:
             return offline.CONTEXT_WINDOW
         prices = load_litellm().model_cost
         provider, _, name = self._model_id.partition("/")
@@ -175,7 +176,7 @@ class _ModelRoute:
 
 
 def _make_route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _ModelRoute:
-    if model_id == offline.MODEL_ID:
+    if model_id == OFFLINE_MODEL:
         return _ModelRoute({"model": model_id})
     provider, known_as = _find_provider(litellm, model_id, api_base)
     if api_base:
@@ -342,6 +343,6 @@ def _register_offline(litellm: Any) -> None:
         def completion(self, messages: list[dict[str, Any]], optional_params: dict[str, Any], **_: Any) -> Any:
             reply = offline.answer(messages, optional_params.get("tools") or ())
             choice = litellm.Choices(finish_reason=reply.finish_reason, message=litellm.Message(**reply.as_message()))
-            return litellm.ModelResponse(model=offline.MODEL_ID, choices=[choice], usage=litellm.Usage())
+            return litellm.ModelResponse(model=OFFLINE_MODEL, choices=[choice], usage=litellm.Usage())
 
     litellm.custom_provider_map.append({"provider": offline.PROVIDER, "custom_handler": Offline()})

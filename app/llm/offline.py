@@ -18,7 +18,6 @@ from app.llm.client import Message, Reply, ToolCall
 from app.values.plural import count_nouns
 
 PROVIDER = "whetstone"
-MODEL_ID = "whetstone/offline"
 MAX_CHANGES = 10
 CONTEXT_WINDOW = 1_000_000_000
 """Tokens. It reads any ledger whole."""

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, ForeignKey, Select, String, Text, UniqueConstraint, exists, select
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.config import OFFLINE_MODEL
 from app.errors import Refused
 from app.extensions import db, now
 from app.models.agent_settings import (
@@ -112,6 +114,11 @@ class Agent(Chained, ScheduleColumns, Model):
             db.session.scalar(select(cls).where(cls.account_id == account_id, cls.name == name)),
             f"There is no agent named {name!r} in this account. `./whetstone agents list` names them all.",
         )
+
+    @hybrid_property
+    def has_language_model(self) -> bool:
+        """Whether there is one to ask what it thinks: in Python, and as a condition of a query."""
+        return self.model_id != OFFLINE_MODEL
 
     def check_not_forgotten(self) -> None:
         """Raises AgentForgotten: what would need its keys, or make new ones, is over for good."""

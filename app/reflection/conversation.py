@@ -18,7 +18,6 @@ from app.asking.replies import MalformedReply
 from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.extensions import db, end_reading, writing
 from app.keys.provision import ensure_keys
-from app.llm import offline
 from app.llm.client import Message, ModelError, Usage
 from app.models import (
     DEFAULT_REFLECTION_PROMPT,
@@ -107,7 +106,7 @@ class _Heard:
     def of(cls, intake: Intake, agent: Agent) -> _Heard:
         """Raises NoMind, AgentForgotten, SealBroken, Invalid; Unavailable or KeyFileError where it can't be opened."""
         asked, instructions = AskedAgent.of(agent, ensure_keys(agent)), agent.reflection_prompt
-        if agent.model_id == offline.MODEL_ID:
+        if not agent.has_language_model:
             raise NoMind
         return cls(
             intake.id,

@@ -18,7 +18,6 @@ from app.asking.calls import ModelCalls
 from app.asking.dependencies import Dependencies
 from app.asking.replies import MalformedReply
 from app.extensions import db, end_reading, now, reading, writing
-from app.llm import offline
 from app.llm.client import Message, ModelError, Usage
 from app.models import (
     DEFAULT_MEMORY_REFLECTION_PROMPT,
@@ -169,7 +168,7 @@ def _lock_journal(agent: Agent, ids: Sequence[int]) -> Sequence[Memory]:
 
 
 def _is_due(at: datetime) -> ColumnElement[bool]:
-    """Active, not paused, with a mind of its own, to be asked, and with a recent journal entry that is news to it.
+    """Active, not paused, with a language model to be asked, and with a recent journal entry that is news to it.
 
     What Whetstone itself noted there, of refinements and of what humans did, is none.
     """
@@ -181,8 +180,8 @@ def _is_due(at: datetime) -> ColumnElement[bool]:
         Memory.origin_at >= at - RECENT,
         or_(Agent.last_reflection_at.is_(None), Memory.created_at > Agent.last_reflection_at),
     )
-    has_mind = Agent.model_id != offline.MODEL_ID
-    return and_(Agent.active, ~Agent.paused, has_mind, or_(_is_rested(at), _is_unanswered(at)), news)
+    asked = or_(_is_rested(at), _is_unanswered(at))
+    return and_(Agent.active, ~Agent.paused, Agent.has_language_model, asked, news)
 
 
 def _is_rested(at: datetime) -> ColumnElement[bool]:

@@ -37,7 +37,6 @@ class AskPage:
         self.refusal = error.sentence if error and not self.errors else ""
         self.scopes = _scope_choices(agent, typed["scope"])
         self.resting_until = resting_until(agent.id)
-        self.has_no_mind = agent.model_id == "whetstone/offline"
 
 
 def _field_errors(typed: Mapping[str, str]) -> dict[str, str]:
