@@ -138,7 +138,8 @@ def init_app(app: Flask) -> None:
         engine = db.engine
         event.listen(engine, "handle_error", _name_a_full_disk)
         if engine.dialect.name == "sqlite":
-            _prepare_sqlite(engine)
+            event.listen(engine, "connect", _on_connect)
+            event.listen(engine, "begin", _on_begin)
 
 
 _DISK_FULL = "53100"
@@ -167,11 +168,6 @@ def has_no_disk_left(engine: Engine) -> bool:
         return False
     folder = Path(engine.url.database).parent
     return folder.is_dir() and shutil.disk_usage(folder).free < _TOO_LITTLE_BYTES
-
-
-def _prepare_sqlite(engine: Engine) -> None:
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _on_begin)
 
 
 def _on_connect(connection: sqlite3.Connection, _record: Any) -> None:

@@ -15,7 +15,6 @@ IMPORTED_LATE = {
     "app/cli/__init__.py": "so that --help answers at once, and a crash is told even where little can be imported",
     "app/cli/processes.py": "web, worker and beat load everything, behind the settings that they are given",
     "app/events/broker.py": "the redis client, for those who send or listen",
-    "app/events/publish.py": "the redis client, for those who send or listen",
     "app/extensions.py": "Flask-Migrate loads Alembic, which hardly any process needs",
     "app/setup.py": "Flask-Migrate loads Alembic, which hardly any process needs",
     "app/llm/litellm.py": "LiteLLM takes seconds: only who asks a model loads it",

@@ -1,11 +1,3 @@
 """The stream: durable events are published after their commit and read from an id on."""
 
-from __future__ import annotations
-
-from flask import Flask
-
-from app.events.publish import wake_streams
-
-
-def init_app(app: Flask) -> None:
-    app.extensions["wake_streams"] = wake_streams
+from app.events.broker import wake_streams as wake_streams

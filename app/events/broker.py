@@ -1,4 +1,6 @@
-"""The broker as the application sees it: its address of the moment, and a namespace for each installation.
+"""The broker as the application sees it: its address of the moment, a namespace for each installation, and the news.
+
+What the web processes are told through it are ids only, and never the only copy.
 
 The namespace comes from the oldest master key, which all processes of one installation share wherever they run: two
 installations on one Redis server neither see nor take each other's messages.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
 from flask import current_app
 from sqlalchemy import select
 
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
 
 TIMEOUT = 2.0
 """Seconds that a broker may take to answer a plain command."""
+
+CHANNEL = "events"
+"""Stands behind the installation's namespace. Messages: `account:event`, or `bye:user`."""
+
+log = structlog.get_logger(__name__)
 
 
 def broker_url() -> str:
@@ -55,3 +63,24 @@ def broker_client() -> Redis | None:
         held.clear()
         held[url] = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
     return held[url]
+
+
+def wake_streams(account_id: int, event_id: int) -> None:
+    """Say that an account has an event. Without a broker the pages hear it later: they look by themselves too."""
+    _publish_message(f"{account_id}:{event_id}")
+
+
+def end_streams(user_id: int) -> None:
+    """Say that a user signed out: all web processes close the user's open pages' streams."""
+    _publish_message(f"bye:{user_id}")
+
+
+def _publish_message(message: str) -> None:
+    from redis import RedisError
+
+    try:
+        broker = broker_client()
+        if broker is not None:
+            broker.publish(broker_namespace() + CHANNEL, message)
+    except (RedisError, OSError, ValueError, Unavailable) as error:
+        log.warning("streams not woken", message=message, error=type(error).__name__)

@@ -21,8 +21,7 @@ import structlog
 from flask import Flask
 from redis.asyncio import Redis
 
-from app.events.broker import broker_namespace, broker_url
-from app.events.publish import CHANNEL
+from app.events.broker import CHANNEL, broker_namespace, broker_url
 from app.events.topics import Note, Topic, Viewer, Visitor, newest_event, notes_after
 from app.extensions import db
 from app.logs import place
@@ -192,13 +191,10 @@ class Hub:
         for account_id, notes in news.items():
             if account_id in self._cursors:
                 self._cursors[account_id] = notes[-1].id
-        await asyncio.gather(*(self._offer_frame(*group, news) for group in self._group_listeners()))
-
-    def _group_listeners(self) -> list[tuple[Topic, Viewer, list[Listener]]]:
         groups: dict[tuple[Topic, Viewer], list[Listener]] = defaultdict(list)
         for listener in self._listeners:
             groups[listener.topic, listener.visitor.viewer].append(listener)
-        return [(topic, viewer, listeners) for (topic, viewer), listeners in groups.items()]
+        await asyncio.gather(*(self._offer_frame(*group, listeners, news) for group, listeners in groups.items()))
 
     async def _offer_frame(
         self, topic: Topic, viewer: Viewer, listeners: list[Listener], news: dict[int, list[Note]]

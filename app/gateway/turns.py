@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -33,10 +34,7 @@ class FairTurns:
         self._held: dict[int, _Turns] = {}
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._take_turn(app, scope, receive, send)
-
-        return in_turn
+        return partial(self._take_turn, app)
 
     async def _take_turn(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         key = await self._agent_of(scope) or STRANGERS

@@ -28,8 +28,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app import Part, logs
 from app.api import mcp
 from app.config import Settings, load_settings
+from app.events.broker import end_streams
 from app.events.hub import Hub
-from app.events.publish import end_streams
 from app.events.stream import EventStream
 from app.gateway.answers import Refusals
 from app.gateway.bodies import Bodies, Budget

@@ -157,11 +157,6 @@ def _taken_back(agent: Agent, since: int) -> tuple[set[int], list[tuple[int, int
         select(Rollback.kind, Rollback.target_entry_id, first, Rollback.entry_id).where(
             Rollback.agent_id == agent.id, Rollback.entry_id > since, Rollback.undone_by.is_(None)
         )
-    ).tuples()
-    undone, rewinds = set(), []
-    for kind, target, began, entry_id in rows:
-        if kind == RollbackKind.ENTRY and target is not None:
-            undone.add(target)
-        elif kind == RollbackKind.REWIND:
-            rewinds.append((began, entry_id))
-    return undone, rewinds
+    ).all()
+    undone = {target for kind, target, *_ in rows if kind == RollbackKind.ENTRY and target is not None}
+    return undone, [(began, entry_id) for kind, _, began, entry_id in rows if kind == RollbackKind.REWIND]

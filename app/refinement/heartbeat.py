@@ -71,14 +71,11 @@ class Heartbeat:
     def _run_timer(self) -> None:
         while not self._stop.wait(self._interval):
             if held := self.held():
-                self._beat_once(held)
-
-    def _beat_once(self, held: dict[str, str]) -> None:
-        with self._app.app_context():
-            try:
-                set_heartbeats(held)
-            except (SQLAlchemyError, WhetstoneError) as error:
-                log.warning("heartbeat missed", refinements=len(held), error=type(error).__name__)
+                with self._app.app_context():
+                    try:
+                        set_heartbeats(held)
+                    except (SQLAlchemyError, WhetstoneError) as error:
+                        log.warning("heartbeat missed", refinements=len(held), error=type(error).__name__)
 
 
 def set_heartbeats(held: dict[str, str]) -> None:
