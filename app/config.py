@@ -235,14 +235,13 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        lines = [f"{_variable_name(problem['loc'])}: {_problem_reason(problem['msg'])}" for problem in error.errors()]
+        lines = [
+            f"{_variable_name(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"
+            for problem in error.errors()
+        ]
         raise Misconfigured("Nothing was started: " + "; ".join(lines) + ".") from None
 
 
 def _variable_name(location: tuple[int | str, ...]) -> str:
     name = str(location[0]).upper() if location else "settings"
     return name if name in {"DATABASE_URL", "REDIS_URL", "SETTINGS"} else f"WHETSTONE_{name.removeprefix('WHETSTONE_')}"
-
-
-def _problem_reason(message: str) -> str:
-    return message.removeprefix("Value error, ")

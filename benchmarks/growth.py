@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from app import Part, create_app
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.verify import verify

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from app import Part
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.config import load_settings
 from app.llm.litellm import LiteLLMClients, load_litellm
 from app.refinement.process import run_refinement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.authoring import reading, telling
 from app.llm.litellm import LiteLLMClients
 from tasks.celery import task

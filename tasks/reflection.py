@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.extensions import now
 from app.llm.litellm import LiteLLMClients
 from app.reflection import conversation, promotion

@@ -1,23 +1,29 @@
-"""Calls of a model: each is sent with retries, with no transaction open meanwhile, timed, and booked with its cost."""
+"""Calls of a model: each is sent with retries, with no transaction open meanwhile, timed, and booked with its cost.
+
+Who is asked is taken along before: an agent as it is needed while none of its rows may be held.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Self
 
 from flask import current_app
 
-from app.asking.dependencies import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
+from app.asking.prompt_memories import PromptMemory, memory_context, read_entries, read_journal
 from app.config import Settings
 from app.extensions import after_commit, end_reading, now, writing
-from app.llm.client import Message, ModelClient, ModelError, Reply, Usage
+from app.llm.client import Message, ModelClient, ModelClients, ModelError, Reply, Usage
 from app.llm.retry import complete_with_retries
-from app.models import CallPurpose, ModelCall
+from app.models import Actor, Agent, CallPurpose, ModelCall
 from app.models.base import insert_rows
 from app.models.model_call import ANSWERED, UNEXPECTED
+from app.models.state import JOURNAL_DAYS
+from app.silo import AgentKeys
 
 LONGEST_SECONDS = 540
 """A question is given up before another worker may take it over (`ASKED_AGAIN_AFTER`)."""
@@ -27,12 +33,46 @@ Compose = Callable[[int | None], Sequence[Message]]
 
 
 @dataclass(frozen=True)
+class Dependencies:
+    """Clients for models, and a clock for pauses and deadlines that a test can turn."""
+
+    clients: ModelClients
+    pause: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
 class AskedModel:
     """Which model is asked, and on behalf of which agent."""
 
     account_id: int
     agent_id: int
     endpoint: ModelEndpoint
+
+
+@dataclass(frozen=True)
+class AskedAgent(AskedModel):
+    """Taken when it is claimed: what becomes of its settings later does not touch the question."""
+
+    as_actor: Actor
+    system_prompt: str | None = field(repr=False)
+    keys: AgentKeys
+
+    @classmethod
+    def of(cls, agent: Agent, keys: AgentKeys) -> AskedAgent:
+        return cls(agent.account_id, agent.id, ModelEndpoint.of(agent), agent.as_actor, agent.system_prompt, keys)
+
+    def read_core(self) -> list[PromptMemory]:
+        """Its active core memories, oldest first, revealed. Raises SealBroken."""
+        return read_entries(self.agent_id, self.keys)
+
+    def read_recent_journal(self, *, own: bool = False) -> list[PromptMemory]:
+        """Its journal of the last days, the same way; with `own` without Whetstone's notes."""
+        return read_journal(self.agent_id, self.keys, since=now() - timedelta(days=JOURNAL_DAYS), own=own)
+
+    def context(self, window: int | None) -> dict[str, Any]:
+        """The message that says who it is and what it remembers, for a window in tokens."""
+        return memory_context(self.system_prompt, self.read_core(), self.read_recent_journal(), window)
 
 
 class ModelCalls:
@@ -61,7 +101,7 @@ class ModelCalls:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self, purpose: CallPurpose) -> ModelClient:
@@ -131,10 +171,8 @@ class ModelCalls:
             subject_id=self._subject_id,
             purpose=purpose,
             model_id=self._asked.endpoint.model_id[:200],
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
+            **vars(usage),
             total_tokens=usage.total_tokens,
-            cost_usd=usage.cost_usd,
             outcome=outcome,
         )
         self._unbooked.append(call)

@@ -13,8 +13,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.asking.calls import AskedModel, ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import AskedModel, Dependencies, ModelCalls
 from app.asking.model_endpoint import ModelEndpoint
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought

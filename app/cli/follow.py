@@ -13,7 +13,7 @@ from flask import current_app
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.cli.crash import record as record_crash
 from app.cli.printing import say_on_stderr
 from app.cli.refinement_facts import step_line

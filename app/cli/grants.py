@@ -8,7 +8,7 @@ from typing import Any
 import click
 from sqlalchemy import select
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.cli.common import REFUSED, CommandContext, as_usage, installation_command
 from app.cli.follow import LOOK_SECONDS
 from app.cli.found import find_row

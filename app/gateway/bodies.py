@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.gateway.answers import Refusals
-from app.gateway.deadlines import Deadlines
+from app.gateway.protocol import Deadlines
 
 SMALL_BYTES = 64_000
 MOST_BYTES_AT_ONCE = 256_000_000

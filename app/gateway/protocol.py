@@ -1,20 +1,39 @@
-"""HTTP/1.1 over one connection, by uvicorn, with deadlines: for a request's head, for a peer that does not read."""
+"""HTTP/1.1 over one connection, by uvicorn, with deadlines: for each part of a request and of its answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.gateway.connections import Connections
-from app.gateway.deadlines import TAKEN_BYTES, Deadlines
 
 MOST_HEAD_BYTES = 64_000
 MOST_HEADERS = 100
 MOST_PIPELINED = 16
+
+BYTES_PER_SECOND = 16_000
+"""What a body must bring on average, beyond the seconds that each has."""
+
+TAKEN_BYTES = 16_000
+"""What a peer must take of its answer within `Deadlines.reading`, where something waits for it."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """In seconds. `lingering`: the rest of a request that was answered already is thrown away for so long."""
+
+    head: float = 10.0
+    body: float = 10.0
+    lingering: float = 5.0
+    reading: float = 30.0
+
+    def of_body(self, size: int) -> float:
+        return self.body + size / BYTES_PER_SECOND
 
 
 class RequestState(Enum):

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.asking.asked_agent import AskedAgent
-from app.asking.calls import ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import AskedAgent, Dependencies, ModelCalls
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import read_answer
 from app.errors import Refused

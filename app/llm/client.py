@@ -105,15 +105,7 @@ class ModelErrorKind(StrEnum):
     NO_KEY = "no_key"
 
 
-RETRIED = frozenset(
-    {
-        ModelErrorKind.RATE_LIMITED,
-        ModelErrorKind.OVERLOADED,
-        ModelErrorKind.SERVER_ERROR,
-        ModelErrorKind.TIMEOUT,
-        ModelErrorKind.UNREACHABLE,
-    }
-)
+RETRIED = frozenset(tuple(ModelErrorKind)[:5])
 
 
 class ModelError(WhetstoneError):

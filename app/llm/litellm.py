@@ -31,40 +31,16 @@ if TYPE_CHECKING:
 PLACEHOLDER_KEY = "no-key"
 """Sent to an address of one's own that names no key: the operator's usual keys never go there unasked."""
 
-_WITH_HTTP_HANDLER = frozenset(
-    {
-        "anthropic",
-        "deepseek",
-        "fireworks_ai",
-        "gemini",
-        "groq",
-        "hosted_vllm",
-        "mistral",
-        "ollama_chat",
-        "openrouter",
-        "together_ai",
-        "xai",
-    }
-)
+_WITH_HTTP_HANDLER = {
+    *("anthropic", "deepseek", "fireworks_ai", "gemini", "groq", "hosted_vllm", "mistral", "ollama_chat"),
+    *("openrouter", "together_ai", "xai"),
+}
 """Providers that LiteLLM asks through an HTTPHandler of ours. The rest gets LiteLLM's default client."""
 
-_ASKED_WITH_MORE_THAN_A_KEY = frozenset(
-    {
-        "gdc",
-        "gigachat",
-        "oci",
-        "predibase",
-        "sagemaker",
-        "sagemaker_chat",
-        "sagemaker_nova",
-        "sap",
-        "snowflake",
-        "vertex_ai",
-        "vertex_ai_beta",
-        "watsonx",
-        "watsonx_text",
-    }
-)
+_ASKED_WITH_MORE_THAN_A_KEY = {
+    *("gdc", "gigachat", "oci", "predibase", "sagemaker", "sagemaker_chat", "sagemaker_nova", "sap", "snowflake"),
+    *("vertex_ai", "vertex_ai_beta", "watsonx", "watsonx_text"),
+}
 """Providers to which LiteLLM sends credentials of the worker's machine whatever key it is given."""
 
 _PROMPTS_IN_LOGS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router", "openai")
@@ -101,7 +77,8 @@ class LiteLLMClient:
 
     def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
         self._model_id = model_id
-        self._line = _Line(model_id, api_base, api_key)
+        self._make_line = functools.partial(_Line, model_id, api_base, api_key)
+        self._line = self._make_line()
 
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
@@ -115,7 +92,7 @@ class LiteLLMClient:
             failed = error
         except LeftBehind as late:
             late.then(line.close)
-            self._line = line.again()
+            self._line = self._make_line()  # this one's thread is left behind
             failed = failures.sentence_for(self._model_id, ModelErrorKind.TIMEOUT)
         except Exception as error:  # noqa: BLE001  LiteLLM lets any exception through
             failed = failures.as_model_error(self._model_id, error, exchange)
@@ -141,10 +118,6 @@ class _Line:
     def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
         self._reaches = (model_id, api_base, api_key)
         self._route: _ModelRoute | None = None
-
-    def again(self) -> _Line:
-        """Another one to the same model, while this one's thread is left behind."""
-        return _Line(*self._reaches)
 
     def close(self) -> None:
         if self._route is not None and self._route.wire is not None:

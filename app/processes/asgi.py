@@ -31,13 +31,11 @@ from app.config import Settings, load_settings
 from app.events.broker import end_streams
 from app.events.hub import Hub
 from app.events.stream import EventStream
-from app.gateway.answers import Refusals
+from app.gateway.answers import AlwaysThere, OneLook, Refusals
 from app.gateway.bodies import Bodies, Budget
 from app.gateway.connections import Bounds, Connections, descriptors_for_connections
-from app.gateway.deadlines import Deadlines
-from app.gateway.health import AlwaysThere, OneLook
 from app.gateway.known import Known, most_bytes_of_operation, most_bytes_of_page, most_bytes_of_tool
-from app.gateway.protocol import GuardedProtocol
+from app.gateway.protocol import Deadlines, GuardedProtocol
 from app.gateway.turns import FairTurns
 from app.refinement.sweep import keep_closing
 from app.setup import ready_app

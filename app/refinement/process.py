@@ -16,8 +16,7 @@ import structlog
 from flask import current_app
 from sqlalchemy import bindparam, select
 
-from app.asking.calls import ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies, ModelCalls
 from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from app.asking.asked_agent import AskedAgent
+from app.asking.calls import AskedAgent
 from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, fit_ledger, memory_context
 from app.asking.rendering import render_prompt
 from app.models import Agent, Refinement, Trigger, open_keys

@@ -11,9 +11,7 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from app.asking.asked_agent import AskedAgent
-from app.asking.calls import ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import AskedAgent, Dependencies, ModelCalls
 from app.asking.replies import MalformedReply
 from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.extensions import db, end_reading, writing

@@ -13,9 +13,7 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, case, exists, or_, select
 
-from app.asking.asked_agent import AskedAgent
-from app.asking.calls import ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import AskedAgent, Dependencies, ModelCalls
 from app.asking.replies import MalformedReply
 from app.extensions import db, end_reading, now, reading, writing
 from app.llm.client import Message, ModelError, Usage

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.asking.asked_agent import AskedAgent
+from app.asking.calls import AskedAgent
 from app.asking.prompt_memories import (
     CHARACTERS_A_TOKEN,
     DEFAULT_CONTEXT_WINDOW,

@@ -9,7 +9,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import select
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.extensions import db, writing
 from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Consent, Mode, Trigger

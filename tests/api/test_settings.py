@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.extensions import db, writing
 from app.llm.client import Message, Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, calls

@@ -9,9 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from app.asking.asked_agent import AskedAgent
-from app.asking.calls import ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import AskedAgent, Dependencies, ModelCalls
 from app.extensions import db, now, writing
 from app.grants.request import revoke_grant
 from app.keys.forgetting import forget_agent

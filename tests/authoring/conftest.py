@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.authoring.fields import author_setting
 from app.authoring.reading import read_proposal
 from app.extensions import db

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.authoring.fields import author_setting, read_setting
 from app.authoring.reading import read_proposal
 from app.errors import Refused

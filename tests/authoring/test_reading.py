@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.authoring.fields import author_setting, read_setting
 from app.authoring.reading import find_unread, read_proposal, safety_messages
 from app.errors import Refused

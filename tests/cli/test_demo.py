@@ -12,7 +12,7 @@ from flask import Flask
 from flask_security import verify_password
 
 from app import security
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.config import Settings
 from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
 from app.demo.pace import clients_with_pace

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from flask import Flask
 
-from app.gateway.deadlines import Deadlines
+from app.gateway.protocol import Deadlines
 from tests.api.conftest import Door, open_door
 from tests.support.pages import Site, serving
 from tests.views.conftest import Browser, browser

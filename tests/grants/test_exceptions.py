@@ -256,7 +256,7 @@ def test_the_history_of_one_refinement_shows_before_and_after_and_nothing_else(a
 
 
 def test_the_offline_model_says_no_because_only_a_mind_can_consent(app: Flask, ann: User) -> None:
-    from app.asking.dependencies import Dependencies
+    from app.asking.calls import Dependencies
     from app.grants.asking import ask_agent
     from app.llm.litellm import LiteLLMClients
 

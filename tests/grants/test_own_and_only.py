@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import ColumnElement
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening

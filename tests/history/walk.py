@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.errors import Refused
 from app.exchange.importing import import_memories
 from app.extensions import db, writing

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.asking.model_endpoint import ModelEndpoint
 from app.config import load_settings
 from app.errors import Invalid, Misconfigured

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Trigger

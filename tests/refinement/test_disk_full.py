@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.errors import DiskFull
 from app.extensions import db
 from app.llm.scripted import ScriptedClient, ScriptedClients

@@ -9,8 +9,7 @@ from contextlib import closing
 import pytest
 from flask import Flask
 
-from app.asking.calls import AskedModel, ModelCalls
-from app.asking.dependencies import Dependencies
+from app.asking.calls import AskedModel, Dependencies, ModelCalls
 from app.asking.model_endpoint import ModelEndpoint
 from app.extensions import db
 from app.llm.client import ModelError, ModelErrorKind

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.extensions import db
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, MemoryType, Refinement, Status, Trigger

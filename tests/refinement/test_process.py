@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 from sqlalchemy import select
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.extensions import db
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Event, Trigger

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import event, func, select, text, update
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.config import Settings
 from app.errors import Refused
 from app.exchange.taking_in import take_in

@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, text
 
-from app.asking.dependencies import Dependencies
+from app.asking.calls import Dependencies
 from app.config import ROOT, Settings
 from app.errors import Refused
 from app.exchange.taking_in import take_in

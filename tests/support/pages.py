@@ -17,7 +17,7 @@ from flask.sessions import SecureCookieSessionInterface
 
 from app.events.hub import Hub
 from app.events.stream import EventStream
-from app.gateway.deadlines import Deadlines
+from app.gateway.protocol import Deadlines
 from app.models import User
 from app.processes.asgi import DEADLINES, assemble_application, server_of
 from tests.support.processes import wait_for
