@@ -56,8 +56,8 @@ def _report(database: str) -> None:
         began = time.perf_counter()
         done = roll_back(latest, by=COMMAND_LINE)
         undos.append(time.perf_counter() - began)
-        if done.rollback is None or done.reversed != CHANGES:
-            raise RuntimeError(f"{done.reversed} changes")
+        if done.rollback is None or len(done.plan.changes) != CHANGES:
+            raise RuntimeError(f"{len(done.plan.changes)} changes")
         latest = Target.rollback(done.rollback.id)
         by_hand.append(_timed(lambda connection: _by_hand(connection, other)))
     verdict = verify(db.session.get_one(Agent, mine))

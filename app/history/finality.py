@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from app.extensions import db
-from app.history.findings import MemoryReversal
 from app.history.log import LogEntry
-from app.history.trace import read_traces
+from app.history.trace import MemoryReversal, read_traces
 from app.models import Action, AuditLog, Memory
 from app.models.audit import OPERATIONS
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import func, select
 
 from app.errors import NotFound, Refused
 from app.extensions import db
 from app.history.finality import UNLESS_REVERSED, brought_back, reversed_by_guard
-from app.history.findings import MemoryReversal, PlanFindings
 from app.history.rewinding import plan_rewind
-from app.history.trace import Entries
+from app.history.trace import Entries, PlanFindings
 from app.history.undoing import plan_undo
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback, RollbackKind
-
-T = TypeVar("T")
 
 
 class NothingToUndo(Refused):
@@ -100,21 +96,20 @@ class TargetRows:
     @property
     def is_final(self) -> bool:
         """Whether nothing of it is left to undo, because a guard took it back for good."""
-        if self.reversed is None or self.target.kind == RollbackKind.REWIND:
+        if self.reversed is None or self.undone_by is not None or self.target.kind == RollbackKind.REWIND:
             return False
         return self.refinement is None or db.session.scalar(self.entries.limit(1)) is None
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True)
+class Plan(PlanFindings):
     """What would happen. `stops` is the open refinement that would be ended first. Masses in tokens.
 
     `final` is the refinement whose reversal by a guard forbids it: nothing can happen then.
     """
 
     found: TargetRows
-    findings: PlanFindings
-    stops: str | None
+    stops: str | None = None
     mass_before: int
     mass_after: int
     final: str | None = None
@@ -129,40 +124,8 @@ class Plan:
         return self.found.target.kind
 
     @property
-    def changes(self) -> tuple[MemoryReversal, ...]:
-        return self.findings.changes
-
-    @property
-    def conflicts(self) -> tuple[int, ...]:
-        return self.findings.conflicts
-
-    @property
-    def stays(self) -> tuple[int, ...]:
-        return self.findings.stays
-
-    @property
-    def later(self) -> tuple[str, ...]:
-        return self.findings.later
-
-    @property
-    def agent_id(self) -> int:
-        return self.found.agent_id
-
-    @property
     def undone_by(self) -> str | None:
         return self.found.undone_by
-
-    @property
-    def restored(self) -> int:
-        return self.findings.restored
-
-    @property
-    def removed(self) -> int:
-        return self.findings.removed
-
-    @property
-    def memories(self) -> tuple[int, ...]:
-        return tuple(change.memory.id for change in self.changes)
 
 
 def find_target(target: Target) -> TargetRows:
@@ -182,23 +145,21 @@ def preview_plan(target: Target) -> Plan:
 
 def make_plan(found: TargetRows, agent: Agent, *, lock: bool) -> Plan:
     """The plan as of now; with `lock`, which needs the agent's lock, it holds until the transaction ends."""
-    mass = agent.core_token_usage
-    if found.undone_by is None and found.is_final:
-        return Plan(found, PlanFindings(), None, mass, mass, found.reversed)
-    findings = _make_findings(found, lock=lock)
-    final = brought_back(found.account_id, found.agent_id, findings.changes)
+    mass, findings = agent.core_token_usage, PlanFindings()
+    final = found.reversed if found.is_final else None
+    if final is None and found.undone_by is None:
+        is_rewind = found.target.kind == RollbackKind.REWIND
+        findings = (
+            plan_rewind(found.agent_id, found.first_entry, lock=lock)
+            if is_rewind
+            else plan_undo(found.entries, lock=lock)
+        )
+        final = brought_back(found.account_id, found.agent_id, findings.changes)
     if final is not None:
-        return Plan(found, PlanFindings(), None, mass, mass, final)
+        return Plan(found=found, mass_before=mass, mass_after=mass, final=final)
     after = mass + sum(change.gain for change in findings.changes)
-    return Plan(found, findings, _refinement_to_end(found, findings), mass, after)
-
-
-def _make_findings(found: TargetRows, *, lock: bool) -> PlanFindings:
-    if found.undone_by is not None:
-        return PlanFindings()
-    if found.target.kind == RollbackKind.REWIND:
-        return plan_rewind(found.agent_id, found.first_entry, lock=lock)
-    return plan_undo(found.entries, lock=lock)
+    stops = _refinement_to_end(found, findings)
+    return Plan(**vars(findings), found=found, stops=stops, mass_before=mass, mass_after=after)
 
 
 def _refinement_to_end(found: TargetRows, findings: PlanFindings) -> str | None:
@@ -211,7 +172,7 @@ def _refinement_to_end(found: TargetRows, findings: PlanFindings) -> str | None:
 
 
 def _find_refinement(target: Target) -> TargetRows:
-    refinement = db.session.scalar(_with_fresh_rows(select(Refinement).where(Refinement.id == target.id)))
+    refinement = db.session.get(Refinement, target.id, populate_existing=True)
     if refinement is None:
         raise NotFound("There is no such refinement.")
     return TargetRows(
@@ -225,17 +186,11 @@ def _find_refinement(target: Target) -> TargetRows:
 
 
 def _find_rollback(target: Target) -> TargetRows:
-    rollback = db.session.scalar(_with_fresh_rows(select(Rollback).where(Rollback.id == target.id)))
+    rollback = db.session.get(Rollback, target.id, populate_existing=True)
     if rollback is None:
         raise NotFound("There is no such rollback.")
-    return TargetRows(
-        target,
-        rollback.account_id,
-        rollback.agent_id,
-        rollback=rollback,
-        entry_id=rollback.entry_id,
-        undone_by=rollback.undone_by,
-    )
+    owner, entry_id = (rollback.account_id, rollback.agent_id), rollback.entry_id
+    return TargetRows(target, *owner, rollback=rollback, entry_id=entry_id, undone_by=rollback.undone_by)
 
 
 def _find_entry(target: Target) -> TargetRows:
@@ -249,9 +204,8 @@ def _find_entry(target: Target) -> TargetRows:
             f"Entry {entry.id} is a note that tells the agent what a human did. Such notes stay.",
             "Nothing was written.",
         )
-    if entry.agent_id is None or not db.session.scalar(
-        select(MemoryState.memory_id).where(_written_by_entry(entry.id)).limit(1)
-    ):
+    wrote = select(MemoryState.memory_id).where(MemoryState.entry_id == entry.id).limit(1)
+    if entry.agent_id is None or not db.session.scalar(wrote):
         raise NothingToUndo(
             f"Entry {entry.id} changed no memory, so there is nothing to undo. Settings are changed back on the "
             "agent's page.",
@@ -267,11 +221,3 @@ def _find_entry(target: Target) -> TargetRows:
 def _reversed_refinement(refinement_id: str | None) -> str | None:
     """The refinement itself, if a guard reversed it."""
     return next(iter(reversed_by_guard([refinement_id])), None) if refinement_id else None
-
-
-def _written_by_entry(entry_id: int) -> ColumnElement[bool]:
-    return MemoryState.entry_id == entry_id
-
-
-def _with_fresh_rows(query: Select[tuple[T]]) -> Select[tuple[T]]:
-    return query.execution_options(populate_existing=True)

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from sqlalchemy import exists, func, or_, select
 
 from app.extensions import db
-from app.history.findings import MemoryReversal, PlanFindings
 from app.history.trace import (
+    STATES,
+    MemoryReversal,
     MemoryWrite,
+    PlanFindings,
     Recorded,
     Trace,
     present_memories,
     read_states,
     read_traces,
-    state_query,
     written_by,
 )
 from app.models import Action, AuditLog, MemoryState, Refinement, Rollback
@@ -81,7 +82,7 @@ class _Undone:
 
 
 def _find_goal(trace: Trace, since: int, rollbacks: Mapping[int, _Undone]) -> _Goal:
-    steps = [step for step in trace.steps if step.entry_id >= since]
+    steps = [step for step in trace.values() if step.entry_id >= since]
     goal = _Goal(steps[0].previous_entry_id)
     before: dict[int, _Goal] = {}
     for step in steps:
@@ -125,7 +126,7 @@ def _rollbacks_since(agent_id: int, since: int) -> dict[int, _Undone]:
 def _goal_states(goals: Mapping[int, _Goal]) -> dict[int, Recorded]:
     """By memory id: the state that it goes to."""
     wanted = {(number, goal.entry_id) for number, goal in goals.items() if goal.entry_id is not None}
-    query = state_query().where(
+    query = STATES.where(
         MemoryState.memory_id.in_({number for number, _ in wanted}),
         MemoryState.entry_id.in_({entry_id for _, entry_id in wanted}),
     )

@@ -1,18 +1,18 @@
-"""Traces: who wrote which states of which memories, read as sets; light rows without content."""
+"""Traces: who wrote which states of which memories, and what taking something back means for each; no content."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import Select, select
 
 from app.extensions import db
-from app.models import Action, AuditLog, Memory, MemoryState, MemoryType
+from app.models import Action, AuditLog, Memory, MemoryState, MemoryType, Restoration
 from app.models.base import lock_row
-from app.models.state import StateColumns
+from app.models.state import NOTHING, StateColumns
 
 Entries = Select[tuple[int]]
 """A query for the ids of audit entries."""
@@ -34,23 +34,15 @@ class MemoryWrite(NamedTuple):
         return self.action == Action.CONSTITUTIONAL_TOGGLE
 
 
-@dataclass(frozen=True)
-class Trace:
-    """The writes to one memory from a certain entry on, oldest first."""
-
-    steps: Sequence[MemoryWrite] = ()
-    by_entry: Mapping[int, MemoryWrite] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, steps: Sequence[MemoryWrite]) -> Trace:
-        return cls(steps, {step.entry_id: step for step in steps})
+class Trace(dict[int, MemoryWrite]):
+    """By entry: the writes to one memory from a certain entry on, oldest first."""
 
     def origin(self, entry_id: int | None, *, through_protects: bool = False) -> int | None:
         """Whose work a state shows: a copy shows what it restores, an admin's toggle what was there before.
 
         `NOTHING` for what a reversal took away. `through_protects`: a protect is looked through like a toggle.
         """
-        while entry_id is not None and (step := self.by_entry.get(entry_id)) is not None:
+        while entry_id is not None and (step := self.get(entry_id)) is not None:
             if step.restores_entry_id is not None:
                 entry_id = step.restores_entry_id
             elif step.is_toggle or (through_protects and step.action == Action.REFINEMENT_PROTECT):
@@ -61,32 +53,26 @@ class Trace:
 
     def was_toggled_after(self, entry_id: int) -> bool:
         """Whether an admin set or cleared the constitutional flag since."""
-        return any(step.is_toggle and step.entry_id > entry_id for step in self.steps)
+        return any(step.is_toggle and step.entry_id > entry_id for step in self.values())
 
 
 def read_traces(memories: Select[tuple[int]], since: int) -> dict[int, Trace]:
     """By memory id: every write since an entry, that one included."""
     query = (
-        select(*_STEP_COLUMNS)
+        select(*_WRITE_COLUMNS)
         .join(AuditLog, AuditLog.id == MemoryState.entry_id)
         .where(MemoryState.memory_id.in_(memories), MemoryState.entry_id >= since)
         .order_by(MemoryState.memory_id, MemoryState.entry_id)
     )
-    found: dict[int, list[MemoryWrite]] = defaultdict(list)
-    for row in db.session.execute(query).tuples():
-        found[row[0]].append(MemoryWrite._make(row))
-    return {memory_id: Trace.of(steps) for memory_id, steps in found.items()}
+    found: dict[int, Trace] = {}
+    for write in map(MemoryWrite._make, db.session.execute(query)):
+        found.setdefault(write.memory_id, Trace())[write.entry_id] = write
+    return found
 
 
-_STEP_COLUMNS = (
-    MemoryState.memory_id,
-    MemoryState.entry_id,
-    MemoryState.previous_entry_id,
-    MemoryState.restores_entry_id,
-    MemoryState.constitutional,
-    AuditLog.action,
-    AuditLog.refinement_id,
-)
+_WRITE_COLUMNS = [
+    getattr(AuditLog if name in ("action", "refinement_id") else MemoryState, name) for name in MemoryWrite._fields
+]
 
 
 def written_by(entries: Entries) -> Select[tuple[int]]:
@@ -131,16 +117,77 @@ class Recorded(NamedTuple):
         return self.restores_entry_id or self.entry_id
 
 
-def state_query() -> Select[Any]:
-    """A query for states as `read_states` reads them, to be narrowed."""
-    names = (MemoryState.memory_id, MemoryState.entry_id, MemoryState.restores_entry_id, MemoryState.tags)
-    return select(*names, *_fact_columns(MemoryState))
-
-
 def read_states(query: Select[Any]) -> list[Recorded]:
-    """The states of a narrowed `state_query`."""
+    """The states of `STATES`, as far as it is narrowed."""
     return [Recorded._make(row) for row in db.session.execute(query)]
 
 
 def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:
     return of.constitutional, cast(Any, of.discarded_at).is_(None), of.type, of.token_estimate
+
+
+STATES = select(
+    MemoryState.memory_id,
+    MemoryState.entry_id,
+    MemoryState.restores_entry_id,
+    MemoryState.tags,
+    *_fact_columns(MemoryState),
+)
+"""A query for all of them, to be narrowed."""
+
+
+@dataclass(frozen=True)
+class MemoryReversal:
+    """One memory's way back. Without a state it is taken away: what is undone had made it."""
+
+    memory: PresentMemory
+    state: Recorded | None
+    constitutional: bool
+
+    @property
+    def gain(self) -> int:
+        """What the ledger's mass gains by it, in tokens."""
+        return (_core_weight(self.state) if self.state else 0) - _core_weight(self.memory)
+
+    def restoration(self, at: datetime) -> Restoration:
+        """The same, ready to be recorded and carried out."""
+        return Restoration(
+            memory_id=self.memory.id,
+            previous_entry_id=self.memory.entry_id,
+            source_entry_id=self.state.entry_id if self.state else None,
+            restores_entry_id=self.state.origin_entry_id if self.state else NOTHING,
+            constitutional=self.constitutional,
+            at=at,
+        )
+
+
+@dataclass(frozen=True)
+class PlanFindings:
+    """What an undo or a rewind comes to. `conflicts` are memories that changed since.
+
+    `stays` are left alone: an admin made them constitutional since. `later` are refinements since: those that stand in
+    the way, or those that a rewind reverses.
+    """
+
+    changes: tuple[MemoryReversal, ...] = ()
+    conflicts: tuple[int, ...] = ()
+    stays: tuple[int, ...] = ()
+    later: tuple[str, ...] = ()
+
+    @property
+    def memories(self) -> tuple[int, ...]:
+        return tuple(change.memory.id for change in self.changes)
+
+    @property
+    def restored(self) -> int:
+        """Memories that get an earlier state back."""
+        return sum(change.state is not None for change in self.changes)
+
+    @property
+    def removed(self) -> int:
+        """Memories that are taken away again: what is undone had made them."""
+        return len(self.changes) - self.restored
+
+
+def _core_weight(of: PresentMemory | Recorded) -> int:
+    return of.token_estimate if of.is_active and of.type == MemoryType.CORE else 0

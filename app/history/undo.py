@@ -11,8 +11,8 @@ from sqlalchemy import update
 
 from app.errors import Refused
 from app.extensions import db, now, writing
-from app.history.findings import MemoryReversal
 from app.history.plan import Plan, Target, find_target, make_plan
+from app.history.trace import MemoryReversal
 from app.models import (
     Action,
     Actor,
@@ -57,11 +57,6 @@ class UndoResult:
     rollback: Rollback | None
     plan: Plan
     applied: bool
-
-    @property
-    def reversed(self) -> int:
-        """Memories that were changed."""
-        return len(self.plan.changes) if self.applied else 0
 
 
 def roll_back(target: Target, *, by: Actor) -> UndoResult:

@@ -15,16 +15,17 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db
-from app.history.findings import MemoryReversal, PlanFindings
 from app.history.trace import (
+    STATES,
     Entries,
+    MemoryReversal,
+    PlanFindings,
     PresentMemory,
     Recorded,
     Trace,
     present_memories,
     read_states,
     read_traces,
-    state_query,
     written_by,
 )
 from app.models import MemoryState, Refinement, Status
@@ -59,20 +60,11 @@ def _looked_at_twice(ways: list[_Way], entries: Entries) -> list[tuple[_Way, _Ve
 
 
 def _collect_findings(judged: list[tuple[_Way, _Verdict]]) -> PlanFindings:
-    changes: list[MemoryReversal] = []
-    conflicts: list[int] = []
-    stays: list[int] = []
-    later: dict[str, None] = {}
-    for way, verdict in judged:
-        match verdict:
-            case _Verdict.CONFLICT:
-                conflicts.append(way.memory.id)
-                later |= dict.fromkeys(way.later_refinements())
-            case _Verdict.STAYS:
-                stays.append(way.memory.id)
-            case _Verdict.GOES_BACK:
-                changes.append(way.change())
-    return PlanFindings(tuple(changes), tuple(conflicts), tuple(stays), _standing_refinements(later))
+    changes = tuple(way.change() for way, verdict in judged if verdict is _Verdict.GOES_BACK)
+    conflicts = [way for way, verdict in judged if verdict is _Verdict.CONFLICT]
+    stays = tuple(way.memory.id for way, verdict in judged if verdict is _Verdict.STAYS)
+    later = dict.fromkeys(number for way in conflicts for number in way.later_refinements())
+    return PlanFindings(changes, tuple(way.memory.id for way in conflicts), stays, _standing_refinements(later))
 
 
 def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
@@ -129,7 +121,7 @@ class _Way:
 
     def later_refinements(self) -> list[str]:
         """Those that wrote it since."""
-        later = [step for step in self.trace.steps if step.entry_id > self.entries[-1]]
+        later = [step for step in self.trace.values() if step.entry_id > self.entries[-1]]
         return [step.refinement_id for step in later if step.refinement_id is not None]
 
     def _is_back(self, origin: int | None, is_ours: bool) -> bool:
@@ -147,7 +139,7 @@ class _Way:
     @property
     def _changed_the_flag_only(self) -> bool:
         """An admin's toggle, or the undo of one."""
-        if self.trace.by_entry[self.entries[0]].is_toggle:
+        if self.trace[self.entries[0]].is_toggle:
             return True
         if self.before is None:
             return False
@@ -172,5 +164,5 @@ def _states_before(entries: Entries, written: Mapping[int, tuple[int, ...]]) -> 
     """By memory id: the state just before the first of the entries that wrote it; none for what they made."""
     later = aliased(MemoryState)
     is_previous = and_(later.memory_id == MemoryState.memory_id, later.previous_entry_id == MemoryState.entry_id)
-    states = read_states(state_query().join(later, is_previous).where(later.entry_id.in_(entries)))
+    states = read_states(STATES.join(later, is_previous).where(later.entry_id.in_(entries)))
     return {state.memory_id: state for state in states if state.entry_id < written[state.memory_id][0]}

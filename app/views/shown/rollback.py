@@ -77,7 +77,7 @@ class PlanPage:
         """Raises GuardFinal, NotFound, and NothingToUndo for an entry that changed no memory."""
         self.offer = RollbackOffer(target)
         self.offer.plan.check_not_final()
-        self.agent = db.session.get_one(Agent, self.offer.plan.agent_id)
+        self.agent = db.session.get_one(Agent, self.offer.plan.found.agent_id)
         before = _rewind_to(self.offer) if self.offer.state == "conflict" else None
         self.rewind = RollbackOffer(Target.rewind(before)) if before else None
         term = ROLLBACKS[target.kind]
