@@ -8,7 +8,7 @@ from sqlalchemy import or_, select
 
 from app.errors import NotFound
 from app.extensions import db, now, reading, writing
-from app.history.journal_notes import tell_agent
+from app.history.telling import tell_agent
 from app.models import OPEN_PROPOSALS, Agent, SettingProposal
 from app.vocabulary import PROPOSAL_STATUSES
 

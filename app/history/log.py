@@ -99,7 +99,7 @@ def walk_log(
 
     With `fold`, of each refinement only its newest entry within the dates.
     """
-    route = _IndexWalk.of(filters, newest_first=newest_first, fold=fold)
+    route = _IndexWalk(filters, newest_first=newest_first, fold=fold)
     found: list[TimeCursor] = []
     looked, place = 0, start
     size = min((want + 1) * 4, LOOKED_AT) if route.looked_at else want + 1
@@ -118,7 +118,7 @@ def walk_log(
 
 def read_batches(filters: Filters) -> Iterator[list[LogEntry]]:
     """All that fits, oldest first, batch by batch: no transaction is open, and nothing kept, between two of them."""
-    route = _IndexWalk.of(filters, newest_first=False, fold=False)
+    route = _IndexWalk(filters, newest_first=False, fold=False)
     place: TimeCursor | None = None
     while True:
         entries = read_log_entries(route.fitting(place, BATCH))
@@ -140,34 +140,25 @@ def read_log_entries(places: Sequence[TimeCursor]) -> list[LogEntry]:
 
 def newest_entry(filters: Filters) -> TimeCursor | None:
     """The newest entry of the agent or the account, whatever else is wanted."""
-    bare = Filters(filters.account_id, filters.agent_id)
-    stretch = walk_log(bare, want=1)
-    return stretch.places[0] if stretch.places else None
+    places = walk_log(Filters(filters.account_id, filters.agent_id), want=1).places
+    return places[0] if places else None
 
 
 _AGENT = select(Agent.name).where(Agent.id == AuditLog.agent_id).scalar_subquery()
 _COLUMNS = [_AGENT if each.name == "agent" else getattr(AuditLog, each.name) for each in fields(LogEntry)]
 
 
-@dataclass(frozen=True)
 class _IndexWalk:
     """Through which index the log is walked (`along`), and what is looked at on the way (`looked_at`)."""
 
-    along: Sequence[Condition]
-    looked_at: Sequence[Looking]
-    since: datetime | None
-    until: datetime | None
-    newest_first: bool
-
-    @classmethod
-    def of(cls, filters: Filters, *, newest_first: bool, fold: bool) -> _IndexWalk:
+    def __init__(self, filters: Filters, *, newest_first: bool, fold: bool) -> None:
         wanted = _wanted_conditions(filters)
         chosen = next(names for names in _INDEXES if all(name in wanted for name in names))
-        rest = [fits for name, fits in wanted.items() if name not in chosen]
+        self.along = [wanted[name](AuditLog) for name in chosen]
+        self.looked_at = [fits for name, fits in wanted.items() if name not in chosen]
         if fold:
-            rest.append(_is_newest_of_its_refinement(filters.until))
-        along = [wanted[name](AuditLog) for name in chosen]
-        return cls(along, rest, filters.since, filters.until, newest_first)
+            self.looked_at.append(_is_newest_of_its_refinement(filters.until))
+        self.since, self.until, self.newest_first = filters.since, filters.until, newest_first
 
     def fitting(self, start: TimeCursor | None, size: int) -> list[TimeCursor]:
         """Those that fit among the next `size` entries behind a place."""
@@ -202,16 +193,10 @@ class _IndexWalk:
 
 
 _PLACE_COLUMNS = (AuditLog.at, AuditLog.id)
-_NEEDED = (
-    *_PLACE_COLUMNS,
-    AuditLog.account_id,
-    AuditLog.agent_id,
-    AuditLog.user_id,
-    AuditLog.actor_kind,
-    AuditLog.actor,
-    AuditLog.action,
-    AuditLog.refinement_id,
-)
+_NEEDED = [
+    getattr(AuditLog, name)
+    for name in ("at", "id", "account_id", "agent_id", "user_id", "actor_kind", "actor", "action", "refinement_id")
+]
 """What can be looked at on the way."""
 
 _INDEXES = (("refinement",), ("agent",), ("user",), ("account", "action"), ("account",))
@@ -252,7 +237,4 @@ def _is_newest_of_its_refinement(until: datetime | None) -> Looking:
     later = aliased(AuditLog)
     before_the_end = [later.at < until] if until is not None else []
 
-    def fits(log: Any) -> Condition:
-        return ~exists().where(later.refinement_id == log.refinement_id, later.id > log.id, *before_the_end)
-
-    return fits
+    return lambda log: ~exists().where(later.refinement_id == log.refinement_id, later.id > log.id, *before_the_end)

@@ -8,7 +8,6 @@ often it is asked for: nothing else waits for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 
@@ -76,8 +75,11 @@ def prove_due(at: datetime) -> list[int | None]:
 
     What goes wrong with one account is raised when all others are done.
     """
-    if not _find_due(at) or not _claim_run(at - LAPSE):
+    if not _find_due(at):
         return []
+    with writing():
+        if not InstallationMark.write(RUNNING, unless_since=at - LAPSE):
+            return []
     due, failures = _find_due(at), []
     for account_id in due:
         try:
@@ -104,11 +106,6 @@ def _find_due(at: datetime) -> list[int | None]:
     return [account_id for account_id, proof in proofs.items() if proof is None or proof.is_due_again(at)]
 
 
-def _claim_run(lapsed: datetime) -> bool:
-    with writing():
-        return InstallationMark.write(RUNNING, unless_since=lapsed)
-
-
 def _prove_account(account_id: int | None) -> None:
     proof = Proof(at=now(), verdict=verify_rest() if account_id is None else verify_account(account_id))
     with writing():
@@ -117,23 +114,14 @@ def _prove_account(account_id: int | None) -> None:
         if before is not None and before.at > proof.at:
             return
         proof.keep(account_id)
-        if _is_news(proof.verdict, before):
-            for told in _accounts_told(account_id):
+        known = before.verdict.first_problem if before else None
+        if proof.verdict.first_problem != known:  # an alarm, another one, or its end: the pages have to show it
+            everybody = select(Account.id).order_by(Account.id)  # is told what belongs to nobody
+            for told in db.session.scalars(everybody).all() if account_id is None else [account_id]:
                 announce("proof.passed" if proof.verdict.ok else "proof.failed", account_id=told)
     if not proof.verdict.ok:
         where = {"account": account_id, "agent": proof.verdict.agent_id, "entry": proof.verdict.entry_id}
         log.error("the record is not as it was written", **where)
-
-
-def _is_news(verdict: Verdict, before: Proof | None) -> bool:
-    """Whether the pages have to show it: an alarm, another one, or its end."""
-    known = None if before is None else before.verdict.first_problem
-    return verdict.first_problem != known
-
-
-def _accounts_told(account_id: int | None) -> Sequence[int]:
-    """What belongs to nobody is told to all."""
-    return [account_id] if account_id is not None else db.session.scalars(select(Account.id).order_by(Account.id)).all()
 
 
 def _mark_name(account_id: int | None) -> str:

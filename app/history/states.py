@@ -8,6 +8,7 @@ the same indexes: over a whole log at once, the database's guess of a way may be
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, func, or_, select, true, union_all
@@ -126,12 +127,8 @@ class _Block:
         source = aliased(MemoryState)
         is_taken = MemoryState.restores_entry_id == NOTHING
         named_entry = case((is_taken, MemoryState.previous_entry_id), else_=MemoryState.restores_entry_id)
-        is_other = [
-            _comparable_column(MemoryState, name).is_distinct_from(_comparable_column(source, name))
-            for name in STATE_FIELDS
-            if name not in _TAKEN_FIELDS
-        ]
-        is_no_copy = [getattr(MemoryState, name).is_distinct_from(getattr(source, name)) for name in _COPIED_FIELDS]
+        is_other = _differing_columns(MemoryState, source, [each for each in STATE_FIELDS if each not in _TAKEN_FIELDS])
+        is_no_copy = _differing_columns(MemoryState, source, _COPIED_FIELDS)
         is_not_taken = [
             MemoryState.constitutional,
             MemoryState.discarded_at.is_(None),
@@ -157,10 +154,7 @@ class _Block:
     def check_rows(self) -> None:
         """Every memory that was written here last is what that entry says."""
         is_stale = Memory.entry_id.is_distinct_from(MemoryState.entry_id)
-        is_other = [
-            _comparable_column(Memory, name).is_distinct_from(_comparable_column(MemoryState, name))
-            for name in STATE_FIELDS
-        ]
+        is_other = _differing_columns(Memory, MemoryState, STATE_FIELDS)
         query = self._select_newest(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_stale, *is_other)
         for sequence, entry_id, memory_id, stale, *others in _in_order(query.where(or_(is_stale, *is_other))):
             entry = numbered_entry(sequence, entry_id)
@@ -218,7 +212,11 @@ def _in_order(query: Select[Any]) -> Any:
     return [] if found is None else [found]
 
 
-def _comparable_column(model: type[Memory | MemoryState], name: str) -> ColumnElement[Any]:
+def _differing_columns(one: Any, other: Any, names: Iterable[str]) -> list[ColumnElement[bool]]:
+    return [_comparable_column(one, name).is_distinct_from(_comparable_column(other, name)) for name in names]
+
+
+def _comparable_column(model: Any, name: str) -> ColumnElement[Any]:
     """PostgreSQL compares no JSON; its text was copied, or written by one and the same serialiser."""
     column: ColumnElement[Any] = getattr(model, name)
     return cast(column, Text) if name in ("tags", "other_dates") else column

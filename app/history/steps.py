@@ -35,14 +35,6 @@ class Step:
     def of_event(cls, event: Event) -> Step:
         return cls(event.kind.removeprefix("refinement."), event.at, event.data)
 
-    @classmethod
-    def of_entry(cls, entry: AuditLog) -> Step | None:
-        """None for an entry that is no step."""
-        if entry.action not in _ENTRIES:
-            return None
-        name, read = _ENTRIES[entry.action]
-        return cls(name, entry.at, read(entry))
-
 
 def steps_of(refinement: Refinement) -> list[Step]:
     """Oldest first."""
@@ -55,16 +47,16 @@ def _read_log(refinement: Refinement) -> list[Step]:
     """Of exact duplicates a group has an entry, but all of them are one step."""
     mine = select(AuditLog).where(AuditLog.refinement_id == refinement.id).order_by(AuditLog.id).limit(MOST)
     steps: list[Step] = []
-    for step in filter(None, map(Step.of_entry, db.session.scalars(mine))):
+    for entry in db.session.scalars(mine):
+        if entry.action not in _ENTRIES:
+            continue
+        name, read = _ENTRIES[entry.action]
+        step = Step(name, entry.at, read(entry))
         if step.name == "deduplicated" and steps and steps[-1].name == step.name:
             before = steps.pop().data
             step = Step(step.name, step.at, {name: before[name] + step.data[name] for name in before})
         steps.append(step)
     return steps
-
-
-def _operation_data(entry: AuditLog) -> Data:
-    return {"entry": entry.id, "action": str(entry.action), **entry.data}
 
 
 _ENTRIES: Mapping[Action, tuple[str, Callable[[AuditLog], Data]]] = {
@@ -79,7 +71,9 @@ _ENTRIES: Mapping[Action, tuple[str, Callable[[AuditLog], Data]]] = {
     ),
     Action.NOTE_TO_ADMINS: ("noted", lambda entry: {"entry": entry.id}),
     Action.REFINEMENT_SNAPSHOT: ("running", lambda entry: dict(entry.data)),
-    **dict.fromkeys(OPERATIONS, ("operation", _operation_data)),
+    **dict.fromkeys(
+        OPERATIONS, ("operation", lambda entry: {"entry": entry.id, "action": str(entry.action), **entry.data})
+    ),
     Action.REFINEMENT_STOP_REQUESTED: ("stop_requested", lambda entry: {}),
     Action.REFINEMENT_END: ("ended", lambda entry: {"status": entry.data["status"]}),
 }

@@ -1,8 +1,11 @@
-"""Telling an agent, in its journal, what humans did to its memories: one note a person, at most one in an hour."""
+"""Telling an agent, in its journal, what humans did to its memories: one note a person, at most one in an hour.
+
+No rollback takes such notes away. `tell_agent` writes those of other parts too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -11,9 +14,10 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now, reading, writing
-from app.history.journal_notes import tell_agent
 from app.history.words import describe_memories
-from app.models import COMMAND_LINE, Action, Agent, AuditLog, HumanAct
+from app.keys.provision import ensure_keys
+from app.models import COMMAND_LINE, WORKER, Action, Agent, AuditLog, HumanAct, Memory, MemoryType, record
+from app.models.state import Source
 from app.values.plural import count_nouns
 from app.vocabulary import ROLLBACKS
 
@@ -21,6 +25,9 @@ THOUGHT_OVER = timedelta(minutes=1)
 """An act is told once it has stood for so long: what goes with it often follows at once."""
 
 HOUR = timedelta(hours=1)
+
+LONGEST = 10_000
+"""Characters of a note, as of any memory."""
 
 MOST_ACTS = 200
 """That one note sums up; the next one goes on."""
@@ -52,6 +59,21 @@ def tell(agent_id: int, actor: str) -> None:
             act.told_at = told.at
 
 
+def tell_agent(agent: Agent, text: str, *, about: Mapping[str, Any]) -> AuditLog:
+    """Write the note and record it, by a worker; the caller has locked the agent, which is not forgotten.
+
+    `about` is recorded beside the number of the note.
+    """
+    note = Memory.write(
+        agent, text[:LONGEST].rstrip(), keys=ensure_keys(agent), source=Source.SYSTEM, type_=MemoryType.JOURNAL
+    )
+    db.session.flush()
+    data = {**about, "journal": note.id}
+    entry = record(Action.AGENT_TOLD, actor=WORKER, of=agent, subject=f"memory:{note.id}", data=data, memories=[note])
+    agent.announce("told")
+    return entry
+
+
 def _untold_acts(agent: Agent, actor: str) -> Sequence[tuple[HumanAct, AuditLog]]:
     mine = (HumanAct.agent_id == agent.id, HumanAct.actor == actor)
     recent = select(HumanAct.id).where(*mine, HumanAct.told_at > now() - HOUR).limit(1)
@@ -63,8 +85,7 @@ def _untold_acts(agent: Agent, actor: str) -> Sequence[tuple[HumanAct, AuditLog]
 
 
 def _note_text(actor: str, entries: Sequence[AuditLog]) -> str:
-    done = [words for kind, group in groupby(entries, key=_group_key) for words in _WORDS[kind[0]](list(group))]
-    said = "; ".join(done)
+    said = "; ".join(words for _, group in groupby(entries, key=_group_key) for words in _act_words(list(group)))
     return f"{_actor_words(actor)} changed my memories {_period_words(entries[0].at, entries[-1].at)}: {said}."
 
 
@@ -86,31 +107,18 @@ def _group_key(entry: AuditLog) -> tuple[Action, object]:
     return Action(entry.action), entry.data["constitutional"] if entry.action == Action.CONSTITUTIONAL_TOGGLE else None
 
 
-def _toggle_words(entries: list[AuditLog]) -> list[str]:
-    named = describe_memories([entry.data["id"] for entry in entries])
-    if entries[0].data["constitutional"]:
-        return [f"made {named} constitutional"]
-    return [f"took the constitutional flag off {named}"]
+def _act_words(entries: list[AuditLog]) -> list[str]:
+    """Of what is told together, words for all of it or for each."""
+    match entries[0].action:
+        case Action.CONSTITUTIONAL_TOGGLE:
+            named = describe_memories([entry.data["id"] for entry in entries])
+            made = entries[0].data["constitutional"]
+            return [f"made {named} constitutional" if made else f"took the constitutional flag off {named}"]
+        case Action.IMPORT:
+            return [f"imported {count_nouns(entry.data['imported'], 'memory')}" for entry in entries]
+    return [_rollback_words(entry.data) for entry in entries]
 
 
-def _import_words(entries: list[AuditLog]) -> list[str]:
-    return [f"imported {count_nouns(entry.data['imported'], 'memory')}" for entry in entries]
-
-
-def _rolled_back(entries: list[AuditLog]) -> list[str]:
-    return [f"{_undone_words(entry.data)} ({_counts_words(entry.data)})" for entry in entries]
-
-
-def _undone_words(data: dict[str, Any]) -> str:
-    return ROLLBACKS[data["kind"]].told.format(**data)
-
-
-def _counts_words(data: dict[str, Any]) -> str:
-    return f"{count_nouns(data['restored'], 'memory')} restored, {data['removed']:,} removed"
-
-
-_WORDS: dict[Action, Callable[[list[AuditLog]], list[str]]] = {
-    Action.ROLLBACK: _rolled_back,
-    Action.CONSTITUTIONAL_TOGGLE: _toggle_words,
-    Action.IMPORT: _import_words,
-}
+def _rollback_words(data: dict[str, Any]) -> str:
+    counts = f"{count_nouns(data['restored'], 'memory')} restored, {data['removed']:,} removed"
+    return f"{ROLLBACKS[data['kind']].told.format(**data)} ({counts})"

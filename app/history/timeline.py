@@ -5,7 +5,7 @@ Pages and the command line print these rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -77,18 +77,20 @@ def timeline_of(refinement: Refinement) -> list[TimelineRow]:
     undone = {rollback.target_entry_id for rollback in rollbacks if rollback.stands}
     rows = [
         replace(row, reversed=True) if row.kind in reversed_kinds or (row.entry and row.entry in undone) else row
-        for row in fold_steps(steps_of(refinement), refinement)
+        for row in _fold_steps(refinement)
     ]
     return [*rows, *(_tell_rollback(rollback, refinement) for rollback in rollbacks)]
 
 
-def fold_steps(steps: Iterable[Step], refinement: Refinement) -> list[TimelineRow]:
+def _fold_steps(refinement: Refinement) -> list[TimelineRow]:
     """Turns without an operation between them are one row, refusals one row a kind, a question and its answer too."""
     rows: list[TimelineRow] = []
-    for step in steps:
+    for step in steps_of(refinement):
         row = tell(step, refinement)
         if row is not None:
-            _fold_of(step)(rows, row)
+            is_completed = step.name == "ended" and step.data["status"] == Status.COMPLETED
+            fold = _fold_completed if is_completed else _FOLDS.get(step.name, list.append)
+            fold(rows, row)
     return rows
 
 
@@ -140,20 +142,12 @@ def _actor_words(actor: str) -> str:
     return "from the command line" if actor == str(COMMAND_LINE) else f"by {actor.partition(':')[2]}"
 
 
-def _tell_begun(step: Step, refinement: Refinement) -> TimelineRow:
-    return TimelineRow("begun", "play", "Started", step.at)
-
-
 def _tell_deduplicated(step: Step, refinement: Refinement) -> TimelineRow:
     title = f"{count_nouns(step.data['removed'], 'exact duplicate')} removed"
     keeps_only_this = refinement.status in (Status.DECLINED, Status.ROLLED_BACK)
     detail = "matched by hash, content not read" + ("; kept all the same" if keeps_only_this else "")
     tokens = (int(step.data["tokens"]), 0)
     return TimelineRow("deduplicated", "copy", title, step.at, "info", detail, tokens=tokens)
-
-
-def _tell_asked(step: Step, refinement: Refinement) -> TimelineRow:
-    return TimelineRow("asked", "chat", "The agent is asked for its consent", step.at, "ask")
 
 
 def _tell_answered(step: Step, refinement: Refinement) -> TimelineRow:
@@ -224,9 +218,9 @@ def _tell_ended(step: Step, refinement: Refinement) -> TimelineRow:
 
 _TELLERS: Mapping[str, Callable[[Step, Refinement], TimelineRow | None]] = {
     "queued": _tell_queued,
-    "begun": _tell_begun,
+    "begun": lambda step, _: TimelineRow("begun", "play", "Started", step.at),
     "deduplicated": _tell_deduplicated,
-    "asked": _tell_asked,
+    "asked": lambda step, _: TimelineRow("asked", "chat", "The agent is asked for its consent", step.at, "ask"),
     "answered": _tell_answered,
     "noted": _tell_noted,
     "running": _tell_running,
@@ -277,12 +271,6 @@ def _fold_completed(rows: list[TimelineRow], row: TimelineRow) -> None:
     if last is not None and last.kind == "turn" and last.calls == 1:
         rows.remove(last)
     rows.append(row)
-
-
-def _fold_of(step: Step) -> Callable[[list[TimelineRow], TimelineRow], None]:
-    if step.name == "ended" and step.data["status"] == Status.COMPLETED:
-        return _fold_completed
-    return _FOLDS.get(step.name, list.append)
 
 
 _FOLDS: Mapping[str, Callable[[list[TimelineRow], TimelineRow], None]] = {

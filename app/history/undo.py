@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +13,7 @@ from app.errors import Refused
 from app.extensions import db, now, writing
 from app.history.plan import Plan, Target, find_target, make_plan
 from app.history.trace import MemoryReversal
-from app.models import (
-    Action,
-    Actor,
-    Agent,
-    AuditLog,
-    Memory,
-    Refinement,
-    Rollback,
-    RollbackKind,
-    Status,
-    announce,
-    record,
-)
+from app.models import Action, Actor, Agent, AuditLog, Refinement, Rollback, RollbackKind, Status, announce, record
 from app.models.human_act import tell_later
 from app.models.restoring import restore_states
 from app.models.rollback import ROLLED_BACK
@@ -103,7 +91,10 @@ def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     tell_later(entry)
     db.session.add(rollback)
     db.session.flush()
-    _mark_undone(rollback)
+    for rows in (Refinement, Rollback):
+        for ids, mark in ((rollback.undid, rollback.id), (rollback.redid, None)):
+            statement = update(rows).where(rows.id.in_(ids)).values(undone_by=mark)
+            db.session.execute(statement.execution_options(synchronize_session="fetch"))
     announce(
         ROLLED_BACK,
         account_id=agent.account_id,
@@ -114,18 +105,8 @@ def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     return rollback
 
 
-def give_back(
-    changes: Sequence[MemoryReversal],
-    agent: Agent,
-    action: Action,
-    *,
-    by: Actor,
-    subject: str,
-    data: Mapping[str, Any],
-    refinement_id: str | None = None,
-    memories: Sequence[Memory] = (),
-) -> AuditLog:
-    """Carry out changes as a set, with one entry; `memories` are other rows that the same entry wrote.
+def give_back(changes: Sequence[MemoryReversal], agent: Agent, action: Action, *, by: Actor, **said: Any) -> AuditLog:
+    """Carry out changes as a set, with one entry, of which `said` is the rest, as `record` takes it.
 
     The caller holds the locks, and what it changed itself is flushed.
     """
@@ -134,17 +115,10 @@ def give_back(
     agent.weigh(
         removed=[change.memory for change in changes], added=[change.state for change in changes if change.state]
     )
-    entry = record(
-        action,
-        actor=by,
-        of=agent,
-        subject=subject,
-        refinement_id=refinement_id,
-        data=data,
-        memories=memories,
-        restored=ways,
-    )
-    restore_states(entry.id, ways, immutable=_immutable_changes(changes, agent))
+    entry = record(action, actor=by, of=agent, restored=ways, **said)
+    then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
+    changed_flags = {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}
+    restore_states(entry.id, ways, immutable=changed_flags)
     return entry
 
 
@@ -178,13 +152,6 @@ def _undone_and_redone(plan: Plan) -> tuple[list[str], list[str]]:
     return ([found.refinement.id] if found.refinement else []), []
 
 
-def _mark_undone(rollback: Rollback) -> None:
-    for rows in (Refinement, Rollback):
-        for ids, mark in ((rollback.undid, rollback.id), (rollback.redid, None)):
-            statement = update(rows).where(rows.id.in_(ids)).values(undone_by=mark)
-            db.session.execute(statement.execution_options(synchronize_session="fetch"))
-
-
 def _entry_data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
     return {
         "rollback": rollback.id,
@@ -200,9 +167,3 @@ def _entry_data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
         "undid": rollback.undid,
         "redid": rollback.redid,
     }
-
-
-def _immutable_changes(changes: Sequence[MemoryReversal], agent: Agent) -> dict[int, bool]:
-    """For which memories, and to what, that changes with their tags."""
-    then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
-    return {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}

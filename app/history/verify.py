@@ -50,12 +50,7 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """The stable form that programs rely on."""
-        return {
-            "ok": self.ok,
-            "entries": self.entries,
-            "first_problem": self.first_problem,
-            "forgotten": self.forgotten,
-        }
+        return {name: getattr(self, name) for name in ("ok", "entries", "first_problem", "forgotten")}
 
 
 def verify(agent: Agent | None = None, account: Account | None = None, *, heads: Sequence[Head] = ()) -> Verdict:

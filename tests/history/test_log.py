@@ -334,7 +334,7 @@ def plan_of(filters: Filters, start: TimeCursor) -> str:
 
 
 def route_of(filters: Filters, newest_first: bool = True) -> log._IndexWalk:
-    return log._IndexWalk.of(filters, newest_first=newest_first, fold=False)
+    return log._IndexWalk(filters, newest_first=newest_first, fold=False)
 
 
 def person(email: str) -> Actor:
