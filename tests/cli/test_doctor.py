@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from app.cli import checkup
+from app.cli import doctor
 from app.config import Settings
 from app.extensions import db, is_sqlite, writing
 from app.history.proof import prove_due
@@ -148,8 +148,8 @@ def test_a_proof_that_nobody_makes_any_more_is_minded(whetstone: Whetstone, app:
 def test_a_full_disk_is_told_before_it_is_full(
     whetstone: Whetstone, monkeypatch: pytest.MonkeyPatch, free: int, state: str
 ) -> None:
-    usage = type(checkup.shutil.disk_usage("/"))
-    monkeypatch.setattr(checkup.shutil, "disk_usage", lambda _: usage(10**12, 10**12 - free, free))
+    usage = type(doctor.shutil.disk_usage("/"))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage(10**12, 10**12 - free, free))
 
     assert states(whetstone("doctor", "--json"))["disk"] == state
 
