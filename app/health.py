@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from flask import Blueprint, Flask, Response, current_app, jsonify
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 from redis import RedisError
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,6 +30,16 @@ READY_KEPT_SECONDS = 1.0
 
 METRICS_KEPT_SECONDS = 5.0
 """Who asks more often gets the last answer: asking costs nothing then."""
+
+HELP = {
+    "refinements": ("status", "Refinements by their present status."),
+    "queue_length": ("queue", "Messages that wait for a worker."),
+    "mutations": ("", "Changes that refinements made, those undone since included."),
+    "agents": ("", "Agents of all accounts."),
+    "database_up": ("", "Whether the database answered."),
+    "open_streams": ("", "Pages that hold this process's event stream open."),
+}
+"""Of each number of /metrics: its label, if it has one, and what it counts."""
 
 Counted = dict[str, dict[str, int]]
 T = TypeVar("T")
@@ -76,21 +85,22 @@ def readyz() -> tuple[Response, int]:
 
 @blueprint.get("/metrics")
 def metrics() -> Response:
+    hub = current_app.extensions.get("stream_hub")
     counted: Counted = current_app.extensions["health_counts"].get()
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Counts(counted | {"open_streams": {"": _open_streams()}}))
+    for name, numbers in (counted | {"open_streams": {"": hub.open_streams if hub else 0}}).items():
+        label, said = HELP[name]
+        gauge = Gauge(f"whetstone_{name}", said, [label] if label else [], registry=registry)
+        for key, number in numbers.items():
+            (gauge.labels(key) if label else gauge).set(number)
     return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 def look_around() -> dict[str, object]:
     """Each part in words, and whether all of them answer. A worker is asked only over a broker that answers."""
-    parts = {
-        "database": _check_database(),
-        "broker": _check_broker(),
-        "worker": "not asked: the broker does not answer",
-    }
-    if parts["broker"] == "ok":
-        parts["worker"] = _check_worker()
+    database, broker = _check_database(), _check_broker()
+    worker = _check_worker() if broker == "ok" else "not asked: the broker does not answer"
+    parts = {"database": database, "broker": broker, "worker": worker}
     stopped = [part.sentence(datetime.now(UTC)) for part in stopped_parts()]
     found: dict[str, object] = {"ready": all(word == "ok" for word in parts.values()), **parts}
     return found | {"stopped": stopped} if stopped else found
@@ -117,11 +127,9 @@ def _count_rows() -> Counted:
     rows = db.session.execute(query).tuples().all()
     by_status = {str(status): count for status, count, _ in rows}
     agents = db.session.scalar(select(func.count()).select_from(Agent)) or 0
-    return {
-        "refinements": {str(status): by_status.get(str(status), 0) for status in Status},
-        "mutations": {"": sum(mutations for _, _, mutations in rows)},
-        "agents": {"": agents},
-    }
+    refinements = {str(status): by_status.get(str(status), 0) for status in Status}
+    mutations = sum(changes for _, _, changes in rows)
+    return {"refinements": refinements, "mutations": {"": mutations}, "agents": {"": agents}}
 
 
 def _check_database() -> str:
@@ -146,33 +154,3 @@ def _check_broker() -> str:
 
 def _check_worker() -> str:
     return "ok" if worker_answers(ECHO_SECONDS) else f"none answered within {ECHO_SECONDS:.0f} seconds"
-
-
-def _open_streams() -> int:
-    hub = current_app.extensions.get("stream_hub")
-    return hub.open_streams if hub else 0
-
-
-HELP = {
-    "refinements": ("status", "Refinements by their present status."),
-    "queue_length": ("queue", "Messages that wait for a worker."),
-    "mutations": ("", "Changes that refinements made, those undone since included."),
-    "agents": ("", "Agents of all accounts."),
-    "database_up": ("", "Whether the database answered."),
-    "open_streams": ("", "Pages that hold this process's event stream open."),
-}
-
-
-class _Counts:
-    """A collector of Prometheus over counted numbers."""
-
-    def __init__(self, counted: Counted) -> None:
-        self._counted = counted
-
-    def collect(self) -> Iterator[Metric]:
-        for name, numbers in self._counted.items():
-            label, said = HELP[name]
-            family = GaugeMetricFamily(f"whetstone_{name}", said, labels=[label] if label else [])
-            for key, number in numbers.items():
-                family.add_metric([key] if label else [], number)
-            yield family
