@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import time
 import click
 
 from app.cli import json_option
+from app.cli.printing import print_json, say
 from app.config import ROOT
 
 CHECKS = {
@@ -24,6 +24,9 @@ CHECKS = {
 OWN_SETTINGS = ("WHETSTONE_", "DATABASE_URL", "REDIS_URL")
 FOR_TESTS = "WHETSTONE_TEST_"
 
+WORKERS = "4"
+"""How many processes run tests side by side, on two cores: many tests wait for processes of the product."""
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--database-url", help="A PostgreSQL server for the tests, which make databases of their own.")
@@ -35,64 +38,42 @@ def test(database_url: str | None, redis_url: str | None, as_json: bool, pytest_
 
     Without --database-url and --redis-url, tests use SQLite and an embedded broker of their own.
     """
-    run = Run(as_json)
-    if not pytest_arguments:
-        for name, command in CHECKS.items():
-            run.step(name, command)
     given = {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
-    run.step(
-        "tests",
-        ["-m", "pytest", *(pytest_arguments or ["-n", WORKERS])],
-        {FOR_TESTS + name: value for name, value in given.items() if value},
-    )
-    return run.close()
-
-
-WORKERS = "4"
-"""How many processes run tests side by side, on two cores: many tests wait for processes of the product."""
+    for_tests = {FOR_TESTS + name: value for name, value in given.items() if value}
+    tests = {"tests": ["-m", "pytest", *(pytest_arguments or ["-n", WORKERS])]}
+    return _run_steps(tests if pytest_arguments else CHECKS | tests, as_json, for_tests)
 
 
 @click.command()
 @json_option
 def check(as_json: bool) -> int:
     """Run the linter, the formatter's check, the types and the import contracts."""
-    run = Run(as_json)
-    for name, command in CHECKS.items():
-        run.step(name, command)
-    return run.close()
+    return _run_steps(CHECKS, as_json, {})
 
 
-class Run:
-    """Steps one after another, all of them whatever fails; then one line that says what failed."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-        self._seconds: dict[str, float] = {}
-        self._failed: list[str] = []
-
-    def step(self, name: str, arguments: list[str], environment: dict[str, str] | None = None) -> None:
-        click.echo(f"== {name}", err=self._as_json)
+def _run_steps(steps: dict[str, list[str]], as_json: bool, for_tests: dict[str, str]) -> int:
+    """One after another, all of them whatever fails; then one line that says what failed."""
+    seconds: dict[str, float] = {}
+    failed = []
+    for name, arguments in steps.items():
+        click.echo(f"== {name}", err=as_json)
         began = time.monotonic()
         status = subprocess.run(  # noqa: S603 - tools of our own lock
             [sys.executable, *arguments],
             cwd=ROOT,
-            env={**_clean_environment(), **(environment or {})},
-            stdout=sys.stderr if self._as_json else None,
+            env=_clean_environment() | for_tests,
+            stdout=sys.stderr if as_json else None,
             check=False,
         ).returncode
-        self._seconds[name] = round(time.monotonic() - began, 1)
+        seconds[name] = round(time.monotonic() - began, 1)
         if status:
-            self._failed.append(name)
-
-    def close(self) -> int:
-        took = ", ".join(f"{name} {seconds} s" for name, seconds in self._seconds.items())
-        if self._as_json:
-            click.echo(json.dumps({"ok": not self._failed, "failed": self._failed, "seconds": self._seconds}))
-        elif self._failed:
-            click.echo(f"Failed: {', '.join(self._failed)} ({took}).")
-        else:
-            click.echo(f"All passed ({took}).")
-        return 1 if self._failed else 0
+            failed.append(name)
+    took = ", ".join(f"{name} {each} s" for name, each in seconds.items())
+    if as_json:
+        print_json({"ok": not failed, "failed": failed, "seconds": seconds})
+    else:
+        say(f"Failed: {', '.join(failed)} ({took})." if failed else f"All passed ({took}).")
+    return 1 if failed else 0
 
 
 def _clean_environment() -> dict[str, str]:
