@@ -7,8 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 
 from flask import Flask, current_app
@@ -16,13 +15,14 @@ from sqlalchemy import Text, cast, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from app import Part, create_app, security
-from app.config import ROOT, Settings, load_settings
+from app.config import Settings, load_settings
 from app.errors import Misconfigured
 from app.extensions import db, init_migrations, writing
 from app.keys.escrow import reveal_words
 from app.models import SETUP, Account, AgentKey, InstallationMark, Memory, User
 from app.models.key import MasterKeyRow
 from app.models.user import OWNER, SITE_ADMIN
+from app.processes.quickcheck import PreparedInstallation, revision_ids
 from app.silo import KeyFileError, KeyRing, MasterKey
 
 FIRST_ACCOUNT = "Home"
@@ -30,23 +30,11 @@ FIRST_EMAIL = "admin@whetstone.local"
 
 
 @dataclass(frozen=True)
-class PreparedInstallation:
-    """What setup did. The password is there only when the first admin was made just now."""
+class Upgraded(PreparedInstallation):
+    """With the database's version before (None: it was empty) and after."""
 
-    first_email: str = ""
-    first_password: str = field(default="", repr=False)
-    made_master_key: Path | None = None
-    recovery_words: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True)
-class Upgraded:
-    """The database's version before (None: it was empty) and after."""
-
-    version_before: str | None
-    version: str
-    made_master_key: Path | None = None
-    recovery_words: str = field(default="", repr=False)
+    version_before: str | None = None
+    version: str = ""
 
 
 def prepare_installation(settings: Settings, *, with_words: bool = False) -> PreparedInstallation:
@@ -58,7 +46,7 @@ def prepare_installation(settings: Settings, *, with_words: bool = False) -> Pre
         made = _prepare_database(settings)
         email, password = ensure_first_admin()
         words = _recovery_words(settings) if made and with_words else ""
-    return PreparedInstallation(email, password, settings.master_key_path if made else None, words)
+    return PreparedInstallation(email, password, made, words)
 
 
 def bring_up_to_date(settings: Settings, *, with_words: bool = False) -> Upgraded:
@@ -69,7 +57,7 @@ def bring_up_to_date(settings: Settings, *, with_words: bool = False) -> Upgrade
         made = _prepare_database(settings)
         ensure_first_account()
         words = _recovery_words(settings) if made and with_words else ""
-    return Upgraded(before, _head_revision(), settings.master_key_path if made else None, words)
+    return Upgraded("", "", made, words, before, revision_ids()[-1])
 
 
 def make_if_new(settings: Settings) -> bool:
@@ -82,12 +70,13 @@ def make_if_new(settings: Settings) -> bool:
     return is_new
 
 
-def _prepare_database(settings: Settings) -> bool:
+def _prepare_database(settings: Settings) -> str:
+    """Returns the file of the master key, if it was made."""
     check_data_dir(settings)
     upgrade_database()
     made = ensure_master_key(settings)
     flag_immutable_memories(settings)
-    return made
+    return str(settings.master_key_path) if made else ""
 
 
 def ready_app(part: Part, settings: Settings | None = None, *, with_key: bool = True) -> Flask:
@@ -130,9 +119,10 @@ def check_data_dir(settings: Settings) -> None:
 
 def upgrade_database() -> None:
     """Bring the database to this version. Raises Misconfigured for one of a newer version, or none that answers."""
-    if _database_version() == _head_revision():
+    version = _database_version()
+    if version == revision_ids()[-1]:
         return
-    _refuse_other(_database_version())
+    _refuse_other(version)
     from flask_migrate import upgrade
 
     init_migrations(_app_object())
@@ -143,7 +133,7 @@ def upgrade_database() -> None:
 def check_version() -> None:
     """Raises Misconfigured unless the database is of exactly this version."""
     version = _database_version()
-    if version == _head_revision():
+    if version == revision_ids()[-1]:
         return
     _refuse_other(version)
     raise Misconfigured(
@@ -212,19 +202,15 @@ def ensure_first_account() -> None:
             _first_account()
 
 
-def flag_immutable_memories(settings: Settings) -> int:
-    """Bring the flag `immutable` in line after the operator changed the immutable tags; returns rows changed."""
+def flag_immutable_memories(settings: Settings) -> None:
+    """Bring the flag `immutable` in line after the operator changed the immutable tags."""
     wanted = ",".join(sorted(settings.immutable_tags))
     if InstallationMark.read("immutable_tags") == wanted:
-        return 0
-    changed = 0
+        return
     with writing():
         for memory in db.session.scalars(select(Memory).where(cast(Memory.tags, Text) != "[]")):
-            immutable = any(tag in settings.immutable_tags for tag in memory.tags)
-            changed += immutable != memory.immutable
-            memory.immutable = immutable
+            memory.immutable = any(tag in settings.immutable_tags for tag in memory.tags)
         InstallationMark.write("immutable_tags", wanted)
-    return changed
 
 
 def _first_account() -> Account:
@@ -252,24 +238,14 @@ def _database_version() -> str | None:
 
 
 def _refuse_other(version: str | None) -> None:
-    if version is None or version in _revision_ids():
+    if version is None or version in revision_ids():
         return
-    if version < _revision_ids()[0]:
+    if version < revision_ids()[0]:
         raise Misconfigured(
             f"The database was made by a state of Whetstone before its first release ({version}), whose data is not "
             "carried over. Nothing was changed: start with another WHETSTONE_DATA_DIR or DATABASE_URL."
         )
     raise Misconfigured(
-        f"The database is of a newer version ({version}) than this Whetstone ({_head_revision()}). "
+        f"The database is of a newer version ({version}) than this Whetstone ({revision_ids()[-1]}). "
         "Nothing was changed: upgrade Whetstone, or use the backup from before."
     )
-
-
-@cache
-def _revision_ids() -> tuple[str, ...]:
-    """Revision ids, oldest first: the file names carry them, so that a start need not load Alembic."""
-    return tuple(sorted(path.name.split("_")[0] for path in (ROOT / "migrations" / "versions").glob("[0-9]*_*.py")))
-
-
-def _head_revision() -> str:
-    return _revision_ids()[-1]

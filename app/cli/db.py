@@ -26,7 +26,7 @@ def upgrade(as_json: bool) -> None:
     settings = load_settings()
     done = bring_up_to_date(settings, with_words=sys.stdout.isatty() and not as_json)
     if done.made_master_key:
-        tell_of_new_key(str(done.made_master_key), done.recovery_words)
+        tell_of_new_key(done.made_master_key, done.recovery_words)
     if as_json:
         print_json({"version": done.version, "version_before": done.version_before})
     elif done.version_before == done.version:

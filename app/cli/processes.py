@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from app.cli import json_option
+from app.cli.printing import print_json
 from app.config import Settings, load_settings
 from app.errors import Unavailable
 from app.processes.broker import require_broker
@@ -96,8 +96,7 @@ def prepare(words: bool, as_json: bool) -> None:
     settings = _begin_process()
     from app.setup import prepare_installation
 
-    done = asdict(prepare_installation(settings, with_words=words))
-    click.echo(json.dumps({name: str(value or "") for name, value in done.items()}))
+    print_json(asdict(prepare_installation(settings, with_words=words)))
 
 
 def _begin_process(**overrides: object) -> Settings:

@@ -18,9 +18,10 @@ from app.cli.printing import tell_of_new_key
 from app.config import Settings, load_settings
 from app.errors import WhetstoneError, has_no_room
 from app.processes.broker import EmbeddedBroker, require_broker
-from app.processes.datadir import DataDirLock, check_data_dir
+from app.processes.datadir import check_data_dir, hold_data_dir
 from app.processes.parts import PartsFile
-from app.processes.startup import PreparationResult, local_address, start_beat, start_parts, wait_until_ready
+from app.processes.quickcheck import PreparedInstallation
+from app.processes.startup import local_address, start_beat, start_parts, wait_until_ready
 from app.processes.supervisor import StopRequested, Supervisor
 
 
@@ -40,7 +41,7 @@ def up(port: int | None, data_dir: Path | None, no_browser: bool, as_json: bool)
     settings = _apply_options(port, data_dir)
     os.umask(0o077)
     check_data_dir(settings)
-    with contextlib.suppress(StopRequested), DataDirLock(settings, local_address(settings)):
+    with contextlib.suppress(StopRequested), hold_data_dir(settings, local_address(settings)):
         check_port(settings)
         _run_parts(settings, StartupOutput(as_json), browser=not no_browser)
 
@@ -81,7 +82,7 @@ class StartupOutput:
             if not has_no_room(error):
                 raise
 
-    def prepared(self, outcome: PreparationResult) -> None:
+    def prepared(self, outcome: PreparedInstallation) -> None:
         if outcome.made_master_key:
             tell_of_new_key(outcome.made_master_key, outcome.recovery_words)
         if outcome.first_password and self._as_json:
@@ -119,7 +120,7 @@ def _run_parts(settings: Settings, output: StartupOutput, *, browser: bool) -> N
             start_beat(supervisor, settings)
             output.ready(local_address(settings))
             if browser and _somebody_watches():
-                _open_browser(local_address(settings))
+                webbrowser.open(local_address(settings))
             supervisor.watch()
     finally:
         parts.remove()
@@ -131,7 +132,3 @@ def _somebody_watches() -> bool:
     """A person at this machine's own screen, not a script, and not a terminal from afar."""
     screen = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     return screen and sys.stdout.isatty() and "SSH_CONNECTION" not in os.environ
-
-
-def _open_browser(place: str) -> None:
-    webbrowser.open(place)

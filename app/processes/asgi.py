@@ -58,15 +58,17 @@ def create() -> Starlette:
 
     Only `serve` ends open streams when the server is told to stop; another server needs a limit to its patience.
     """
-    return assemble_application(_make_flask_app(load_settings()))
+    return assemble_application(ready_app(Part.WEB, load_settings()))
 
 
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises Misconfigured."""
     logs.init(settings.log_level)
-    flask = _make_flask_app(settings)
+    flask = ready_app(Part.WEB, settings)
     application = assemble_application(flask)
-    _settle_down()
+    gc.collect()
+    gc.freeze()  # what was loaded stays: the collector need not look through it with every few hundred requests
+    gc.set_threshold(*COLLECTED_AFTER)
     keep_closing(flask)
     server_of(application, settings).run()
 
@@ -108,13 +110,6 @@ def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
     """A server that bounds its connections, and ends the open streams when it is told to stop."""
     connections = Connections(Bounds(settings.address_bound, connections=descriptors_for_connections()))
     return _Server(_server_configuration(application, settings, connections), application.state.hub)
-
-
-def _settle_down() -> None:
-    """What was loaded stays: the collector need not look through it again with every few hundred requests."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTED_AFTER)
 
 
 class RequestNormalizer:
@@ -163,10 +158,6 @@ class WithoutQuery(logging.Filter):
             record.args = (client, method, path, version, status)
             return path not in {"/healthz", "/readyz"}
         return True
-
-
-def _make_flask_app(settings: Settings) -> Flask:
-    return ready_app(Part.WEB, settings)
 
 
 @asynccontextmanager

@@ -64,7 +64,6 @@ class EmbeddedBroker:
         self._program = find_server()
         self._folder = settings.data / "broker"
         self._address_file = settings.run_dir / "broker.url"
-        self._log = settings.data / "logs" / "broker.log"
         self._port = _free_port()
         self._password = secrets.token_hex(24)
         self._running: Running | None = None
@@ -91,7 +90,7 @@ class EmbeddedBroker:
                 self._folder.rename(self._folder.with_name(f"broker.unreadable.{time.time_ns()}"))
             self._port = _free_port()
             self._running = self._start_server()
-        self._write_address()
+        replace_private(self._address_file, self.url + "\n")  # where the other processes of this data dir look for it
         return self._running
 
     def stop(self) -> None:
@@ -121,8 +120,8 @@ class EmbeddedBroker:
         while not self.answers():
             if running.status() is not None or time.monotonic() > deadline:
                 running.kill()
-                lines = running.last_lines()
-                raise BrokerFailed("\n".join(["The embedded broker did not start. The end of its log:", *lines]))
+                said = ["The embedded broker did not start. The end of its log:", *running.last_lines()]
+                raise BrokerFailed("\n".join(said))
             time.sleep(0.005)
         return running
 
@@ -131,16 +130,12 @@ class EmbeddedBroker:
         return Child(
             name="broker",
             command=(str(self._program), "-"),
-            log=self._log,
+            log=self._settings.data / "logs" / "broker.log",
             environment={name: value for name, value in os.environ.items() if name in INHERITED},
             folder=self._folder,
             first_words=CONFIGURATION.format(port=self._port, password=self._password).encode(),
             grace=5,
         )
-
-    def _write_address(self) -> None:
-        """Leave the address where the other processes of this data dir look for it."""
-        replace_private(self._address_file, self.url + "\n")
 
 
 def find_server() -> Path:

@@ -6,8 +6,9 @@ import fcntl
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from app.config import Settings
@@ -77,32 +78,23 @@ def is_alive(process: int) -> bool:
     return True
 
 
-class DataDirLock:
-    """Held from `with` to its end, or to the death of the process. Says who holds it, and where they answer."""
-
-    def __init__(self, settings: Settings, address: str) -> None:
-        self._path = _lock_file(settings)
-        self._folder = settings.data
-        self._address = address
-
-    def __enter__(self) -> DataDirLock:
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise self._make_refusal() from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"process {os.getpid()}, {self._address}".encode(), 0)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
-
-    def _make_refusal(self) -> DataDirectoryInUse:
-        holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace") or "a process that is just starting"
-        os.close(self._descriptor)
-        return DataDirectoryInUse(
-            f"Whetstone already runs on {self._folder} ({holder}). Use that one, stop it first (Ctrl-C where it runs), "
-            "or choose another data dir with --data-dir."
-        )
+@contextmanager
+def hold_data_dir(settings: Settings, address: str) -> Iterator[None]:
+    """To the end of `with`, or to the death of the process. Writes down who holds it, and where they answer."""
+    descriptor = os.open(_lock_file(settings), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace") or "a process that is just starting"
+        os.close(descriptor)
+        raise DataDirectoryInUse(
+            f"Whetstone already runs on {settings.data} ({holder}). Use that one, stop it first (Ctrl-C where it "
+            "runs), or choose another data dir with --data-dir."
+        ) from None
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}, {address}".encode(), 0)
+        yield
+    finally:
+        os.ftruncate(descriptor, 0)
+        os.close(descriptor)

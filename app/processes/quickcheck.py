@@ -1,9 +1,11 @@
-"""Whether an installation needs no preparation, found out in a millisecond, so that a second start is a quick one."""
+"""What prepares an installation, and whether it needs that, found out in a millisecond for a quick second start."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache
 
 from app.config import ROOT, Settings
 
@@ -13,7 +15,17 @@ SELECT (SELECT version_num FROM alembic_version) = :version
    AND EXISTS (SELECT 1 FROM master_keys)
    AND EXISTS (SELECT 1 FROM users)
 """
-"""What `app.setup.prepare` looks at, one condition a step of it."""
+"""What `prepare_installation` looks at, one condition a step of it."""
+
+
+@dataclass(frozen=True)
+class PreparedInstallation:
+    """What was made now: the first admin, the master key's file. Password and words are told once in its life."""
+
+    first_email: str = ""
+    first_password: str = field(default="", repr=False)
+    made_master_key: str = ""
+    recovery_words: str = field(default="", repr=False)
 
 
 def is_prepared(settings: Settings) -> bool:
@@ -21,7 +33,7 @@ def is_prepared(settings: Settings) -> bool:
     database = settings.data / "whetstone.db"
     if settings.database_url or not database.exists() or not settings.master_key_path.exists():
         return False
-    wanted = {"version": _newest_version(), "immutable_tags": ",".join(sorted(settings.immutable_tags))}
+    wanted = {"version": revision_ids()[-1], "immutable_tags": ",".join(sorted(settings.immutable_tags))}
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, timeout=1)) as connection:
             return bool(connection.execute(NOTHING_TO_DO, wanted).fetchone()[0])
@@ -29,5 +41,7 @@ def is_prepared(settings: Settings) -> bool:
         return False
 
 
-def _newest_version() -> str:
-    return max(path.name.partition("_")[0] for path in (ROOT / "migrations" / "versions").glob("[0-9]*_*.py"))
+@cache
+def revision_ids() -> tuple[str, ...]:
+    """Of all migrations, oldest first: the file names carry them, so that a start need not load Alembic."""
+    return tuple(sorted(path.name.partition("_")[0] for path in (ROOT / "migrations/versions").glob("[0-9]*_*.py")))

@@ -7,17 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from types import TracebackType
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from app.config import ROOT, Settings
 from app.errors import WhetstoneError
 from app.keynames import is_like_a_key
 from app.processes.broker import EmbeddedBroker
 from app.processes.child import Child, before_command
-from app.processes.quickcheck import is_prepared
+from app.processes.quickcheck import PreparedInstallation, is_prepared
 from app.processes.supervisor import Supervisor
 
 PREPARE_SECONDS = 3600.0
@@ -37,16 +35,6 @@ class PreparationFailed(WhetstoneError):
     code = "preparation_failed"
 
 
-@dataclass(frozen=True)
-class PreparationResult:
-    """What the preparation made. The password and the words are there once in an installation's life."""
-
-    first_email: str = ""
-    first_password: str = field(default="", repr=False)
-    made_master_key: str = ""
-    recovery_words: str = field(default="", repr=False)
-
-
 def local_address(settings: Settings) -> str:
     """Where a person on this machine finds the pages."""
     host = _local_host(settings)
@@ -55,20 +43,20 @@ def local_address(settings: Settings) -> str:
 
 def start_parts(
     supervisor: Supervisor, settings: Settings, broker: EmbeddedBroker | None, *, with_words: bool
-) -> PreparationResult:
+) -> PreparedInstallation:
     """Return when web and worker may begin. They load meanwhile, and wait for the word on their standard input.
 
     `with_words`: somebody is there to write down the recovery words of a master key that is made now.
     """
     with ExitStack() as stack:
-        preparation = None if is_prepared(settings) else stack.enter_context(Preparation(settings, with_words))
+        preparation = None if is_prepared(settings) else stack.enter_context(_preparing(settings, with_words))
         if broker:
             supervisor.adopt(broker.start())
         parts = [
             supervisor.start(_make_child(settings, "web", grace=8)),
             supervisor.start(_make_child(settings, "worker", grace=20)),
         ]
-        outcome = _wait_for(preparation, supervisor) if preparation else PreparationResult()
+        outcome = _wait_for(preparation, supervisor) if preparation else PreparedInstallation()
     for part in parts:
         part.tell()
     return outcome
@@ -85,39 +73,37 @@ def start_beat(supervisor: Supervisor, settings: Settings) -> None:
     supervisor.start(_make_child(settings, "beat", grace=3)).tell()
 
 
-class Preparation:
+@contextmanager
+def _preparing(settings: Settings, with_words: bool) -> Iterator[subprocess.Popen[str]]:
     """The command `prepare` in a process of its own, so that the supervisor stays small. Its secrets come by pipe."""
+    words = ["--words"] if with_words else []
+    process = subprocess.Popen(  # noqa: S603 - our own command
+        [*before_command(), sys.executable, "-m", "app", "prepare", *words, "--json"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_child_environment(settings),
+        process_group=0,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
-    def __init__(self, settings: Settings, with_words: bool) -> None:
-        words = ["--words"] if with_words else []
-        self._process = subprocess.Popen(  # noqa: S603 - our own command
-            [*before_command(), sys.executable, "-m", "app", "prepare", *words, "--json"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_child_environment(settings),
-            process_group=0,
-            text=True,
-        )
 
-    def __enter__(self) -> Preparation:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def outcome(self) -> PreparationResult:
-        """Raises PreparationFailed with the sentence that the process left."""
-        said, complained = self._process.communicate()
-        if self._process.returncode == 0:
-            return PreparationResult(**json.loads(said))
-        raise PreparationFailed(
-            _error_sentence(complained) or f"The preparation ended with {self._process.returncode}."
-        )
+def _wait_for(preparation: subprocess.Popen[str], supervisor: Supervisor) -> PreparedInstallation:
+    """What it made. Raises PreparationFailed with the sentence that the process left."""
+    supervisor.wait_until(
+        lambda: preparation.poll() is not None,
+        seconds=PREPARE_SECONDS,
+        otherwise=lambda: "The database was not prepared.",
+    )
+    said, complained = preparation.communicate()
+    if preparation.returncode == 0:
+        return PreparedInstallation(**json.loads(said))
+    raise PreparationFailed(_error_sentence(complained) or f"The preparation ended with {preparation.returncode}.")
 
 
 class _ReadinessProbe:
@@ -139,13 +125,6 @@ class _ReadinessProbe:
         finally:
             connection.close()
         return answer.status == 200
-
-
-def _wait_for(preparation: Preparation, supervisor: Supervisor) -> PreparationResult:
-    supervisor.wait_until(
-        preparation.ended, seconds=PREPARE_SECONDS, otherwise=lambda: "The database was not prepared."
-    )
-    return preparation.outcome()
 
 
 def _make_child(settings: Settings, name: str, *, grace: float) -> Child:

@@ -22,7 +22,7 @@ from app.history.verify import verify
 from app.llm.offline import LedgerMemory, certain_deletions, split_units
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Account, Agent, MemoryType, Refinement, Trigger, User
-from app.processes.datadir import DataDirLock, check_data_dir, running_address
+from app.processes.datadir import check_data_dir, hold_data_dir, running_address
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from app.values.token_mass import estimate_tokens
@@ -144,7 +144,7 @@ def test_it_names_the_address_of_the_installation_that_runs_on_the_data_dir(
         "Sign in at http://127.0.0.1:8077 (once `./whetstone up` runs) as demo@"
         in whetstone("demo", "--own-account").out
     )
-    with DataDirLock(settings, "http://127.0.0.1:8123"):
+    with hold_data_dir(settings, "http://127.0.0.1:8123"):
         assert "Sign in at http://127.0.0.1:8123 as demo@" in whetstone("demo", "--own-account").out
         assert whetstone("demo", "--own-account", "--json").json["address"] == "http://127.0.0.1:8123"
     assert whetstone("demo", "--own-account", "--json").json["address"] == "http://127.0.0.1:8077"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.config import ROOT, load_settings
-from app.processes.datadir import DataDirectoryInUse, DataDirLock, check_data_dir
+from app.processes.datadir import DataDirectoryInUse, check_data_dir, hold_data_dir
 
 Refused = Callable[..., tuple[int, str, str]]
 
@@ -66,7 +66,7 @@ def test_a_data_dir_that_cannot_be_made_is_named(up: Refused, tmp_path: Path, fr
 def test_a_second_up_on_the_same_data_dir_is_refused(up: Refused, tmp_path: Path, free_port: int) -> None:
     settings = load_settings(data_dir=tmp_path, port=free_port)
     check_data_dir(settings)
-    with DataDirLock(settings, "http://127.0.0.1:4711"):
+    with hold_data_dir(settings, "http://127.0.0.1:4711"):
         status, out, err = up("--port", str(free_port), "--data-dir", str(tmp_path), "--json")
     assert (status, out) == (1, "")
     error = json.loads(err)["error"]
@@ -78,7 +78,7 @@ def test_the_data_dir_is_free_again_after(tmp_path: Path) -> None:
     settings = load_settings(data_dir=tmp_path)
     check_data_dir(settings)
     for _ in range(2):
-        with DataDirLock(settings, "here"), pytest.raises(DataDirectoryInUse), DataDirLock(settings, "there"):
+        with hold_data_dir(settings, "here"), pytest.raises(DataDirectoryInUse), hold_data_dir(settings, "there"):
             raise AssertionError("both held it")
 
 
