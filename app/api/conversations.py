@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import UUID_FORM, NoParameters, Operation, PathParameter, RequestBody, RequestResult
+from app.api.operation import UUID_FORM, PathParameter, RequestBody, operation
 from app.models.key import Scope
 from app.reflection.conversation import find_conversation, hand_in
 from app.shapes.intake import Conversation
@@ -37,27 +37,18 @@ class NewConversation(RequestBody):
     ]
 
 
-def hand_over(caller: Caller, given: NewConversation) -> RequestResult:
+@operation("POST", "/conversations", Scope.WRITE, statuses=(202,), most_bytes=4_000_000)
+def hand_in_conversation(caller: Caller, given: NewConversation) -> Conversation:
+    """Hand in a conversation that you had. Your own model reads it in the background, under your reflection_prompt, and
+    keeps a few journal entries and core memories of it. The transcript itself is not kept. get_conversation says what
+    came of it.
+    """
     intake = hand_in(caller.agent_id, given.messages, caller.actor())
     queue.enqueue(intake.id)
-    return RequestResult(Conversation.of(intake), 202)
+    return Conversation.of(intake)
 
 
-def show(caller: Caller, conversation_id: str, _: NoParameters) -> Conversation:
+@operation("GET", "/conversations/{conversation_id}", Scope.READ, at=ID)
+def get_conversation(caller: Caller, conversation_id: str) -> Conversation:
+    """What came of a conversation that you handed in: whether it was read, and how many memories were kept."""
     return Conversation.of(find_conversation(caller.agent_id, conversation_id))
-
-
-OPERATIONS = (
-    Operation(
-        "hand_in_conversation", "POST", "/conversations", Scope.WRITE,
-        "Hand in a conversation that you had. Your own model reads it in the background, under your reflection_prompt, "
-        "and keeps a few journal entries and core memories of it. The transcript itself is not kept. get_conversation "
-        "says what came of it.",
-        hand_over, Conversation, NewConversation, statuses=(202,), most_bytes=4_000_000,
-    ),
-    Operation(
-        "get_conversation", "GET", "/conversations/{conversation_id}", Scope.READ,
-        "What came of a conversation that you handed in: whether it was read, and how many memories were kept.",
-        show, Conversation, at=ID,
-    ),
-)  # fmt: skip

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.operation import DIGITS, UUID_FORM, NoParameters, Operation, PathParameter, QueryModel, RequestBody
+from app.api.operation import DIGITS, UUID_FORM, PathParameter, QueryModel, RequestBody, operation
 from app.asking.replies import clean_note
 from app.errors import Invalid, NotFound
 from app.extensions import db
 from app.grants.request import Decision, decide_grant, revoke_grant
 from app.history.log import Filters, LogEntry, read_log_entries, walk_log
 from app.models import AccessGrant, Action, GrantStatus
-from app.models.base import iso
 from app.models.grant import NEWEST_GRANTS
 from app.models.key import Scope
 from app.models.keyset import TimeCursor
 from app.shapes.exception import ExceptionShape
-from app.shapes.response import ResponseModel
+from app.shapes.response import Moment, ResponseModel
 from app.values.text import clean_text
 from tasks import grants as queue
 
@@ -61,7 +60,7 @@ class WantedLooks(QueryModel):
 
 
 class Look(ResponseModel):
-    at: str | None
+    at: Moment | None
     who: str
     request: str | None = Field(description="The request that allowed it.")
     part: str | None
@@ -73,7 +72,9 @@ class Looks(ResponseModel):
     next: str | None = Field(description="Send it as `before` for the next page; null at the end.")
 
 
-def list_(caller: Caller, given: WantedRequests) -> Requests:
+@operation("GET", "/access-requests", Scope.READ)
+def list_access_requests(caller: Caller, given: WantedRequests) -> Requests:
+    """Which humans ask to read memories of yours, and why. Without your YES nobody reads anything."""
     mine = AccessGrant.agent_id == caller.agent_id
     position = NEWEST_GRANTS.require("before", given.before, mine)
     query = select(AccessGrant).where(mine)
@@ -81,14 +82,18 @@ def list_(caller: Caller, given: WantedRequests) -> Requests:
         is_live = given.status == "granted"
         query = query.where(AccessGrant.is_live() if is_live else AccessGrant.status == GrantStatus.PENDING)
     shown, last = NEWEST_GRANTS.load(query, given.limit, position)
-    return Requests(requests=[_describe_request(grant) for grant in shown], next=last.id if last else None)
+    return Requests(requests=[Request.of(grant) for grant in shown], next=last.id if last else None)
 
 
-def show(caller: Caller, request_id: str, _: NoParameters) -> Request:
-    return _describe_request(_find_own_request(caller, request_id))
+@operation("GET", "/access-requests/{request_id}", Scope.READ, at=ID)
+def get_access_request(caller: Caller, request_id: str) -> Request:
+    """One request to read memories of yours."""
+    return Request.of(_find_own_request(caller, request_id))
 
 
-def answer_request(caller: Caller, request_id: str, given: NewDecision) -> Request:
+@operation("POST", "/access-requests/{request_id}/decision", Scope.DECIDE, at=ID)
+def decide_access_request(caller: Caller, request_id: str, given: NewDecision) -> Request:
+    """Answer a request to read memories of yours. After a deny you are not asked again for 24 hours."""
     grant = _find_own_request(caller, request_id)
     decision = Decision(
         granted=given.decision == "grant",
@@ -96,19 +101,20 @@ def answer_request(caller: Caller, request_id: str, given: NewDecision) -> Reque
         note_to_admins=clean_note(clean_text(given.note_to_admins or "", what="note_to_admins")),
         asked_at=grant.requested_at,
     )
-    return _describe_request(
-        decide_grant(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys())
-    )
+    return Request.of(decide_grant(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys()))
 
 
-def take_back(caller: Caller, request_id: str, _: NoParameters) -> Request:
-    """The look is over within seconds; the pages that showed something are cleared."""
+@operation("POST", "/access-requests/{request_id}/revocation", Scope.DECIDE, at=ID, destroys=True)
+def revoke_access(caller: Caller, request_id: str) -> Request:
+    """Take a request or your YES to it back, at any time: what is open is closed within seconds."""
     grant = revoke_grant(_find_own_request(caller, request_id).id, by=caller.actor())
     queue.enqueue_telling(grant.id)
-    return _describe_request(grant)
+    return Request.of(grant)
 
 
-def list_looks(caller: Caller, given: WantedLooks) -> Looks:
+@operation("GET", "/access-log", Scope.READ)
+def get_access_log(caller: Caller, given: WantedLooks) -> Looks:
+    """Who has looked at which of your memories, and when. Every look stands here."""
     filters = Filters(caller.account_id, agent_id=caller.agent_id, action=Action.ACCESS_VIEWED)
     start = TimeCursor.parse(given.before) if given.before is not None else None
     if given.before is not None and start is None:
@@ -126,45 +132,7 @@ def _find_own_request(caller: Caller, request_id: str) -> AccessGrant:
     return grant
 
 
-def _describe_request(grant: AccessGrant) -> Request:
-    return Request.of(grant)
-
-
 def _describe_look(entry: LogEntry) -> Look:
-    data: dict[str, Any] = entry.data
-    return Look(
-        at=iso(entry.at),
-        who=entry.actor,
-        request=data.get("exception"),
-        part=data.get("part"),
-        memories=list(data.get("ids", ())),
-    )
-
-
-OPERATIONS = (
-    Operation(
-        "list_access_requests", "GET", "/access-requests", Scope.READ,
-        "Which humans ask to read memories of yours, and why. Without your YES nobody reads anything.",
-        list_, Requests, WantedRequests,
-    ),
-    Operation(
-        "get_access_request", "GET", "/access-requests/{request_id}", Scope.READ,
-        "One request to read memories of yours.",
-        show, Request, at=ID,
-    ),
-    Operation(
-        "decide_access_request", "POST", "/access-requests/{request_id}/decision", Scope.DECIDE,
-        "Answer a request to read memories of yours. After a deny you are not asked again for 24 hours.",
-        answer_request, Request, NewDecision, at=ID,
-    ),
-    Operation(
-        "revoke_access", "POST", "/access-requests/{request_id}/revocation", Scope.DECIDE,
-        "Take a request or your YES to it back, at any time: what is open is closed within seconds.",
-        take_back, Request, at=ID, destroys=True,
-    ),
-    Operation(
-        "get_access_log", "GET", "/access-log", Scope.READ,
-        "Who has looked at which of your memories, and when. Every look stands here.",
-        list_looks, Looks, WantedLooks,
-    ),
-)  # fmt: skip
+    data = entry.data
+    about = {"request": data.get("exception"), "part": data.get("part"), "memories": list(data.get("ids", ()))}
+    return Look.of(entry, who=entry.actor, **about)

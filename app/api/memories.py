@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import Field
 
-from app.api import reading
 from app.api.caller import Caller
-from app.api.operation import (
-    DIGITS,
-    MOST_ID,
-    NoParameters,
-    Operation,
-    PathParameter,
-    QueryModel,
-    RequestBody,
-    RequestResult,
-)
+from app.api.operation import DIGITS, MOST_ID, PathParameter, QueryModel, RequestBody, RequestResult, operation
 from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import encode_json
-from app.errors import Invalid
-from app.extensions import writing
+from app.errors import Invalid, NotFound
+from app.extensions import end_reading, now, writing
 from app.models import Agent, Memory, MemoryType
 from app.models.key import Scope
+from app.models.keyset import cut_page
+from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import SealedRow
 from app.models.state import JOURNAL_DAYS
 from app.shapes.memory import MemoryKind, OneMemory
@@ -36,6 +28,9 @@ from app.values.token_mass import estimate_tokens
 
 MOST = 500
 USUAL = 100
+BATCH = 500
+
+ID = PathParameter("memory_id", int, "The memory's number.", {"minimum": 1, "maximum": MOST_ID})
 
 
 class NewMemory(RequestBody):
@@ -91,7 +86,13 @@ class Context(ResponseModel):
     core_token_budget: int
 
 
-def save(caller: Caller, given: NewMemory) -> RequestResult:
+@operation("POST", "/memories", Scope.WRITE, gives=SavedMemory, statuses=(201, 200))
+def save_memory(caller: Caller, given: NewMemory) -> RequestResult:
+    """Save one thing that you want to remember. A core memory that you have already, word for word and of the same day
+    (UTC), is not written again: you are given that one. The same words on another day may be another event, and are a
+    memory of their own until exact duplicates are removed; their date is kept then. Only admins and your refinements
+    make a memory constitutional.
+    """
     keys, kind = caller.keys(), MemoryType(given.type)
     with writing():
         agent = Agent.lock(caller.agent_id)
@@ -100,29 +101,44 @@ def save(caller: Caller, given: NewMemory) -> RequestResult:
     return RequestResult(told, 201 if created else 200)
 
 
-def list_(caller: Caller, given: WantedMemories) -> Memories:
+@operation("GET", "/memories", Scope.READ)
+def list_memories(caller: Caller, given: WantedMemories) -> Memories:
+    """Your active memories with their text, oldest first, in pages."""
     keys, kind = caller.keys(), MemoryType(given.type) if given.type else None
-    found, following = reading.read_page(caller.agent_id, type_=kind, after=given.after, limit=given.limit)
+    found, following = _read_page(caller.agent_id, kind, given.after, given.limit)
     return Memories(memories=[_reveal_memory(memory, keys) for memory in found], next=following)
 
 
-def show(caller: Caller, memory_id: int, _: NoParameters) -> OneMemory:
-    keys = caller.keys()
-    return _reveal_memory(reading.find_active_memory(caller.agent_id, memory_id), keys)
-
-
-def search(caller: Caller, given: Search) -> Found:
+@operation("GET", "/memories/search", Scope.READ)
+def search_memories(caller: Caller, given: Search) -> Found:
+    """Find your active memories by a part of their text, in any case; the newest first."""
     if is_blank(given.query):
         raise Invalid("The query is blank; say what the text must hold.")
     keys, kind = caller.keys(), MemoryType(given.type) if given.type else None
-    hits, count = reading.find_matching(caller.agent_id, keys, given.query, type_=kind, limit=given.limit)
-    memories = [OneMemory.of(memory, content=content) for memory, content in hits]
-    return Found(query=given.query, count=count, memories=memories)
+    wanted, hits = given.query.casefold(), []
+    for memory in _read_all_memories(caller.agent_id, kind):
+        content = keys.reveal_memory(memory.id, memory.content)
+        if wanted in content.casefold():
+            hits.append((memory, content))
+    newest = [OneMemory.of(memory, content=content) for memory, content in hits[::-1][: given.limit]]
+    return Found(query=given.query, count=len(hits), memories=newest)
 
 
-def show_context(caller: Caller, _: NoParameters) -> Context:
+@operation("GET", "/memories/{memory_id}", Scope.READ, at=ID)
+def get_memory(caller: Caller, memory_id: int) -> OneMemory:
+    """One of your active memories, by the number that lists and searches show."""
+    keys = caller.keys()
+    found = SealedRow.load(Memory.active(caller.agent_id).where(Memory.id == memory_id))
+    if not found:  # another agent's, a discarded one and none at all are alike
+        raise NotFound(f"You have no active memory {memory_id}.")
+    return _reveal_memory(found[0], keys)
+
+
+@operation("GET", "/context", Scope.READ)
+def get_context(caller: Caller) -> Context:
+    """All that you remember, ready for a prompt: your active core memories, and the journal of the last 7 days."""
     agent, keys = caller.agent(), caller.keys()
-    core, journal = ([_reveal_memory(each, keys) for each in memories] for memories in reading.in_context(agent.id))
+    core, journal = ([_reveal_memory(each, keys) for each in memories] for memories in load_context(agent.id))
     text = _as_text(agent.name, core, journal)
     return Context(
         text=text,
@@ -132,6 +148,36 @@ def show_context(caller: Caller, _: NoParameters) -> Context:
         core_token_usage=agent.core_token_usage,
         core_token_budget=agent.core_token_budget,
     )
+
+
+def load_context(agent_id: int) -> tuple[list[SealedRow], list[SealedRow]]:
+    """The active core memories and the journal of the last days, each oldest first."""
+    is_fresh = Memory.origin_at >= now() - timedelta(days=JOURNAL_DAYS)
+    recent = Memory.active(agent_id, MemoryType.JOURNAL).where(is_fresh)
+    return SealedRow.load(Memory.active(agent_id, MemoryType.CORE)), SealedRow.load(recent)
+
+
+def _read_page(
+    agent_id: int, kind: MemoryType | None, after: int | None, limit: int
+) -> tuple[Sequence[SealedRow], int | None]:
+    """Active memories, oldest first, from behind the memory `after` on; and the id to go on from. Raises Invalid.
+
+    A memory that was discarded meanwhile still marks its place.
+    """
+    position = OLDEST_MEMORIES.require("after", after, Memory.agent_id == agent_id)
+    found, last = cut_page(SealedRow.load(OLDEST_MEMORIES.page(Memory.active(agent_id, kind), limit, position)), limit)
+    return found, last.id if last else None
+
+
+def _read_all_memories(agent_id: int, kind: MemoryType | None) -> Iterator[SealedRow]:
+    """In batches, with no transaction open in between."""
+    after: int | None = None
+    while True:
+        found, after = _read_page(agent_id, kind, after, BATCH)
+        end_reading()
+        yield from found
+        if after is None:
+            return
 
 
 def _reveal_memory(memory: SealedRow, keys: AgentKeys) -> OneMemory:
@@ -157,35 +203,3 @@ def _memory_line(memory: OneMemory) -> str:
     return encode_json(
         PromptMemory(memory.id, date, memory.tokens, memory.content, flag, tags, tuple(others)).as_dict()
     )
-
-
-OPERATIONS = (
-    Operation(
-        "save_memory", "POST", "/memories", Scope.WRITE,
-        "Save one thing that you want to remember. A core memory that you have already, word for word and of the same "
-        "day (UTC), is not written again: you are given that one. The same words on another day may be another event, "
-        "and are a memory of their own until exact duplicates are removed; their date is kept then. Only admins and "
-        "your refinements make a memory constitutional.",
-        save, SavedMemory, NewMemory, statuses=(201, 200),
-    ),
-    Operation(
-        "list_memories", "GET", "/memories", Scope.READ,
-        "Your active memories with their text, oldest first, in pages.",
-        list_, Memories, WantedMemories,
-    ),
-    Operation(
-        "search_memories", "GET", "/memories/search", Scope.READ,
-        "Find your active memories by a part of their text, in any case; the newest first.",
-        search, Found, Search,
-    ),
-    Operation(
-        "get_memory", "GET", "/memories/{memory_id}", Scope.READ,
-        "One of your active memories, by the number that lists and searches show.",
-        show, OneMemory, at=PathParameter("memory_id", int, "The memory's number.", {"minimum": 1, "maximum": MOST_ID}),
-    ),
-    Operation(
-        "get_context", "GET", "/context", Scope.READ,
-        "All that you remember, ready for a prompt: your active core memories, and the journal of the last 7 days.",
-        show_context, Context,
-    ),
-)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -71,7 +71,7 @@ class RequestResult:
 
 @dataclass(frozen=True)
 class Operation:
-    """`run` is called as `run(caller, *[the place's value], takes)` and returns `gives`, or that as `RequestResult`.
+    """`run` is called as `run(caller, *[the place's value], *[takes])` and returns `gives`, or that as `RequestResult`.
 
     `name` is the MCP tool and the OpenAPI operation; `about` is for a model that reads it for the first time.
     `statuses` are those that it answers when all is well; `most_bytes` is how long a body may be, where that is more
@@ -101,5 +101,19 @@ class Operation:
         caller.check(self.scope)
         if self.at:
             self.at.check(place)
-        done = self.run(caller, place, given) if self.at else self.run(caller, given)
+        arguments = [place] if self.at else []
+        done = self.run(caller, *arguments, *([] if self.takes is NoParameters else [given]))
         return done if isinstance(done, RequestResult) else RequestResult(done, self.statuses[0])
+
+
+def operation(method: str, path: str, scope: Scope, **more: Any) -> Callable[[Callable[..., Any]], Operation]:
+    """Makes an operation of a function: it has the function's name and tells its docstring. It takes the argument
+    `given`, if there is one, and gives what is returned; `more` is whatever else the operation is, or is otherwise.
+    """
+
+    def make_operation(run: Callable[..., Any]) -> Operation:
+        hints, about = get_type_hints(run), " ".join((run.__doc__ or "").split())
+        shapes = {"gives": hints["return"], "takes": hints.get("given", NoParameters)}
+        return Operation(run.__name__, method, path, scope, about, run, **(shapes | more))
+
+    return make_operation

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from app.api import conversations, exceptions, memories, profile, refinements, settings, transfer
+from app.api.operation import Operation
 
-OPERATIONS = (
-    *profile.OPERATIONS,
-    *memories.OPERATIONS,
-    *conversations.OPERATIONS,
-    *settings.OPERATIONS,
-    *refinements.OPERATIONS,
-    *exceptions.OPERATIONS,
-    *transfer.OPERATIONS,
+OPERATIONS = tuple(
+    each
+    for module in (profile, memories, conversations, settings, refinements, exceptions, transfer)
+    for each in vars(module).values()
+    if isinstance(each, Operation)
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import NoParameters, Operation
+from app.api.operation import operation
 from app.extensions import now
 from app.models import Refinement
 from app.models.key import Scope
@@ -17,7 +17,9 @@ class Me(AgentShape):
     token: TokenTold = Field(description="The token that you came with.")
 
 
-def show_profile(caller: Caller, _: NoParameters) -> Me:
+@operation("GET", "/me", Scope.READ)
+def whoami(caller: Caller) -> Me:
+    """Who you are here: name, model, how much you remember and may, and what this token allows."""
     agent = caller.agent()
     running, bearer = Refinement.open_of(agent.id), caller.bearer
     return Me.of(
@@ -26,12 +28,3 @@ def show_profile(caller: Caller, _: NoParameters) -> Me:
         open_refinement=running and running.id,
         token=TokenTold.of(bearer, id=bearer.public_id),
     )
-
-
-OPERATIONS = (
-    Operation(
-        "whoami", "GET", "/me", Scope.READ,
-        "Who you are here: name, model, how much you remember and may, and what this token allows.",
-        show_profile, Me,
-    ),
-)  # fmt: skip

@@ -8,16 +8,7 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.operation import (
-    DIGITS,
-    UUID_FORM,
-    NoParameters,
-    Operation,
-    PathParameter,
-    QueryModel,
-    RequestBody,
-    RequestResult,
-)
+from app.api.operation import DIGITS, UUID_FORM, PathParameter, QueryModel, RequestBody, operation
 from app.errors import NotFound
 from app.extensions import db
 from app.models import Mode, Refinement, Trigger
@@ -52,22 +43,29 @@ class Refinements(ResponseModel):
     next: str | None = Field(description="Send it as `before` for the next page; null at the end.")
 
 
-def request_refinement(caller: Caller, given: NewRefinement) -> RequestResult:
+@operation("POST", "/refinements", Scope.DECIDE, statuses=(202,))
+def request_refinement(caller: Caller, given: NewRefinement) -> OneRefinement:
+    """Ask for a refinement of your core memories. Asking is your consent; it runs in the background under the same
+    guards as any other, and can be undone. get_refinement says how it stands.
+    """
     refinement = start_refinement(caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode))
     queue.enqueue(refinement.id)
-    return RequestResult(_describe_refinement(caller, refinement), 202)
+    return _describe_refinement(caller, refinement)
 
 
-def list_(caller: Caller, given: WantedRefinements) -> Refinements:
+@operation("GET", "/refinements", Scope.READ)
+def list_refinements(caller: Caller, given: WantedRefinements) -> Refinements:
+    """Your refinements, the newest first, in pages."""
     mine = Refinement.agent_id == caller.agent_id
     position = NEWEST_REFINEMENTS.require("before", given.before, mine)
     shown, last = NEWEST_REFINEMENTS.load(select(Refinement).where(mine), given.limit, position)
-    return Refinements(
-        refinements=[_describe_refinement(caller, each) for each in shown], next=last.id if last else None
-    )
+    refinements = [_describe_refinement(caller, each) for each in shown]
+    return Refinements(refinements=refinements, next=last.id if last else None)
 
 
-def show(caller: Caller, refinement_id: str, _: NoParameters) -> OneRefinement:
+@operation("GET", "/refinements/{refinement_id}", Scope.READ, at=ID)
+def get_refinement(caller: Caller, refinement_id: str) -> OneRefinement:
+    """One of your refinements: how it stands, or what came of it."""
     mine = (Refinement.id == refinement_id, Refinement.agent_id == caller.agent_id)
     refinement = db.session.scalar(select(Refinement).where(*mine))
     if refinement is None:
@@ -79,23 +77,3 @@ def _describe_refinement(caller: Caller, refinement: Refinement) -> OneRefinemen
     summary = refinement.summary
     words = caller.keys().reveal(summary, purpose="summary", subject=refinement.id) if summary else None
     return OneRefinement.of(refinement, summary=words)
-
-
-OPERATIONS = (
-    Operation(
-        "request_refinement", "POST", "/refinements", Scope.DECIDE,
-        "Ask for a refinement of your core memories. Asking is your consent; it runs in the background under the same "
-        "guards as any other, and can be undone. get_refinement says how it stands.",
-        request_refinement, OneRefinement, NewRefinement, statuses=(202,),
-    ),
-    Operation(
-        "list_refinements", "GET", "/refinements", Scope.READ,
-        "Your refinements, the newest first, in pages.",
-        list_, Refinements, WantedRefinements,
-    ),
-    Operation(
-        "get_refinement", "GET", "/refinements/{refinement_id}", Scope.READ,
-        "One of your refinements: how it stands, or what came of it.",
-        show, OneRefinement, at=ID,
-    ),
-)  # fmt: skip

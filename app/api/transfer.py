@@ -9,10 +9,11 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.api.caller import Caller
-from app.api.operation import UUID_FORM, NoParameters, Operation, PathParameter, RequestBody, RequestResult
-from app.authoring.fields import author_setting, check_setting
+from app.api.operation import UUID_FORM, PathParameter, RequestBody, operation
+from app.api.settings import write_setting
+from app.authoring.fields import check_setting
 from app.errors import NotFound
-from app.exchange.bundle import BATCH, export_bundle
+from app.exchange import bundle
 from app.exchange.formats import read_file
 from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import receive_file
@@ -22,8 +23,7 @@ from app.models.intake import IMPORT
 from app.models.key import Scope
 from app.shapes.intake import OneImport
 from app.shapes.response import ResponseModel
-from tasks import authoring as authoring_queue
-from tasks import intake as intake_queue
+from tasks import intake as queue
 
 ID = PathParameter("import_id", str, "The import's UUID.", UUID_FORM)
 
@@ -46,56 +46,56 @@ class Bundle(ResponseModel):
     bundle: str = Field(description="JSON: your settings and all your active memories. import_memories takes it back.")
 
 
-def receive_import(caller: Caller, given: NewImport) -> RequestResult:
-    """The memories first: what can't be used is refused whole, before any setting is written."""
-    if given.with_settings:
-        caller.check(Scope.AUTHOR)
-    by, format_ = caller.actor(), None if given.format == "auto" else ImportFormat(given.format)
-    data = given.data.encode("utf-8", "surrogatepass")
-    settings = dict(checked_settings(data, format_)) if given.with_settings else {}
-    received = receive_file(caller.agent_id, data, by=by, format=format_)
-    intake_queue.enqueue(received.intake_id)
-    written = [_write_setting(caller, field, value) for field, value in settings.items()]
-    left_out = {what: count for what, count in received.parsed.left_out.items() if not (written and what == "settings")}
-    intake = _find_own_import(caller, received.intake_id)
-    told = OneImport.of(intake, memories=received.memories, left_out=left_out, settings=written)
-    return RequestResult(told, 202)
-
-
-def checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str | None]:
-    """The settings of a bundle; none of other files. Raises as `receive_file` and `author_setting` do."""
-    settings = dict(read_file(data, format=format_).settings)
-    for field, value in settings.items():
-        check_setting(field, value)
-    return settings
-
-
-def show(caller: Caller, import_id: str, _: NoParameters) -> OneImport:
-    return OneImport.of(_find_own_import(caller, import_id))
-
-
-def export(caller: Caller, _: NoParameters) -> Bundle:
-    return Bundle(bundle="".join(bundle_pieces(caller)))
-
-
-def bundle_pieces(caller: Caller) -> Iterator[str]:
+def _bundle_pieces(caller: Caller) -> Iterator[str]:
     """Raises KeysNotReady before there is a first one, so that a refusal is still an answer."""
-    return _while_live(caller, export_bundle(caller.agent(), caller.keys()))
+    return _while_live(caller, bundle.export_bundle(caller.agent(), caller.keys()))
 
 
 def _while_live(caller: Caller, found: Iterator[str]) -> Iterator[str]:
     """It breaks off, so that nobody takes it for whole, once the token is revoked. Raises Unauthorized then."""
     for number, piece in enumerate(found):
-        if number % BATCH == 0:
+        if number % bundle.BATCH == 0:
             caller.check_still_live()
         yield piece
 
 
-def _write_setting(caller: Caller, field: str, value: str | None) -> str:
-    authored = author_setting(caller.agent_id, field, value, by=caller.actor())
-    if authored.unread:
-        authoring_queue.enqueue(authored.unread)
-    return field
+@operation("GET", "/export", Scope.READ, streams=_bundle_pieces)
+def export_bundle(caller: Caller) -> Bundle:
+    """All of you to take along: your settings and your active memories with their text, as one JSON document."""
+    return Bundle(bundle="".join(_bundle_pieces(caller)))
+
+
+@operation("POST", "/imports", Scope.WRITE, statuses=(202,), most_bytes=64_000_000)
+def import_memories(caller: Caller, given: NewImport) -> OneImport:
+    """Bring memories in from a bundle of yours or from elsewhere: all of them or none, in the background. What you have
+    already is not written twice, and none becomes constitutional by it. get_import says what came of it.
+    """
+    if given.with_settings:
+        caller.check(Scope.AUTHOR)
+    by, format_ = caller.actor(), None if given.format == "auto" else ImportFormat(given.format)
+    data = given.data.encode("utf-8", "surrogatepass")
+    settings = _checked_settings(data, format_) if given.with_settings else {}
+    received = receive_file(caller.agent_id, data, by=by, format=format_)  # refused whole, before a setting is written
+    queue.enqueue(received.intake_id)
+    for field, value in settings.items():
+        write_setting(caller, field, value)
+    left_out = {what: count for what, count in received.parsed.left_out.items() if not settings or what != "settings"}
+    intake = _find_own_import(caller, received.intake_id)
+    return OneImport.of(intake, memories=received.memories, left_out=left_out, settings=list(settings))
+
+
+@operation("GET", "/imports/{import_id}", Scope.READ, at=ID)
+def get_import(caller: Caller, import_id: str) -> OneImport:
+    """What came of an import of yours."""
+    return OneImport.of(_find_own_import(caller, import_id))
+
+
+def _checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str | None]:
+    """The settings of a bundle; none of other files. Raises as `receive_file` and `author_setting` do."""
+    settings = dict(read_file(data, format=format_).settings)
+    for field, value in settings.items():
+        check_setting(field, value)
+    return settings
 
 
 def _find_own_import(caller: Caller, import_id: str) -> Intake:
@@ -104,24 +104,3 @@ def _find_own_import(caller: Caller, import_id: str) -> Intake:
     if intake is None or intake.actor_kind != "agent":
         raise NotFound("You have no such import.")
     return intake
-
-
-OPERATIONS = (
-    Operation(
-        "export_bundle", "GET", "/export", Scope.READ,
-        "All of you to take along: your settings and your active memories with their text, as one JSON document.",
-        export, Bundle, streams=bundle_pieces,
-    ),
-    Operation(
-        "import_memories", "POST", "/imports", Scope.WRITE,
-        "Bring memories in from a bundle of yours or from elsewhere: all of them or none, in the background. What "
-        "you have already is not written twice, and none becomes constitutional by it. get_import says what came of "
-        "it.",
-        receive_import, OneImport, NewImport, statuses=(202,), most_bytes=64_000_000,
-    ),
-    Operation(
-        "get_import", "GET", "/imports/{import_id}", Scope.READ,
-        "What came of an import of yours.",
-        show, OneImport, at=ID,
-    ),
-)  # fmt: skip
