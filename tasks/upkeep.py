@@ -7,7 +7,7 @@ from app.keys.provision import find_unprovisioned
 from app.keys.shredding import shred_files
 from app.models import event, model_call
 from app.models.idempotency import drop_old_keys
-from app.models.intake import Intake
+from app.models.intake import CONVERSATION, IMPORT, Intake
 from app.refinement import sweep
 from tasks import intake, keys, refinement, reflection
 from tasks.celery import task
@@ -27,9 +27,9 @@ def find_lost_starts() -> None:
 @task
 def find_lost_intakes() -> None:
     """Imports wait for any worker, conversations for one that asks the agent's model."""
-    for intake_id in Intake.find_waiting():
+    for intake_id in Intake.find_lost(IMPORT):
         intake.enqueue(intake_id)
-    for intake_id in Intake.find_unasked():
+    for intake_id in Intake.find_lost(CONVERSATION):
         reflection.enqueue(intake_id)
 
 

@@ -12,7 +12,6 @@ from app.extensions import db, writing
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import reserve_ids
-from app.models.event import announce
 from app.models.human_act import tell_later
 from app.models.memory import Memory
 from app.models.state import Source
@@ -78,7 +77,7 @@ def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by
         return done
     entry = record(Action.IMPORT, actor=by, of=agent, subject=agent.subject, data=asdict(done), memories=memories)
     tell_later(entry)
-    announce("agent.imported", account_id=agent.account_id, agent_id=agent.id, data=asdict(done))
+    agent.announce("imported", **asdict(done))
     return done
 
 

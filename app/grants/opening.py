@@ -137,7 +137,7 @@ def fetch_view(look: RequestedView) -> dict[str, Any]:
         )
     if sealed is None or is_live is None:
         raise NotCovered(view.refused or "")
-    shown: dict[str, Any] = json.loads(look.key.open(sealed, view_id=look.view_id))
+    shown: dict[str, Any] = json.loads(look.key.open_view(sealed, view_id=look.view_id))
     return shown
 
 

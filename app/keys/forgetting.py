@@ -92,9 +92,7 @@ def _forget_locked_agent(agent: Agent, waiting: list[Intake], by: Actor) -> Forg
 def _revoke_tokens(agent: Agent, by: Actor) -> int:
     tokens = live_tokens(agent.id)
     for token in tokens:
-        token.revoked_at = now()
-        data = {"name": token.name, "token": token.public_id, "why": "the agent was forgotten"}
-        record(Action.TOKEN_REVOKE, actor=by, of=agent, subject=f"token:{token.public_id}", data=data)
+        token.mark_revoked(agent, by=by, why="the agent was forgotten")
     return len(tokens)
 
 

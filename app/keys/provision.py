@@ -8,7 +8,6 @@ from sqlalchemy import exists, select
 
 from app.extensions import db, now, reading, writing
 from app.models.agent import Agent
-from app.models.event import announce
 from app.models.key import AgentKey, AgentToken, has_keys, make_keys, open_keys, share_with_tokens
 from app.silo import AgentKeys, MasterPublicKey
 
@@ -29,7 +28,7 @@ def provision_keys(agent_id: int) -> None:
         new = not has_keys(agent)
         shared = share_with_tokens(agent, ensure_keys(agent))
         if new or shared:
-            announce("agent.keys", account_id=agent.account_id, agent_id=agent.id, data={"made": new})
+            agent.announce("keys", made=new)
 
 
 def ensure_keys(agent: Agent) -> AgentKeys:

@@ -21,7 +21,6 @@ from app.extensions import db, now, reading, writing
 from app.models.account import Account
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.event import announce
 from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import (
@@ -30,12 +29,13 @@ from app.models.key import (
     key_ring,
     live_tokens,
     master_key,
+    master_public_key,
     open_keys,
-    share_with_master,
+    share_keys,
     share_with_tokens,
     wait_until_nobody_seals,
 )
-from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, WrappedKey, rewrap
+from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap
 from app.values.actor import Actor
 
 Told = Callable[[str], object]
@@ -95,12 +95,12 @@ def rotate_agent_key(agent_id: int, *, by: Actor) -> int:
     with writing():
         agent = Agent.lock(agent_id)
         keys = open_keys(agent).with_new_version()
-        share_with_master(agent, keys)
+        share_keys(agent, keys, [master_public_key()])
         share_with_tokens(agent, keys)
         version, readers = keys.current_version, 1 + len(live_tokens(agent.id))
         data = {"version": version, "readers": readers}
         record(Action.AGENT_KEY_ROTATE, actor=by, of=agent, subject=agent.subject, data=data)
-        announce("agent.keys", account_id=agent.account_id, agent_id=agent.id, data={"version": version})
+        agent.announce("keys", version=version)
     return version
 
 
@@ -184,8 +184,7 @@ def _rewrap_agent(agent: Agent, new: MasterPublicKey) -> int:
         if (row.purpose, row.version) in there:
             db.session.delete(row)
             continue
-        wrapped = WrappedKey(row.purpose, row.version, row.reader, row.sealed)
-        again = rewrap(agent.uuid, wrapped, master_key(row.reader), new)
+        again = rewrap(agent.uuid, row.wrapped, master_key(row.reader), new)
         row.reader, row.sealed = again.reader, again.sealed
     return len(left)
 

@@ -16,7 +16,7 @@ from app.models.base import Lockable, Model, Moment, lock_row
 from app.models.event import announce
 from app.models.key import master_key, master_public_key
 from app.models.question import Question
-from app.silo import MasterPublicKey, open_intake, reseal_intake, seal_intake
+from app.silo import MasterPublicKey, open_intake, seal_intake
 from app.values.actor import Actor, ActorKind
 
 IMPORT, CONVERSATION = "import", "conversation"
@@ -59,23 +59,22 @@ class Intake(Lockable, Question, Model):
     taken_at: Mapped[Moment | None]
 
     @classmethod
-    def receive(cls, agent: Agent, text: str, *, by: Actor, format: str = "jsonl", name: str | None = None) -> Intake:
-        """Keep a file of memories, checked by the caller, sealed so that only the worker can read it.
+    def receive(
+        cls,
+        agent: Agent,
+        text: str,
+        *,
+        by: Actor,
+        kind: str = IMPORT,
+        format: str | None = "jsonl",
+        name: str | None = None,
+    ) -> Intake:
+        """Keep what was handed in, checked by the caller, sealed so that only the worker can read it.
 
-        `format` is what it was recognised as (`app/exchange/parsed.py`), `name` the file's own, if it has one.
+        `format` is what a file of memories was recognised as (`app/exchange/parsed.py`), `name` the file's own, if it
+        has one. A conversation, a transcript in JSON, has neither: a worker asks the agent's model about it.
         Raises AgentForgotten.
         """
-        intake = cls._store_text(agent, text, IMPORT, by)
-        intake.format, intake.name = format, name or format
-        return intake
-
-    @classmethod
-    def receive_conversation(cls, agent: Agent, text: str, *, by: Actor) -> Intake:
-        """The same for a transcript, JSON, which a worker asks the agent's model about. Raises AgentForgotten."""
-        return cls._store_text(agent, text, CONVERSATION, by)
-
-    @classmethod
-    def _store_text(cls, agent: Agent, text: str, kind: str, by: Actor) -> Intake:
         agent.check_not_forgotten()
         number, master = str(uuid.uuid4()), master_public_key()
         intake = cls(
@@ -89,6 +88,8 @@ class Intake(Lockable, Question, Model):
             status=IntakeStatus.WAITING,
             sealed=seal_intake(text, intake_id=number, agent_uuid=agent.uuid, master=master),
             reader=master.fingerprint,
+            format=format,
+            name=name or format,
             created_at=now(),
         )
         db.session.add(intake)
@@ -96,26 +97,12 @@ class Intake(Lockable, Question, Model):
         return intake
 
     @classmethod
-    def find_waiting(cls) -> list[str]:
-        """Ids of the imports that have waited for a worker for more than a minute, the oldest first."""
-        return cls._find_lost(IMPORT)
-
-    @classmethod
-    def find_unasked(cls) -> list[str]:
-        """Ids of the conversations that nobody has asked about for more than a minute, or whose worker died over it."""
-        return cls._find_lost(CONVERSATION)
-
-    @classmethod
-    def _find_lost(cls, kind: str) -> list[str]:
+    def find_lost(cls, kind: str) -> list[str]:
+        """Ids of those that nobody took for more than a minute, or whose worker died over it, the oldest first."""
         late = cls.created_at < now() - LOST_AFTER
         query = select(cls.id).where(cls.status == IntakeStatus.WAITING, cls.kind == kind, late, cls.is_free())
         with reading() as session:
             return list(session.scalars(query.order_by(cls.created_at).limit(100)))
-
-    @classmethod
-    def claim_conversation(cls, intake_id: str) -> Intake | None:
-        """A conversation that waits, for exactly one worker at a time."""
-        return cls.claim(intake_id, cls.kind == CONVERSATION, cls.status == IntakeStatus.WAITING)
 
     @classmethod
     def lock_waiting(cls, agent_id: int) -> list[Intake]:
@@ -135,9 +122,7 @@ class Intake(Lockable, Question, Model):
 
     def reseal(self, agent: Agent, master: MasterPublicKey) -> None:
         """Seal it to another master key. The caller has locked it; it waits. Raises SealBroken or KeyFileError."""
-        self.sealed = reseal_intake(
-            self.sealed or b"", intake_id=self.id, agent_uuid=agent.uuid, opener=master_key(self.reader), master=master
-        )
+        self.sealed = seal_intake(self.open(agent), intake_id=self.id, agent_uuid=agent.uuid, master=master)
         self.reader = master.fingerprint
 
     def settle(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import ClassVar
 
 from flask import current_app
-from sqlalchemy import ForeignKey, LargeBinary, Select, String, UniqueConstraint, delete, select, text
+from sqlalchemy import ForeignKey, LargeBinary, String, UniqueConstraint, delete, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import Invalid, Refused, Unavailable
@@ -19,10 +19,10 @@ from app.models.installation import note_what_to_shred
 from app.models.logged import Logged
 from app.silo import (
     AgentKeys,
+    KeyPair,
     KeyRing,
     MasterKey,
     MasterPublicKey,
-    Opener,
     WrappedKey,
     hash_token,
     make_agent_keys,
@@ -84,6 +84,10 @@ class AgentKey(Model):
     version: Mapped[int]
     reader: Mapped[str] = mapped_column(String(16))
     sealed: Mapped[bytes] = mapped_column(LargeBinary)
+
+    @property
+    def wrapped(self) -> WrappedKey:
+        return WrappedKey(self.purpose, self.version, self.reader, self.sealed)
 
 
 class AgentToken(Logged, Model):
@@ -157,13 +161,17 @@ class AgentToken(Logged, Model):
         """
         if self.revoked_at is not None:
             return False
-        self.revoked_at = now()
         db.session.execute(delete(AgentKey).where(AgentKey.agent_id == agent.id, AgentKey.reader == self.reader))
-        data = {"name": self.name, "token": self.public_id} | ({"why": why} if why else {})
-        record(Action.TOKEN_REVOKE, actor=by, of=agent, subject=self.subject, data=data)
+        self.mark_revoked(agent, by=by, why=why)
         note_what_to_shred()
         agent.announce("token")
         return True
+
+    def mark_revoked(self, agent: Agent, *, by: Actor, why: str) -> None:
+        """Record that it is revoked; the caller removes its copies of the agent's keys."""
+        self.revoked_at = now()
+        data = {"name": self.name, "token": self.public_id} | ({"why": why} if why else {})
+        record(Action.TOKEN_REVOKE, actor=by, of=agent, subject=self.subject, data=data)
 
     def rotate(self, agent: Agent, *, by: Actor) -> str:
         """A new token of the same name and scopes, returned this once; this one is revoked. The caller as in `revoke`.
@@ -229,11 +237,11 @@ def make_keys(agent: Agent) -> AgentKeys:
     """Fresh keys for a new agent, sealed to the master; the caller holds the agent's lock. Raises AgentForgotten."""
     agent.check_not_forgotten()
     keys = make_agent_keys(agent.uuid)
-    _store_missing_keys(agent.id, keys, master_public_key())
+    db.session.add_all(AgentKey(agent_id=agent.id, **vars(key)) for key in keys.wrap_for(master_public_key()))
     return keys
 
 
-def open_keys(agent: Agent, opener: Opener | None = None) -> AgentKeys:
+def open_keys(agent: Agent, opener: KeyPair | None = None) -> AgentKeys:
     """The agent's keys, opened with the master key or, in a request, with its own token.
 
     Raises SealBroken, or AgentForgotten.
@@ -242,20 +250,13 @@ def open_keys(agent: Agent, opener: Opener | None = None) -> AgentKeys:
     return _open_sealed_keys(agent.id, agent.uuid, opener)
 
 
-def _open_sealed_keys(agent_id: int, uuid: str, opener: Opener | None) -> AgentKeys:
-    rows = db.session.scalars(_sealed_to_masters(agent_id) if opener is None else _sealed_to(agent_id, opener)).all()
-    readers = sorted({row.reader for row in rows})
-    openers = [opener] if opener is not None else [master_key(reader) for reader in readers] or [master_key()]
-    wrapped = [WrappedKey(row.purpose, row.version, row.reader, row.sealed) for row in rows]
+def _open_sealed_keys(agent_id: int, uuid: str, opener: KeyPair | None) -> AgentKeys:
+    readers = select(MasterKeyRow.fingerprint) if opener is None else [opener.fingerprint]
+    rows = db.session.scalars(select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader.in_(readers))).all()
+    masters = sorted({row.reader for row in rows})
+    openers = [opener] if opener is not None else [master_key(reader) for reader in masters] or [master_key()]
+    wrapped = [row.wrapped for row in rows]
     return open_agent_keys(uuid, wrapped, *openers, renew=lambda: _open_sealed_keys(agent_id, uuid, opener))
-
-
-def _sealed_to_masters(agent_id: int) -> Select[tuple[AgentKey]]:
-    return select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader.in_(select(MasterKeyRow.fingerprint)))
-
-
-def _sealed_to(agent_id: int, opener: Opener) -> Select[tuple[AgentKey]]:
-    return select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader == opener.fingerprint)
 
 
 def has_keys(agent: Agent) -> bool:
@@ -264,36 +265,24 @@ def has_keys(agent: Agent) -> bool:
 
 def share_with_tokens(agent: Agent, keys: AgentKeys) -> int:
     """Seal the agent's keys to each of its live tokens that lacks one; returns how many keys were sealed."""
-    existing = _existing_keys(agent.id)
-    return sum(
-        _store_missing_keys(agent.id, keys, MasterPublicKey(each.public_key), existing)
-        for each in live_tokens(agent.id)
-    )
+    return share_keys(agent, keys, [MasterPublicKey(each.public_key) for each in live_tokens(agent.id)])
 
 
-def share_with_master(agent: Agent, keys: AgentKeys) -> int:
-    """The same for the master key."""
-    return _store_missing_keys(agent.id, keys, master_public_key(), _existing_keys(agent.id))
+def share_keys(agent: Agent, keys: AgentKeys, readers: Iterable[MasterPublicKey]) -> int:
+    """The same for any readers."""
+    query = select(AgentKey.purpose, AgentKey.version, AgentKey.reader).where(AgentKey.agent_id == agent.id)
+    existing = set(db.session.execute(query).tuples())
+    new = [
+        AgentKey(agent_id=agent.id, **vars(key))
+        for reader in readers
+        for key in keys.wrap_for(reader)
+        if (key.purpose, key.version, key.reader) not in existing
+    ]
+    db.session.add_all(new)
+    return len(new)
 
 
 def live_tokens(agent_id: int) -> Sequence[AgentToken]:
     """Those that were not revoked."""
     query = select(AgentToken).where(AgentToken.agent_id == agent_id, AgentToken.revoked_at.is_(None))
     return db.session.scalars(query.order_by(AgentToken.id)).all()
-
-
-def _existing_keys(agent_id: int) -> set[tuple[str, int, str]]:
-    query = select(AgentKey.purpose, AgentKey.version, AgentKey.reader).where(AgentKey.agent_id == agent_id)
-    return set(db.session.execute(query).tuples())
-
-
-def _store_missing_keys(
-    agent_id: int, keys: AgentKeys, reader: MasterPublicKey, existing: set[tuple[str, int, str]] | None = None
-) -> int:
-    new = [
-        AgentKey(agent_id=agent_id, purpose=key.purpose, version=key.version, reader=key.reader, sealed=key.sealed)
-        for key in keys.wrap_for(reader)
-        if (key.purpose, key.version, key.reader) not in (existing or set())
-    ]
-    db.session.add_all(new)
-    return len(new)

@@ -54,7 +54,7 @@ def hand_in(agent_id: int, messages: object, by: Actor) -> Intake:
     """
     text = as_text(read_messages(messages))
     with writing():
-        return Intake.receive_conversation(Agent.lock(agent_id), text, by=by)
+        return Intake.receive(Agent.lock(agent_id), text, by=by, kind=CONVERSATION, format=None)
 
 
 def find_conversation(agent_id: int, intake_id: str) -> Intake:
@@ -129,7 +129,7 @@ class _Heard:
 def _claim_conversation(intake_id: str) -> _Heard | None:
     """For exactly one worker at a time. What can't be heard by anybody is settled at once."""
     with writing():
-        intake = Intake.claim_conversation(intake_id)
+        intake = Intake.claim(intake_id, Intake.kind == CONVERSATION, Intake.status == IntakeStatus.WAITING)
         if intake is None:
             return None
         try:

@@ -4,14 +4,14 @@ Content is sealed with one data key per agent (AES-256-GCM, the row's identity a
 by HPKE (RFC 9180) to public keys: the master's, and those derived from the agent's own tokens.
 """
 
-from app.silo.intake import open_intake, reseal_intake, seal_intake
+from app.silo.intake import open_intake, seal_intake
 from app.silo.keyfile import KeyFileError
 from app.silo.keyring import KeyRing
 from app.silo.keys import (
     AgentKeys,
+    KeyPair,
     MasterKey,
     MasterPublicKey,
-    Opener,
     WrappedKey,
     make_agent_keys,
     open_agent_keys,

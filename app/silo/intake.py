@@ -15,13 +15,5 @@ def open_intake(sealed: bytes, *, intake_id: str, agent_uuid: str, master: Maste
     return master.open(sealed, _intake_info(intake_id, agent_uuid)).decode()
 
 
-def reseal_intake(
-    sealed: bytes, *, intake_id: str, agent_uuid: str, opener: MasterKey, master: MasterPublicKey
-) -> bytes:
-    """The same text, sealed to another master key. Raises SealBroken."""
-    info = _intake_info(intake_id, agent_uuid)
-    return master.seal(opener.open(sealed, info), info)
-
-
 def _intake_info(intake_id: str, agent_uuid: str) -> str:
     return f"whetstone/intake/1|{agent_uuid}|{intake_id}"

@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import serialization
@@ -35,16 +34,6 @@ SHORTEST_PASSPHRASE = 16
 """Characters. PKCS #8 stretches a passphrase by 2,048 rounds of PBKDF2 only."""
 
 
-class Opener(Protocol):
-    """Something that holds a private key: the master, or an agent's token."""
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    def open(self, sealed: bytes, info: str) -> bytes:
-        """Open what was sealed to this key for `info`. Raises SealBroken."""
-
-
 class MasterPublicKey:
     """The half that can only seal."""
 
@@ -61,15 +50,15 @@ class MasterPublicKey:
         return SUITE.encrypt(plaintext, self._public, info=info.encode())
 
 
-class MasterKey:
-    """The private half. Made at first start; lives in a file that only its owner can read."""
+class KeyPair:
+    """What holds a private key: the master, an agent's token, or a look."""
 
     def __init__(self, private: X25519PrivateKey) -> None:
         self._private = private
         self.public = MasterPublicKey(private.public_key().public_bytes_raw())
 
     def __repr__(self) -> str:
-        return f"<MasterKey {self.fingerprint}>"
+        return f"<{type(self).__name__} {self.fingerprint}>"
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return (str, (repr(self),))
@@ -77,6 +66,17 @@ class MasterKey:
     @property
     def fingerprint(self) -> str:
         return self.public.fingerprint
+
+    def open(self, sealed: bytes, info: str) -> bytes:
+        """Open what was sealed to this key for `info`, an HPKE single shot. Raises SealBroken."""
+        try:
+            return SUITE.decrypt(sealed, self._private, info=info.encode())
+        except (InvalidTag, ValueError):
+            raise SealBroken("A key does not open: it was sealed to another key pair, or altered.") from None
+
+
+class MasterKey(KeyPair):
+    """The private half. Made at first start; lives in a file that only its owner can read."""
 
     @classmethod
     def generate(cls) -> MasterKey:
@@ -133,17 +133,6 @@ class MasterKey:
 
     def _encode_pem(self, encryption: serialization.KeySerializationEncryption) -> bytes:
         return self._private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-
-    def open(self, sealed: bytes, info: str) -> bytes:
-        return hpke_open(sealed, self._private, info)
-
-
-def hpke_open(sealed: bytes, private: X25519PrivateKey, info: str) -> bytes:
-    """Open an HPKE single shot. Raises SealBroken."""
-    try:
-        return SUITE.decrypt(sealed, private, info=info.encode())
-    except (InvalidTag, ValueError):
-        raise SealBroken("A key does not open: it was sealed to another key pair, or altered.") from None
 
 
 @dataclass(frozen=True)
@@ -222,7 +211,9 @@ class AgentKeys:
         """Every key of the agent, sealed to `reader`."""
         keys = [(DATA, version, key) for version, key in sorted(self._data.items())]
         return [
-            WrappedKey(purpose, version, reader.fingerprint, reader.seal(key, self._wrapping_info(purpose, version)))
+            WrappedKey(
+                purpose, version, reader.fingerprint, reader.seal(key, _key_info(self.agent_uuid, purpose, version))
+            )
             for purpose, version, key in [*keys, (DEDUP, 1, self._dedup)]
         ]
 
@@ -233,9 +224,6 @@ class AgentKeys:
             raise SealBroken(f"The agent's data key of version {version} is not there.")
         return self._data[version]
 
-    def _wrapping_info(self, purpose: str, version: int) -> str:
-        return _key_info(self.agent_uuid, purpose, version)
-
 
 def make_agent_keys(agent_uuid: str) -> AgentKeys:
     """Fresh keys for a new agent: data key version 1 and the dedup key that never rotates."""
@@ -243,7 +231,7 @@ def make_agent_keys(agent_uuid: str) -> AgentKeys:
 
 
 def open_agent_keys(
-    agent_uuid: str, wrapped: Iterable[WrappedKey], *openers: Opener, renew: Callable[[], AgentKeys] | None = None
+    agent_uuid: str, wrapped: Iterable[WrappedKey], *openers: KeyPair, renew: Callable[[], AgentKeys] | None = None
 ) -> AgentKeys:
     """Open the keys that are sealed to one of `openers`. Raises SealBroken when there are none or one does not open."""
     held = {opener.fingerprint: opener for opener in openers}
@@ -262,7 +250,7 @@ def open_agent_keys(
     return AgentKeys(agent_uuid, data, dedup, renew)
 
 
-def rewrap(agent_uuid: str, wrapped: WrappedKey, opener: Opener, reader: MasterPublicKey) -> WrappedKey:
+def rewrap(agent_uuid: str, wrapped: WrappedKey, opener: KeyPair, reader: MasterPublicKey) -> WrappedKey:
     """The same key, sealed to another reader. Raises SealBroken."""
     info = _key_info(agent_uuid, wrapped.purpose, wrapped.version)
     sealed = reader.seal(opener.open(wrapped.sealed, info), info)

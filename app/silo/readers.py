@@ -10,28 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from app.silo.keys import MasterPublicKey, hpke_open
+from app.silo.keys import KeyPair
 
 _SHAPE = re.compile(r"whet_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
 
-class TokenKey:
+class TokenKey(KeyPair):
     """The key pair of one token. Derived, never stored: HKDF-SHA-256 over the secret, salted with the token's id."""
 
     def __init__(self, public_id: str, secret: str) -> None:
         derived = HKDF(SHA256(), 32, salt=public_id.encode(), info=b"whetstone/token-key/1").derive(secret.encode())
-        self._private = X25519PrivateKey.from_private_bytes(derived)
-        self.public = MasterPublicKey(self._private.public_key().public_bytes_raw())
-
-    def __repr__(self) -> str:
-        return f"<TokenKey {self.fingerprint}>"
-
-    @property
-    def fingerprint(self) -> str:
-        return self.public.fingerprint
-
-    def open(self, sealed: bytes, info: str) -> bytes:
-        return hpke_open(sealed, self._private, info)
+        super().__init__(X25519PrivateKey.from_private_bytes(derived))
 
 
 def new_token() -> str:

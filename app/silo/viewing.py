@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from app.silo.keys import MasterPublicKey, hpke_open
+from app.silo.keys import KeyPair, MasterPublicKey
 
 
-class ViewKey:
+class ViewKey(KeyPair):
     """Lives as long as a request; its private half is stored nowhere."""
 
     def __init__(self) -> None:
-        self._private = X25519PrivateKey.generate()
-        self.public = MasterPublicKey(self._private.public_key().public_bytes_raw())
+        super().__init__(X25519PrivateKey.generate())
 
-    def __repr__(self) -> str:
-        return f"<ViewKey {self.public.fingerprint}>"
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return (str, (repr(self),))
-
-    def open(self, sealed: bytes, *, view_id: str) -> str:
+    def open_view(self, sealed: bytes, *, view_id: str) -> str:
         """What was sealed for this view. Raises SealBroken."""
-        return hpke_open(sealed, self._private, _view_info(view_id)).decode()
+        return self.open(sealed, _view_info(view_id)).decode()
 
 
 def seal_view(text: str, *, view_id: str, reader: bytes) -> bytes:

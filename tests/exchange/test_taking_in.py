@@ -17,6 +17,7 @@ from app.extensions import db, writing
 from app.keys.forgetting import forget_agent
 from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory, open_keys
 from app.models.agent import AgentForgotten
+from app.models.intake import CONVERSATION
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, remembered, written
 from tests.support.factories import make_agent
 
@@ -130,7 +131,7 @@ def test_an_intake_from_before_formats_were_named_is_json_lines(agent: Agent) ->
 
 def test_a_conversation_is_left_to_the_agents_model(agent: Agent) -> None:
     with writing():
-        intake_id = Intake.receive_conversation(Agent.lock(agent.id), "[]", by=agent.as_actor).id
+        intake_id = Intake.receive(Agent.lock(agent.id), "[]", by=agent.as_actor, kind=CONVERSATION, format=None).id
 
     take_in(intake_id)
 

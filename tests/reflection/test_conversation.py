@@ -21,6 +21,7 @@ from app.keys.rotation import rotate_master_key
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import say
 from app.models import COMMAND_LINE, DEFAULT_REFLECTION_PROMPT, Action, Agent, Intake, IntakeStatus, Memory, MemoryType
+from app.models.intake import CONVERSATION, IMPORT
 from app.models.question import ASKED_AGAIN_AFTER
 from app.reflection.conversation import find_conversation, hand_in, reflect_on_conversation
 from app.shapes.intake import Conversation
@@ -294,11 +295,11 @@ def test_where_a_worker_died_another_asks_later_and_the_first_one_s_late_answer_
 
     def meanwhile() -> None:
         clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds())
-        assert Intake.find_unasked() == []
+        assert Intake.find_lost(CONVERSATION) == []
         reflect_on_conversation(intake.id, others)
         assert second.asked == []
         clock.advance(seconds=1)
-        assert Intake.find_unasked() == [intake.id]
+        assert Intake.find_lost(CONVERSATION) == [intake.id]
         reflect_on_conversation(intake.id, others)
 
     dependencies, _ = means_of(thinking(meanwhile))
@@ -314,7 +315,7 @@ def test_an_answer_that_comes_while_another_worker_asks_already_is_dropped(agent
     def taken_over() -> None:
         clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
         with writing():
-            assert Intake.claim_conversation(intake.id) is not None
+            assert Intake.claim(intake.id) is not None
 
     dependencies, _ = means_of(thinking(taken_over))
     reflect_on_conversation(intake.id, dependencies)
@@ -337,9 +338,9 @@ def test_lost_ones_are_found_after_a_minute_and_never_read_as_an_import(agent: A
     conversation = hand_in(agent.id, TALK, agent.as_actor)
     with writing():
         lines = Intake.receive(Agent.lock(agent.id), '{"content": "Imported."}', by=COMMAND_LINE)
-    assert (Intake.find_waiting(), Intake.find_unasked()) == ([], [])
+    assert (Intake.find_lost(IMPORT), Intake.find_lost(CONVERSATION)) == ([], [])
     clock.advance(seconds=61)
-    assert (Intake.find_waiting(), Intake.find_unasked()) == ([lines.id], [conversation.id])
+    assert (Intake.find_lost(IMPORT), Intake.find_lost(CONVERSATION)) == ([lines.id], [conversation.id])
 
     take_in(conversation.id)
     dependencies, client = means_of(say(NOTHING))
@@ -349,7 +350,7 @@ def test_lost_ones_are_found_after_a_minute_and_never_read_as_an_import(agent: A
     assert fresh(lines).status == IntakeStatus.WAITING
     assert client.asked == []
     reflect_on_conversation(conversation.id, dependencies)
-    assert (Intake.find_waiting(), Intake.find_unasked()) == ([lines.id], [])
+    assert (Intake.find_lost(IMPORT), Intake.find_lost(CONVERSATION)) == ([lines.id], [])
 
 
 def test_a_paused_agent_s_conversation_is_heard_because_it_asked_itself(agent: Agent) -> None:
@@ -409,7 +410,7 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
 
     assert (fresh(intake).status, intake.error) == (IntakeStatus.WAITING, None)
     clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
-    assert Intake.find_unasked() == [intake.id]
+    assert Intake.find_lost(CONVERSATION) == [intake.id]
     reflect_on_conversation(intake.id, dependencies)
     assert fresh(intake).status == IntakeStatus.TAKEN
 

@@ -226,10 +226,10 @@ def test_what_is_sealed_for_one_look_opens_for_that_look_only() -> None:
     key = ViewKey()
     sealed = seal_view("tea 😀", view_id="v-1", reader=key.public.raw)
     assert b"tea" not in sealed
-    assert key.open(sealed, view_id="v-1") == "tea 😀"
+    assert key.open_view(sealed, view_id="v-1") == "tea 😀"
     for number, reader in (("v-2", key), ("", key), ("v-1", ViewKey())):
         with pytest.raises(SealBroken):
-            reader.open(sealed, view_id=number)
+            reader.open_view(sealed, view_id=number)
 
 
 def test_a_token_of_another_id_is_another_key_whatever_its_secret() -> None:

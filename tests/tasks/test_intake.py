@@ -13,6 +13,7 @@ from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.keys.provision import find_unprovisioned, provision_keys
 from app.models import COMMAND_LINE, Account, Agent, Event, Intake, IntakeStatus, Memory, MemoryType, open_keys
+from app.models.intake import IMPORT
 from app.models.key import AgentToken, has_keys
 from app.models.key import open_keys as keys_of
 from app.silo import parse_token
@@ -116,9 +117,9 @@ def test_lost_intakes_are_found_after_a_minute_only(app: Flask, clock: FakeClock
     clock.advance(seconds=61)
     receive(agent, {"content": "Two."})
 
-    assert Intake.find_waiting() == [lost]
+    assert Intake.find_lost(IMPORT) == [lost]
     take_in(lost)
-    assert Intake.find_waiting() == []
+    assert Intake.find_lost(IMPORT) == []
 
 
 def test_an_agent_without_keys_gets_them_once_and_its_token_opens_them(app: Flask) -> None:
