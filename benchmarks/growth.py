@@ -17,7 +17,9 @@ from sqlalchemy import text
 
 from app import Part, create_app
 from app.asking.calls import Dependencies
-from app.exchange.importing import import_memories
+from app.exchange.file_text import parse_lines
+from app.exchange.parsed import ImportFormat, ParsedFile
+from app.exchange.taking_in import bring_in
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedClients, call, say
@@ -116,7 +118,7 @@ def _import(agent: Agent, chance: random.Random) -> None:
     lines = [json.dumps({"content": _text(chance), "type": "core"}) for _ in range(MEMORIES // AGENTS)]
     with writing():
         keys = open_keys(Agent.lock(agent.id))
-    import_memories(agent.id, lines, keys=keys, by=COMMAND_LINE)
+    bring_in(agent.id, ParsedFile(ImportFormat.JSON_LINES, parse_lines(lines)), keys=keys, by=COMMAND_LINE)
 
 
 def _refine(agent: Agent, chance: random.Random) -> None:

@@ -19,7 +19,8 @@ from app import security
 from app.config import OFFLINE_MODEL
 from app.errors import Refused
 from app.exchange.draft import Draft
-from app.exchange.importing import parse_lines, write_memories
+from app.exchange.file_text import parse_lines
+from app.exchange.importing import write_memories
 from app.extensions import db, now, writing
 from app.models import Account, Actor, Agent, make_keys
 from app.models.user import ADMIN

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import Invalid
-from app.exchange.document import count_items, load_document, read_objects
 from app.exchange.draft import NOT_IMPORTED, Checking, Draft, parse_moment
+from app.exchange.file_text import count_items, load_document, read_objects
 from app.exchange.parsed import ImportFormat, ParsedFile, add_counts, usable_tags
 from app.values.text import MAX_CONTENT, clean_content, clean_text, is_blank
 

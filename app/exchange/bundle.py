@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import select, tuple_
 
 from app.errors import Invalid
-from app.exchange.document import load_document
 from app.exchange.draft import NO_MEMORIES, NOT_IMPORTED, Checking, check_keys, parse_draft
+from app.exchange.file_text import load_document
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, end_reading, now
 from app.models.agent import Agent

@@ -12,10 +12,9 @@ from io import BytesIO
 from pathlib import PurePath
 
 from app.errors import Invalid
-from app.exchange import agent_file, bundle, mem0, plain
-from app.exchange.document import load_document
+from app.exchange import agent_file, bundle, mem0
 from app.exchange.draft import NO_MEMORIES, NOT_IMPORTED, parse_json
-from app.exchange.importing import MAX_LINE, decode_text, parse_lines, read_lines
+from app.exchange.file_text import MAX_LINE, decode_text, load_document, parse_lines, parse_text, read_lines
 from app.exchange.parsed import ImportFormat, ParsedFile
 
 MOST_BYTES = 64_000_000
@@ -98,10 +97,6 @@ def _check_size(data: bytes) -> None:
         raise Invalid(f"A file of more than {MOST_BYTES // 1_000_000} MB is not taken; split it.", NOT_IMPORTED)
 
 
-def _parse_lines(data: bytes) -> ParsedFile:
-    return ParsedFile(ImportFormat.JSON_LINES, parse_lines(read_lines(BytesIO(data))))
-
-
 _MARKS: dict[ImportFormat, Callable[[object], bool]] = {
     ImportFormat.BUNDLE: bundle.recognises,
     ImportFormat.AGENT_FILE: agent_file.recognises,
@@ -109,9 +104,9 @@ _MARKS: dict[ImportFormat, Callable[[object], bool]] = {
 }
 
 _PARSERS: dict[ImportFormat, Callable[[bytes], ParsedFile]] = {
-    ImportFormat.JSON_LINES: _parse_lines,
+    ImportFormat.JSON_LINES: lambda data: ParsedFile(ImportFormat.JSON_LINES, parse_lines(read_lines(BytesIO(data)))),
     ImportFormat.AGENT_FILE: agent_file.parse,
     ImportFormat.MEM0: mem0.parse,
-    ImportFormat.TEXT: plain.parse,
+    ImportFormat.TEXT: lambda data: ParsedFile(ImportFormat.TEXT, parse_text(data)),
     ImportFormat.BUNDLE: bundle.parse,
 }

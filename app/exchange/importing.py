@@ -1,28 +1,26 @@
-"""Import: drafts into a ledger, all or none, recorded as one entry that one undo takes back; and our JSON Lines."""
+"""Import: drafts into a ledger, all or none, as one entry that one undo takes back; less what the agent has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import BinaryIO
+from datetime import datetime
 
-from app.errors import Invalid
-from app.exchange.draft import MOST_DRAFTS, Checking, Draft, TooManyProblems, parse_draft, parse_json
-from app.extensions import db, writing
+from app.exchange.draft import Draft
+from app.extensions import db
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import reserve_ids
 from app.models.human_act import tell_later
 from app.models.memory import Memory
-from app.models.state import Source
+from app.models.state import MemoryType, Source
 from app.silo import AgentKeys
 from app.values.actor import Actor
 
-MAX_LINES = MOST_DRAFTS
-MAX_LINE = 200_000
-"""Bytes of one line: 10,000 characters in their longest JSON form, and room for the rest."""
-
-Line = str | bytes
+Mark = tuple[str, bytes, datetime | None]
+"""A memory is known by its exact text and by each of its dates, so that none is lost. None stands for the text alone:
+what a file does not date says no more."""
 
 
 @dataclass(frozen=True)
@@ -34,32 +32,6 @@ class Imported:
     journal: int
     constitutional: int
     core_tokens: int
-
-
-def import_memories(
-    agent_id: int, lines: Iterable[Line], *, keys: AgentKeys, by: Actor, name: str = "jsonl"
-) -> Imported:
-    """Read every line, then write all of them in one transaction. Raises ImportRefused, with nothing written."""
-    drafts = parse_lines(lines)
-    with writing():
-        return write_memories(Agent.lock(agent_id), drafts, keys=keys, by=by, name=name)
-
-
-def read_lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, none longer than what `parse_lines` refuses, so that no file can fill the memory."""
-    return iter(lambda: file.readline(MAX_LINE + 1), b"")
-
-
-def parse_lines(lines: Iterable[Line]) -> list[Draft]:
-    """Check every line; blank ones are skipped. Raises ImportRefused with the first problems and their number."""
-    checking = Checking()
-    for number, line in enumerate(lines, start=1):
-        with checking.of("line", number) as drafts:
-            _check_size(number, line)
-            drafts += _parse_line(line)
-        if checking.is_over:
-            break
-    return checking.result()
 
 
 def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by: Actor, name: str) -> Imported:
@@ -81,27 +53,21 @@ def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by
     return done
 
 
-def decode_text(line: Line) -> str:
-    """UTF-8 without a byte order mark at either end. Raises Invalid."""
-    try:
-        return (line if isinstance(line, str) else line.decode()).strip("\ufeff \t\r\n")
-    except UnicodeDecodeError as error:
-        raise Invalid(f"It is not UTF-8 text (byte {error.start + 1:,}).") from None
+def without_known(agent: Agent, drafts: Sequence[Draft], keys: AgentKeys) -> list[Draft]:
+    """Those that the agent does not have, as when it saves: a file may come twice.
 
-
-def _check_size(number: int, line: Line) -> None:
-    if number > MAX_LINES:
-        raise TooManyProblems(f"One import takes at most {MAX_LINES:,} lines; split the file. The rest was not read.")
-    if len(line) > MAX_LINE:
-        raise TooManyProblems(
-            f"It is longer than {MAX_LINE:,} bytes, so it is no line of JSON Lines. The rest was not read."
-        )
-
-
-def _parse_line(line: Line) -> list[Draft]:
-    """The memory of one line, or none for a blank line. Raises Invalid."""
-    text = decode_text(line)
-    return [parse_draft(parse_json(text))] if text else []
+    Of a text that the file holds several times, as many are left out as it has. So a bundle that holds duplicates comes
+    back with them, and, brought in once more, adds nothing. The caller holds the agent's lock.
+    """
+    had = _active_marks(agent.id)
+    new: list[Draft] = []
+    for each in drafts:
+        marks = list(_draft_marks(each, keys))
+        if all(had[mark] > 0 for mark in marks):
+            had.subtract(marks)
+        else:
+            new.append(each)
+    return new
 
 
 def _write_memory(agent: Agent, each: Draft, number: int, keys: AgentKeys, source: str) -> Memory:
@@ -128,3 +94,20 @@ def _count_imported(memories: Sequence[Memory]) -> Imported:
         constitutional=sum(memory.constitutional for memory in core),
         core_tokens=sum(memory.token_estimate for memory in core),
     )
+
+
+def _active_marks(agent_id: int) -> Counter[Mark]:
+    columns = (Memory.type, Memory.content_hash, Memory.origin_at, Memory.other_dates)
+    had = Counter[Mark]()
+    for type_, content_hash, origin_at, other_dates in db.session.execute(
+        Memory.active(agent_id).with_only_columns(*columns)
+    ).tuples():
+        had.update((str(type_), content_hash, at) for at in (origin_at, *other_dates))
+        had[str(type_), content_hash, None] += type_ == MemoryType.CORE
+    return had
+
+
+def _draft_marks(each: Draft, keys: AgentKeys) -> Iterator[Mark]:
+    content_hash = keys.content_hash(each.content)
+    for at in each.dates or (None,):
+        yield str(each.type), content_hash, at

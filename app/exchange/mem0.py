@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.errors import Invalid
-from app.exchange.document import count_items, load_document
 from app.exchange.draft import NOT_IMPORTED, Checking, Draft, parse_moment
+from app.exchange.file_text import count_items, load_document
 from app.exchange.parsed import ImportFormat, ParsedFile, add_counts, usable_tags
 from app.values.text import clean_content
 

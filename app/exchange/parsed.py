@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from app.errors import Invalid
 from app.exchange.draft import Draft
+from app.values.actor import Actor, ActorKind
 from app.values.plural import count_nouns
 from app.values.text import MAX_TAGS, clean_tags
 
@@ -64,11 +66,13 @@ class ParsedFile:
     divided: int = 0
     is_partial: bool = False
 
-    def memories_only(self, *, own: bool) -> ParsedFile:
-        """What an import writes: no settings; and, where the agent brings in its `own`, no constitutional flag."""
+    def memories_only(self, *, by: Actor) -> ParsedFile:
+        """What an import writes: no settings. An agent that brings in its own never makes it constitutional; an admin
+        vouches for what the file says.
+        """
         left_out = add_counts({"settings": sum(value is not None for value in self.settings.values())}, self.left_out)
         drafts = self.drafts
-        if own:
+        if by.kind == ActorKind.AGENT:
             left_out = add_counts({"constitutional_flags": sum(each.constitutional for each in drafts)}, left_out)
             drafts = [replace(each, constitutional=False) for each in drafts]
         return replace(self, drafts=drafts, settings={}, left_out=left_out)
@@ -94,10 +98,9 @@ def left_out_words(left_out: Mapping[str, int]) -> str:
 
 def add_counts(*counts: Mapping[str, int]) -> dict[str, int]:
     """These counts together, without the zeros."""
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for each in counts:
-        for name, count in each.items():
-            found[name] = found.get(name, 0) + count
+        found.update(each)
     return {name: count for name, count in found.items() if count}
 
 

@@ -6,10 +6,9 @@ import re
 from dataclasses import asdict, dataclass
 
 from app.errors import Invalid, NotFound, Refused
-from app.exchange.already import without_known
 from app.exchange.draft import NO_MEMORIES, NOT_IMPORTED
 from app.exchange.formats import parse_as, read_file
-from app.exchange.importing import Imported, write_memories
+from app.exchange.importing import Imported, without_known, write_memories
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.extensions import db, end_reading, writing
 from app.keys.provision import ensure_keys
@@ -50,7 +49,7 @@ def receive_file(
 
 def check_file(data: bytes, *, by: Actor, name: str = "", format: ImportFormat | None = None) -> ParsedFile:
     """What `by` would bring in with this file. Raises NotRecognised, ImportRefused or Invalid."""
-    parsed = _restrict_for_actor(by, read_file(data, name=name, format=format))
+    parsed = read_file(data, name=name, format=format).memories_only(by=by)
     if not parsed.drafts and parsed.format != ImportFormat.BUNDLE:
         raise Invalid(NO_MEMORIES, NOT_IMPORTED)
     return parsed
@@ -90,17 +89,11 @@ def take_in(intake_id: str) -> None:
         _refuse_intake(intake_id, error.sentence)
 
 
-def _restrict_for_actor(actor: Actor, parsed: ParsedFile) -> ParsedFile:
-    """An agent that brings in its own never makes it constitutional; an admin vouches for what the file says."""
-    return parsed.memories_only(own=actor.kind == ActorKind.AGENT)
-
-
 def _open_intake(intake: Intake) -> ParsedFile:
     """Raises Invalid or SealBroken."""
     text = intake.open(db.session.get_one(Agent, intake.agent_id))
-    return _restrict_for_actor(
-        intake.actor, parse_as(text.encode(), ImportFormat(intake.format or ImportFormat.JSON_LINES))
-    )
+    format = ImportFormat(intake.format or ImportFormat.JSON_LINES)
+    return parse_as(text.encode(), format).memories_only(by=intake.actor)
 
 
 def _write_intake(intake_id: str, parsed: ParsedFile) -> None:
@@ -115,8 +108,7 @@ def _write_intake(intake_id: str, parsed: ParsedFile) -> None:
             done = write_memories(agent, drafts, keys=keys, by=intake.actor, name=name)
             duplicates = len(parsed.drafts) - len(drafts)
             said = {"format": str(parsed.format), "left_out": dict(parsed.left_out), "duplicates": duplicates}
-            outcome = said | asdict(done)
-            intake.settle(IntakeStatus.TAKEN, imported=done.imported, outcome=outcome)
+            intake.settle(IntakeStatus.TAKEN, imported=done.imported, outcome=said | asdict(done))
 
 
 def _refuse_intake(intake_id: str, sentence: str) -> None:

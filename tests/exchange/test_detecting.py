@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.exchange import document, formats
+from app.exchange import file_text, formats
 from app.exchange.formats import NotRecognised, detect_format, read_file
 from app.exchange.parsed import ImportFormat
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, older_agent_file, remembered, written
@@ -105,11 +105,11 @@ def test_too_much_is_refused_before_it_is_parsed(bare: Flask, monkeypatch: pytes
     monkeypatch.setattr(formats, "MOST_BYTES", 1_000)
     with pytest.raises(Invalid, match="more than 0 MB is not taken; split it"):
         read_file(LINES * 100, name="x.jsonl")
-    monkeypatch.setattr(document, "MOST_BYTES", 100)
+    monkeypatch.setattr(file_text, "MOST_BYTES", 100)
     with pytest.raises(Invalid, match="JSON Lines are"):
         read_file(written([remembered("A." * 100)]))
-    monkeypatch.setattr(document, "MOST_BYTES", 10_000)
-    monkeypatch.setattr(document, "MOST_PARTS", 10)
+    monkeypatch.setattr(file_text, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(file_text, "MOST_PARTS", 10)
     with pytest.raises(Invalid, match="too many parts"):
         read_file(written([remembered("Ann likes tea.")] * 5))
 

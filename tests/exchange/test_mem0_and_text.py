@@ -9,7 +9,8 @@ import pytest
 from flask import Flask
 
 from app.errors import Invalid
-from app.exchange import mem0, plain
+from app.exchange import mem0
+from app.exchange.file_text import parse_text
 from app.models import MemoryType
 from tests.exchange.files import CANARY, remembered, written
 from tests.exchange.files import mem0 as export
@@ -103,7 +104,7 @@ def test_it_stops_looking_behind_as_many_wrong_ones_as_an_import_may_have(bare: 
 
 
 def test_every_line_of_a_text_is_a_memory_and_blank_ones_are_skipped(bare: Flask) -> None:
-    found = plain.parse("\ufeffAnn likes tea.\r\n\n  \n - Bob: rum\u2028and more \nlast".encode()).drafts
+    found = parse_text("\ufeffAnn likes tea.\r\n\n  \n - Bob: rum\u2028and more \nlast".encode())
 
     assert [each.content for each in found] == ["Ann likes tea.", "- Bob: rum\u2028and more", "last"]
     assert {(each.type, each.origin_at, each.tags) for each in found} == {(MemoryType.CORE, None, ())}
@@ -121,7 +122,7 @@ def test_every_line_of_a_text_is_a_memory_and_blank_ones_are_skipped(bare: Flask
 )
 def test_a_line_that_can_not_be_used_refuses_the_text(bare: Flask, wrong: bytes, word: str) -> None:
     with pytest.raises(Invalid) as refused:
-        plain.parse(wrong)
+        parse_text(wrong)
 
     assert word in refused.value.sentence
     assert CANARY not in refused.value.sentence

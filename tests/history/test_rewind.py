@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from app.exchange.importing import import_memories
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Action, Agent, MemoryType, Refinement, Rollback, Status, open_keys
@@ -31,7 +30,7 @@ from tests.history.going_back import (
     written_by,
 )
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, make_agent, promote, remember, toggle
+from tests.support.factories import begin, import_lines, make_agent, promote, remember, toggle
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -43,7 +42,7 @@ def test_it_goes_back_over_several_refinements_and_keeps_what_else_was_done(
     first = refined(agent, update(ids[0]), consolidate(ids[1], ids[2], content=LONG))
     clock.advance(days=1)
     saved = remember(agent, "Saved since.")
-    import_memories(agent.id, ['{"content": "Brought since."}'], keys=open_keys(agent), by=COMMAND_LINE)
+    import_lines(agent.id, ['{"content": "Brought since."}'], keys=open_keys(agent), by=COMMAND_LINE)
     brought = written_by(entries_of(agent, Action.IMPORT)[0])
     toggle(agent, ids[5])
     clock.advance(days=1)
@@ -189,7 +188,7 @@ def test_the_undo_of_something_older_stays_though_the_memory_was_refined_since(a
 
 def test_the_undo_of_an_import_since_stays(agent: Agent, ids: list[int]) -> None:
     refinement = refined(agent, delete(ids[0]))
-    import_memories(agent.id, [json.dumps({"content": "Wrong."})], keys=open_keys(agent), by=COMMAND_LINE)
+    import_lines(agent.id, [json.dumps({"content": "Wrong."})], keys=open_keys(agent), by=COMMAND_LINE)
     entry = entries_of(agent, Action.IMPORT)[0]
     undo(Target.entry(entry))
     gone = just(agent, *written_by(entry))

@@ -6,7 +6,6 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, select, update
 
-from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview_plan
 from app.history.telling import find_untold, tell
@@ -28,7 +27,7 @@ from app.models import (
 )
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, ledger, make_agent, promote, remember
+from tests.support.factories import begin, import_lines, ledger, make_agent, promote, remember
 from tests.support.tampering import as_owner, hash_anew
 
 LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
@@ -58,7 +57,7 @@ def toggle(agent: Agent, memory_id: int, *, by: Actor, on: bool = True) -> None:
 
 
 def bring(agent: Agent, line: str, by: Actor) -> None:
-    import_memories(agent.id, [line], keys=open_keys(agent), by=by)
+    import_lines(agent.id, [line], keys=open_keys(agent), by=by)
 
 
 def tell_all() -> int:

@@ -9,7 +9,6 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.errors import NotFound
-from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview_plan
 from app.history.undo import roll_back
@@ -51,7 +50,7 @@ from tests.history.going_back import (
     written_by,
 )
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, proceed, promote, remember, toggle
+from tests.support.factories import begin, import_lines, proceed, promote, remember, toggle
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -292,7 +291,7 @@ def test_a_conflict_lets_a_running_refinement_go_on(agent: Agent, ids: list[int]
 def test_an_import_is_taken_back_whole(agent: Agent, ids: list[int], clock: FakeClock) -> None:
     before = everything(agent)
     lines = [{"content": "One.", "constitutional": True}, {"content": "Two.", "type": "journal"}, {"content": "Three."}]
-    import_memories(agent.id, map(json.dumps, lines), keys=open_keys(agent), by=COMMAND_LINE)
+    import_lines(agent.id, map(json.dumps, lines), keys=open_keys(agent), by=COMMAND_LINE)
     entry = entries_of(agent, Action.IMPORT)[0]
     clock.advance(hours=1)
 
@@ -304,7 +303,7 @@ def test_an_import_is_taken_back_whole(agent: Agent, ids: list[int], clock: Fake
 
 
 def test_an_import_that_was_refined_since_is_a_conflict(agent: Agent, ids: list[int]) -> None:
-    import_memories(agent.id, ['{"content": "One of many."}'], keys=open_keys(agent), by=COMMAND_LINE)
+    import_lines(agent.id, ['{"content": "One of many."}'], keys=open_keys(agent), by=COMMAND_LINE)
     entry = entries_of(agent, Action.IMPORT)[0]
     refinement = refined(agent, update(written_by(entry)[0], "One."))
 

@@ -13,7 +13,6 @@ import pytest
 
 from app.asking.calls import Dependencies
 from app.errors import Refused
-from app.exchange.importing import import_memories
 from app.extensions import db, writing
 from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview_plan
 from app.history.telling import find_untold, tell
@@ -42,7 +41,7 @@ from tests.history.mirror import Mirror
 from tests.history.past import CORE, JOURNAL, Draft, Kind
 from tests.history.reference import Noun, Reference
 from tests.support.clock import FakeClock
-from tests.support.factories import make_agent, proceed, promote, toggle
+from tests.support.factories import import_lines, make_agent, proceed, promote, toggle
 
 TAGS: tuple[tuple[str, ...], ...] = ((), (), ("tea",), ("ann", "tea"), ("voice",))
 TEXTS = (
@@ -86,7 +85,7 @@ class Walk:
 
     def bring(self, drafts: Sequence[Draft]) -> None:
         """An import: what every history begins with."""
-        import_memories(self.agent_id, map(_line, drafts), keys=self.keys, by=COMMAND_LINE)
+        import_lines(self.agent_id, map(_line, drafts), keys=self.keys, by=COMMAND_LINE)
         self._tell("import", *(draft.text for draft in drafts))
         self.reference.save(drafts, self.clock.at, Kind.IMPORT)
         self.mirror.compare()

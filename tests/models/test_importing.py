@@ -12,13 +12,13 @@ import pytest
 from flask import Flask
 
 from app.errors import Invalid
-from app.exchange.draft import ImportRefused
-from app.exchange.importing import MAX_LINE, MAX_LINES, import_memories, parse_lines, read_lines
+from app.exchange.draft import MOST_DRAFTS, ImportRefused
+from app.exchange.file_text import MAX_LINE, parse_lines, read_lines
 from app.extensions import db
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Event, Memory, MemoryState, MemoryType, open_keys
 from tests.support.clock import MONDAY, FakeClock
-from tests.support.factories import make_agent, remember
+from tests.support.factories import import_lines, make_agent, remember
 
 CANARY = "the canary sang at dawn"
 
@@ -33,7 +33,7 @@ def line(**fields: Any) -> str:
 
 
 def bring_in(agent: Agent, lines: Iterable[str | bytes]) -> Any:
-    return import_memories(agent.id, lines, keys=open_keys(agent), by=COMMAND_LINE)
+    return import_lines(agent.id, lines, keys=open_keys(agent), by=COMMAND_LINE)
 
 
 def reread(agent: Agent) -> Agent:
@@ -225,8 +225,8 @@ def test_a_file_without_a_memory_is_refused(app: Flask) -> None:
 
 def test_more_lines_than_allowed_are_refused_without_reading_on(app: Flask) -> None:
     def endless() -> Iterable[str]:
-        for number in range(MAX_LINES + 10):
-            assert number <= MAX_LINES, "it read on"
+        for number in range(MOST_DRAFTS + 10):
+            assert number <= MOST_DRAFTS, "it read on"
             yield ""
 
     with pytest.raises(ImportRefused, match="at most 20,000 lines"):

@@ -12,7 +12,6 @@ from flask import Flask
 from app.asking.prompt_memories import read_entries
 from app.exchange.bundle import export_bundle
 from app.exchange.draft import ImportRefused
-from app.exchange.importing import import_memories
 from app.exchange.taking_in import receive_file, take_in
 from app.extensions import db, writing
 from app.history.plan import Target
@@ -27,7 +26,7 @@ from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.refinement.soundness import assert_sound
 from tests.reflection.conftest import means_of
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, ledger, make_agent, remember, toggle
+from tests.support.factories import begin, import_lines, ledger, make_agent, remember, toggle
 
 EXAM = "I had an exam."
 THIRTEENTH, NINETEENTH = datetime(2026, 1, 13, 9, tzinfo=UTC), datetime(2026, 1, 19, 9, tzinfo=UTC)
@@ -54,7 +53,7 @@ def deduplicate(agent: Agent) -> str:
 
 def bring(agent: Agent, *memories: dict[str, Any]) -> None:
     lines = (json.dumps({"content": EXAM} | each) for each in memories)
-    import_memories(agent.id, lines, keys=open_keys(agent), by=COMMAND_LINE)
+    import_lines(agent.id, lines, keys=open_keys(agent), by=COMMAND_LINE)
 
 
 def days(*offsets: int) -> list[datetime]:

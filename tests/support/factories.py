@@ -9,12 +9,17 @@ from typing import Any
 
 from sqlalchemy import select
 
+from app.exchange.file_text import parse_lines
+from app.exchange.importing import Imported
+from app.exchange.parsed import ImportFormat, ParsedFile
+from app.exchange.taking_in import bring_in
 from app.extensions import db, now, writing
 from app.models import (
     COMMAND_LINE,
     SETUP,
     Account,
     Action,
+    Actor,
     Agent,
     Memory,
     MemoryType,
@@ -34,6 +39,7 @@ from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
 from app.refinement.start import start_refinement
 from app.refinement.tool import RefinementTool
+from app.silo import AgentKeys
 
 HOME = 1
 """The id of the account that every template database has."""
@@ -115,6 +121,11 @@ class Running:
     def reload(self) -> Refinement:
         db.session.rollback()
         return db.session.get_one(Refinement, self.refinement.id, populate_existing=True)
+
+
+def import_lines(agent_id: int, lines: Iterable[str | bytes], *, keys: AgentKeys, by: Actor) -> Imported:
+    """Lines of JSON, each a memory, at once. Raises ImportRefused, with nothing written."""
+    return bring_in(agent_id, ParsedFile(ImportFormat.JSON_LINES, parse_lines(lines)), by=by, keys=keys)
 
 
 def begin(
