@@ -76,7 +76,7 @@ def export_bundle(agent: Agent, keys: AgentKeys) -> Iterator[str]:
         "format": VERSION,
         "exported_at": iso(now()),
         "agent": {"name": agent.name},
-        "settings": _agent_settings(agent),
+        "settings": {name: as_json(getattr(agent, name)) for name in SETTINGS},  # null stands for the default
     }
     places = _find_places(agent.id)
     end_reading()
@@ -101,11 +101,6 @@ def _parse_memories(found: object) -> list[object]:
     if found is not None and not isinstance(found, list):
         raise Invalid("The memories must be a list.")
     return found or []
-
-
-def _agent_settings(agent: Agent) -> dict[str, object]:
-    """As set: null stands for the default."""
-    return {name: as_json(getattr(agent, name)) for name in SETTINGS}
 
 
 def _find_places(agent_id: int) -> list[Place]:

@@ -40,13 +40,13 @@ class NotRecognised(Invalid):
 
 def read_file(data: bytes, *, name: str = "", format: ImportFormat | None = None) -> ParsedFile:
     """All that is in a file, checked. Raises NotRecognised, ImportRefused or Invalid."""
-    _check_size(data)
+    if len(data) > MOST_BYTES:
+        raise Invalid(f"A file of more than {MOST_BYTES // 1_000_000} MB is not taken; split it.", NOT_IMPORTED)
     return parse_as(data, format or detect_format(name, data))
 
 
 def detect_format(name: str, data: bytes) -> ImportFormat:
     """What it is. `name` is the file's, "" where it has none. Raises NotRecognised, or Invalid for a blank file."""
-    _check_size(data)
     if not data.strip():
         raise Invalid(NO_MEMORIES, NOT_IMPORTED)
     named = _SUFFIXES.get(PurePath(name).suffix.lower())
@@ -86,15 +86,8 @@ def _begins_with_a_whole_line(data: bytes) -> bool:
 
 
 def _kind_of(found: object) -> ImportFormat | None:
-    for kind, recognises in _MARKS.items():
-        if recognises(found):
-            return kind
-    return ImportFormat.JSON_LINES if isinstance(found, dict) and "content" in found else None
-
-
-def _check_size(data: bytes) -> None:
-    if len(data) > MOST_BYTES:
-        raise Invalid(f"A file of more than {MOST_BYTES // 1_000_000} MB is not taken; split it.", NOT_IMPORTED)
+    lines = ImportFormat.JSON_LINES if isinstance(found, dict) and "content" in found else None
+    return next((kind for kind, recognises in _MARKS.items() if recognises(found)), lines)
 
 
 _MARKS: dict[ImportFormat, Callable[[object], bool]] = {

@@ -19,8 +19,7 @@ from app.models import COMMAND_LINE, AuditLog, Refinement, Rollback, RollbackKin
 from app.values.mass_story import exact_percent
 from app.values.plural import count_nouns
 from app.vocabulary import ROLLBACKS, STATUSES, TRIGGERS
-from app.vocabulary.actions import action_term
-from app.vocabulary.refusals import refusal_reason
+from app.vocabulary.actions import action_term, refusal_reason
 
 LOOKED_AT = 500
 """Rollbacks of an agent that are searched for those of one refinement."""

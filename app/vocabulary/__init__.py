@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from app.vocabulary.actions import ACTIONS
-from app.vocabulary.attention import ATTENTION_KINDS
 from app.vocabulary.exceptions import GRANT_CATEGORIES, GRANT_STATUSES
-from app.vocabulary.intakes import INTAKE_STATUSES
-from app.vocabulary.proposals import PROPOSAL_STATUSES
 from app.vocabulary.rollbacks import ROLLBACKS
 from app.vocabulary.statuses import MODES, STATUSES, TRIGGERS
+from app.vocabulary.waiting import ATTENTION_KINDS, INTAKE_STATUSES, PROPOSAL_STATUSES
 
 FOR_TEMPLATES = {
     "exceptions": GRANT_STATUSES,

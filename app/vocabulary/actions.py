@@ -1,4 +1,4 @@
-"""What can stand in the audit log."""
+"""What can stand in the audit log, and why the Knife refused a call."""
 
 from __future__ import annotations
 
@@ -79,7 +79,24 @@ ACTIONS: Mapping[str, ActionTerm] = {
     Action.SIGN_OUT: ActionTerm("sign-out", "Signed out"),
 }
 
+_REFUSALS: Mapping[str, str] = {
+    "constitutional": "the memory is constitutional",
+    "immutable": "the memory carries an immutable tag",
+    "unknown_memory": "no such memory of this agent",
+    "cap_reached": "the hard cap was reached",
+    "terminated": "the refinement was over already",
+    "protections_used": "all 10 protections were used",
+    "invalid": "the arguments were not valid",
+    "malformed_arguments": "the arguments were no JSON object",
+    "unknown_function": "there is no such function",
+}
+
 
 def action_term(action: str) -> ActionTerm:
     """Plain for an action that a later version wrote."""
     return ACTIONS.get(action) or ActionTerm("info", action.replace("_", " "))
+
+
+def refusal_reason(code: str) -> str:
+    """Plain for a code that has no words of its own."""
+    return _REFUSALS.get(code, code.replace("_", " "))

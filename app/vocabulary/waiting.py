@@ -1,12 +1,30 @@
-"""How a setting stands that an agent wrote for itself."""
+"""What waits, and what became of it: for an admin's eyes, for a worker to import it, for an admin to let it through."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.models import ProposalStatus
+from app.models import AttentionKind, IntakeStatus, ProposalStatus
 from app.vocabulary.term import Term
+
+ATTENTION_KINDS: Mapping[str, Term] = {
+    AttentionKind.NOTE: Term("chat", "Note to admins", "ask"),
+    AttentionKind.UNFINISHED: Term("dashed", "Unfinished, with changes", "warn"),
+    AttentionKind.PROTECTIONS: Term("shield", "Many protections", "warn"),
+    AttentionKind.REFUSALS: Term("ban", "Refused calls", "bad"),
+}
+
+INTAKE_STATUSES: Mapping[str, Term] = {
+    IntakeStatus.WAITING: Term(
+        "spinner",
+        "An import waits for a worker.",
+        "info",
+        "It is encrypted. A worker imports it, and this page updates by itself.",
+    ),
+    IntakeStatus.TAKEN: Term("check", "imported", "ok"),
+    IntakeStatus.FAILED: Term("alert", "An import was refused; nothing of it was written.", "bad"),
+}
 
 
 @dataclass(frozen=True)
