@@ -143,7 +143,8 @@ class RollbackPage:
 
 def target_url(act: str, target: Target) -> str:
     """The page that says beforehand what taking it back would do (`plan`), or where to POST to do that (`undo`)."""
-    named: dict[str, Any] = {_ID_NAMES.get(target.kind, "refinement_id"): target.id}
+    noun = "refinement" if target.kind == RollbackKind.REWIND else target.kind  # a rewind is to before a refinement
+    named: dict[str, Any] = {f"{noun}_id": target.id}
     return url_for(f"rollbacks.{act}_{target.kind}", **named)
 
 
@@ -173,7 +174,3 @@ def _rewind_to(offer: RollbackOffer) -> str | None:
     entry = db.session.get(AuditLog, found.entry_id)
     number = entry.refinement_id if entry is not None else None
     return number or (offer.later[-1].id if offer.later else None)
-
-
-_ID_NAMES = {RollbackKind.ENTRY: "entry_id", RollbackKind.ROLLBACK: "rollback_id"}
-"""A rewind goes to before a refinement."""
