@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from pathlib import Path
+from contextlib import suppress
 
 from flask import Flask
 from flask_security import MailUtil, Security, SQLAlchemyUserDatastore, hash_password
@@ -47,7 +47,10 @@ def session_secret(settings: Settings) -> str:
     """The key that signs cookies: made once, kept in the data dir, readable by its owner only."""
     path = settings.data / "keys" / "session.key"
     if not path.exists():
-        _make_secret(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with suppress(FileExistsError), os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(48))
     secret = path.read_text().strip()
     if len(secret) < 32:
         raise Misconfigured(
@@ -73,13 +76,3 @@ def create_user(account: Account, email: str, password: str, *, roles: tuple[str
     data = {"email": address, "roles": list(roles)}
     record(Action.USER_CREATE, actor=by, of=account, subject=f"user:{user.id}", data=data)
     return user
-
-
-def _make_secret(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(48))

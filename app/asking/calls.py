@@ -6,7 +6,7 @@ Who is asked is taken along before: an agent as it is needed while none of its r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
@@ -17,7 +17,7 @@ from app.asking.model_endpoint import ModelEndpoint
 from app.asking.prompt_memories import PromptMemory, memory_context, read_entries, read_journal
 from app.config import Settings
 from app.extensions import after_commit, end_reading, now, writing
-from app.llm.client import Message, ModelClient, ModelClients, ModelError, Reply, Usage
+from app.llm.client import Messages, ModelClient, ModelClients, ModelError, Reply, Tools, Usage
 from app.llm.retry import complete_with_retries
 from app.models import Actor, Agent, CallPurpose, ModelCall
 from app.models.base import insert_rows
@@ -28,7 +28,7 @@ from app.silo import AgentKeys
 LONGEST_SECONDS = 540
 """A question is given up before another worker may take it over (`ASKED_AGAIN_AFTER`)."""
 
-Compose = Callable[[int | None], Sequence[Message]]
+Compose = Callable[[int | None], Messages]
 """Makes the messages for a context window in tokens, None where nobody knows it."""
 
 
@@ -114,7 +114,7 @@ class ModelCalls:
                 raise
         return self._client
 
-    def ask(self, purpose: CallPurpose, compose: Compose, tools: Sequence[Mapping[str, Any]] = ()) -> Reply:
+    def ask(self, purpose: CallPurpose, compose: Compose, tools: Tools = ()) -> Reply:
         """One call with its retries. Raises ModelError; and what `compose` raises, when nothing was sent yet."""
         client = self.open(purpose)
         messages = compose(client.context_window())
@@ -150,9 +150,7 @@ class ModelCalls:
             with writing():
                 self.book()
 
-    def _send_with_retries(
-        self, client: ModelClient, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
-    ) -> Reply:
+    def _send_with_retries(self, client: ModelClient, messages: Messages, tools: Tools) -> Reply:
         return complete_with_retries(
             client,
             messages,

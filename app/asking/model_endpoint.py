@@ -6,13 +6,11 @@ added where clients are made, so that no question can go without it. It ends the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.asking.rendering import encode_json, render_prompt
 from app.keynames import may_hold_a_key
-from app.llm.client import Message, ModelClient, ModelClients, ModelError, ModelErrorKind, Reply
+from app.llm.client import Message, Messages, ModelClient, ModelClients, ModelError, ModelErrorKind, Reply, Tools
 from app.models import Agent
 from app.models.agent_settings import NOT_A_KEY, operator_settings
 
@@ -51,9 +49,7 @@ class NotedClient:
     client: ModelClient
     note: str
 
-    def complete(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
-    ) -> Reply:
+    def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
         return self.client.complete(with_note(messages, self.note), tools, timeout=timeout)
 
     def context_window(self) -> int | None:
@@ -63,7 +59,7 @@ class NotedClient:
         self.client.close()
 
 
-def with_note(messages: Sequence[Message], note: str) -> list[Message]:
+def with_note(messages: Messages, note: str) -> list[Message]:
     """The same messages, the note at the end of the system message, which is made where there is none."""
     said = render_prompt("environment_note.txt", note=encode_json(note))
     first = dict(messages[0]) if messages else {}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from sqlalchemy import select
 
 from app.config import OFFLINE_MODEL
 from app.demo import CHARACTERS
 from app.extensions import reading
-from app.llm.client import Message, ModelClient, ModelClients, Reply
+from app.llm.client import Messages, ModelClient, ModelClients, Reply, Tools
 from app.models import Agent, Refinement
 from app.models.agent_settings import operator_settings
 
@@ -49,9 +48,7 @@ class _PacedClient:
     def __init__(self, client: ModelClient, seconds: float, sleep: Callable[[float], None]) -> None:
         self._client, self._seconds, self._sleep = client, seconds, sleep
 
-    def complete(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
-    ) -> Reply:
+    def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
         self._sleep(min(self._seconds, timeout))
         return self._client.complete(messages, tools, timeout=timeout)
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -61,16 +61,16 @@ class Frame:
     wire: bytes
 
 
+@dataclass(eq=False)
 class Listener:
     """One open stream. It keeps only the newest frame: one that is late makes the earlier ones needless."""
 
-    def __init__(self, topic: Topic, visitor: Visitor, seen: int) -> None:
-        self.topic = topic
-        self.visitor = visitor
-        self.seen = seen
-        self.end: End | None = None
-        self._frame: Frame | None = None
-        self._news = asyncio.Event()
+    topic: Topic
+    visitor: Visitor
+    seen: int
+    end: End | None = None
+    _frame: Frame | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, frame: Frame) -> None:
         if frame.event_id > self.seen:

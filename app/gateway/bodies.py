@@ -31,65 +31,55 @@ class Budget:
     left: int = MOST_BYTES_AT_ONCE
 
 
+@dataclass(frozen=True, eq=False)
 class Bodies:
     """ASGI middleware. `reads_chunks` for an application that takes bodies without a length."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        refusals: Refusals,
-        budget: Budget,
-        *,
-        most_bytes: MostBytes,
-        is_known: Known,
-        deadlines: Deadlines,
-        reads_chunks: bool = False,
-    ) -> None:
-        self._app = app
-        self._refusals = refusals
-        self._budget = budget
-        self._most_bytes = most_bytes
-        self._is_known = is_known
-        self._reads_chunks = reads_chunks
-        self._deadlines = deadlines
+    app: ASGIApp
+    refusals: Refusals
+    budget: Budget
+    most_bytes: MostBytes
+    is_known: Known
+    deadlines: Deadlines
+    reads_chunks: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        length = _length_of(headers, self._most_bytes(scope) if self._reads_chunks else 0)
-        if length > self._most_bytes(scope):
-            await self._refusals.of(scope, 413)(scope, receive, send)
+        length = _length_of(headers, self.most_bytes(scope) if self.reads_chunks else 0)
+        if length > self.most_bytes(scope):
+            await self.refusals.of(scope, 413)(scope, receive, send)
         elif length == 0:
-            await self._app(scope, _Replay(b"", receive), send)
+            await self.app(scope, _Replay(b"", receive), send)
         elif length <= SMALL_BYTES:
             await self._hand_on(scope, receive, send, length)
-        elif not await self._is_known(scope):
-            await self._app(scope, _Replay(b"", receive), send)
+        elif not await self.is_known(scope):
+            await self.app(scope, _Replay(b"", receive), send)
         else:
             await self._hand_on_large(scope, receive, send, length)
 
     async def _hand_on_large(self, scope: Scope, receive: Receive, send: Send, length: int) -> None:
-        if length > self._budget.left:
-            await self._refusals.of(scope, 503)(scope, receive, send)
+        if length > self.budget.left:
+            await self.refusals.of(scope, 503)(scope, receive, send)
             return
-        self._budget.left -= length
+        self.budget.left -= length
         try:
             await self._hand_on(scope, receive, send, length)
         finally:
-            self._budget.left += length
+            self.budget.left += length
 
     async def _hand_on(self, scope: Scope, receive: Receive, send: Send, length: int) -> None:
         try:
-            async with asyncio.timeout(self._deadlines.of_body(length)):
+            async with asyncio.timeout(self.deadlines.of_body(length)):
                 body = await _read_body(receive, length)
         except TimeoutError:
-            await self._refusals.of(scope, 408)(scope, receive, send)
+            await self.refusals.of(scope, 408)(scope, receive, send)
             return
         if body is None:
             return  # the peer went away
         if len(body) > length:
-            await self._refusals.of(scope, 413)(scope, receive, send)
+            await self.refusals.of(scope, 413)(scope, receive, send)
             return
-        await self._app(scope, _Replay(body, receive), send)
+        await self.app(scope, _Replay(body, receive), send)
 
 
 def _length_of(headers: Headers, of_chunks: int) -> int:

@@ -25,22 +25,22 @@ class _Turns:
     users: int = 0
 
 
+@dataclass(frozen=True, eq=False)
 class FairTurns:
     """What REST and MCP share: `AT_ONCE` requests of one agent are worked on, `MOST_WAITING` wait, the rest get 429."""
 
-    def __init__(self, refusals: Refusals, agent_of: AgentOf) -> None:
-        self._refusals = refusals
-        self._agent_of = agent_of
-        self._held: dict[int, _Turns] = {}
+    refusals: Refusals
+    agent_of: AgentOf
+    _held: dict[int, _Turns] = field(default_factory=dict)
 
     def around(self, app: ASGIApp) -> ASGIApp:
         return partial(self._take_turn, app)
 
     async def _take_turn(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        key = await self._agent_of(scope) or STRANGERS
+        key = await self.agent_of(scope) or STRANGERS
         turns = self._held.setdefault(key, _Turns())
         if turns.users >= AT_ONCE + MOST_WAITING:
-            await self._refusals.of(scope, 429)(scope, receive, send)
+            await self.refusals.of(scope, 429)(scope, receive, send)
             return
         turns.users += 1
         try:

@@ -18,6 +18,11 @@ from app.errors import WhetstoneError
 Message = Mapping[str, Any]
 """One chat message in OpenAI's form: role, content, and where they apply tool_calls or tool_call_id."""
 
+Messages = Sequence[Message]
+
+Tools = Sequence[Mapping[str, Any]]
+"""Functions that the model may call, in the form that chat completions take."""
+
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -141,9 +146,7 @@ class ModelError(WhetstoneError):
 class ModelClient(Protocol):
     """A connection to one model, for one refinement or one question. Not shared between threads; close it after."""
 
-    def complete(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
-    ) -> Reply:
+    def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
         """Ask once; one attempt, no retries. `timeout` in seconds. Raises ModelError."""
 
     def context_window(self) -> int | None:

@@ -62,14 +62,10 @@ class CallOutcome:
     fault: ModelErrorKind | None = None
     problem: str = ""
 
-    @property
-    def is_known(self) -> bool:
-        return self.status is not None or self.fault is not None
-
 
 def as_model_error(model_id: str, error: Exception, answer: CallOutcome) -> ModelError:
     """The error to raise for what LiteLLM raised. What is known of the network goes before what LiteLLM made of it."""
-    if not answer.is_known:
+    if answer.status is None and answer.fault is None:
         answer = _answer_by(error)
     kind = _error_kind(error, answer)
     return sentence_for(model_id, kind, answer.status, seconds_to_wait(answer.retry_after), answer.problem)

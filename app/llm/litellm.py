@@ -12,7 +12,6 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from app.config import OFFLINE_MODEL
 from app.keynames import is_possible
 from app.llm import failures, offline
 from app.llm.body import visible_text
-from app.llm.client import Message, ModelError, ModelErrorKind, Reply, ToolCall, Usage
+from app.llm.client import Messages, ModelError, ModelErrorKind, Reply, ToolCall, Tools, Usage
 from app.llm.exchange import Exchange, LeftBehind, in_time
 from app.loading import nothing_collected
 
@@ -80,9 +79,7 @@ class LiteLLMClient:
         self._make_line = functools.partial(_Line, model_id, api_base, api_key)
         self._line = self._make_line()
 
-    def complete(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
-    ) -> Reply:
+    def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
         """One attempt, over a second after `timeout` at the latest, whatever the provider and its server do."""
         load_litellm()
         line, exchange = self._line, Exchange.within(timeout)
@@ -123,7 +120,7 @@ class _Line:
         if self._route is not None and self._route.wire is not None:
             self._route.wire.close()
 
-    def ask(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], exchange: Exchange) -> Reply:
+    def ask(self, messages: Messages, tools: Tools, exchange: Exchange) -> Reply:
         litellm = load_litellm()
         route = self._route = self._route or _make_route(litellm, *self._reaches)
         litellm._internal_context.is_internal_call.set(True)  # no success callbacks in its own threads: 20 % of the CPU

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from app.config import IMMUTABLE_TAGS
-from app.llm.client import Message, Reply, ToolCall
+from app.llm.client import Messages, Reply, ToolCall, Tools
 from app.values.plural import count_nouns
 
 PROVIDER = "whetstone"
@@ -48,12 +48,12 @@ class LedgerMemory:
         return bool(self.units) and not self.constitutional and not self.tags & set(IMMUTABLE_TAGS)
 
 
-def answer(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Reply:
+def answer(messages: Messages, tools: Tools = ()) -> Reply:
     """Answer as a model would: a consent question in words, a refinement by its next call."""
     return _next_step(messages) if tools else Reply(_consent_answer(messages))
 
 
-def read_ledger(messages: Sequence[Message]) -> list[LedgerMemory]:
+def read_ledger(messages: Messages) -> list[LedgerMemory]:
     """The ledger of the opening. Empty, so that nothing is done, unless it is there once and wholly readable."""
     said = [str(message.get("content") or "") for message in messages if message.get("role") == "user"]
     blocks = [block for text in said for block in _LEDGER.findall(text)]
@@ -86,7 +86,7 @@ def split_units(content: str) -> tuple[str, ...]:
     return tuple(unit for unit in units if unit)
 
 
-def _consent_answer(messages: Sequence[Message]) -> str:
+def _consent_answer(messages: Messages) -> str:
     asked = [str(message.get("content") or "") for message in messages if message.get("role") == "user"]
     question = asked[-1].lstrip().partition("\n")[0].strip() if asked else ""
     if question == "Question: refinement":
@@ -96,7 +96,7 @@ def _consent_answer(messages: Sequence[Message]) -> str:
     return f"NO. {_WHO}, and can't answer this."
 
 
-def _next_step(messages: Sequence[Message]) -> Reply:
+def _next_step(messages: Messages) -> Reply:
     calls, results = _read_calls(messages), _read_results(messages)
     outcomes = [results.get(call.id, {}) for call in calls]
     if any(call.name == "complete_refinement" for call in calls) or any(map(_is_final, outcomes)):
@@ -172,7 +172,7 @@ def _parse_entry(found: Mapping[str, Any]) -> LedgerMemory:
     return LedgerMemory(number, tokens, split_units(found["content"]), lower, constitutional)
 
 
-def _read_threshold(messages: Sequence[Message]) -> Decimal:
+def _read_threshold(messages: Messages) -> Decimal:
     for message in messages:
         found = _THRESHOLD.search(str(message.get("content") or "").partition("<ledger>")[0])
         if found and message.get("role") == "user":
@@ -180,12 +180,12 @@ def _read_threshold(messages: Sequence[Message]) -> Decimal:
     return DEFAULT_THRESHOLD
 
 
-def _read_calls(messages: Sequence[Message]) -> list[ToolCall]:
+def _read_calls(messages: Messages) -> list[ToolCall]:
     made = [call for message in messages for call in message.get("tool_calls") or ()]
     return [ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in made]
 
 
-def _read_results(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
+def _read_results(messages: Messages) -> dict[str, dict[str, Any]]:
     told = [message for message in messages if message.get("role") == "tool"]
     return {str(message.get("tool_call_id")): _parse_object(message.get("content")) for message in told}
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random as _random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from app.llm.client import Message, ModelClient, ModelError, ModelErrorKind, Reply
+from app.llm.client import Messages, ModelClient, ModelError, ModelErrorKind, Reply, Tools
 
 _OUT_OF_TIME = "There was no time left to ask the model."
 
 
 def complete_with_retries(
     client: ModelClient,
-    messages: Sequence[Message],
-    tools: Sequence[Mapping[str, Any]] = (),
+    messages: Messages,
+    tools: Tools = (),
     *,
     step_timeout: float,
     time_left: Callable[[], float],

@@ -8,13 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.llm.client import Message, ModelError, Reply, ToolCall, Usage
+from app.llm.client import Message, Messages, ModelError, Reply, ToolCall, Tools, Usage
 
-Scripted = Reply | ModelError | Callable[[Sequence[Message]], Reply]
+Scripted = Reply | ModelError | Callable[[Messages], Reply]
 
 _USAGE = Usage(prompt_tokens=100, completion_tokens=10)
 _numbers = itertools.count(1)
@@ -47,9 +47,7 @@ class ScriptedClient:
         self._queue.extend(replies)
         return self
 
-    def complete(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, timeout: float
-    ) -> Reply:
+    def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
         self.asked.append(RecordedRequest(tuple(dict(message) for message in messages), tuple(tools), timeout))
         if not self._queue:
             raise ScriptEmpty(f"{self._name} was asked {len(self.asked)} times; its script has no reply left.")

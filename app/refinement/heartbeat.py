@@ -97,8 +97,6 @@ def set_heartbeats(held: dict[str, str]) -> None:
 
 def heartbeat() -> Heartbeat:
     """This app's heart, made on first use."""
-    found = current_app.extensions.get("heartbeat")
-    if found is None:
-        found = Heartbeat(current_app._get_current_object())  # type: ignore[attr-defined]
-        found = current_app.extensions.setdefault("heartbeat", found)
-    return found  # type: ignore[no-any-return]
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
+    found: Heartbeat = app.extensions.setdefault("heartbeat", Heartbeat(app))
+    return found

@@ -118,10 +118,11 @@ class RefinementTool:
     def _search_memories(self, found: Mapping[str, Any]) -> Result:
         query = accept.query_text(found["query"])
         since, until = (accept.parse_day(found.get(name), name=name) for name in ("since", "until"))
+        wanted = query.casefold()
         try:
             refinement = check_fence(self.claim)
             entries = read_entries(refinement.agent_id, self._keys)
-            hits = [e.as_dict() for e in entries if _matches_query(e.content, query) and _within_dates(e, since, until)]
+            hits = [e.as_dict() for e in entries if wanted in e.content.casefold() and _within_dates(e, since, until)]
             return self._make_result(
                 refinement, type="search_results", query=query, count=len(hits), results=_first_hits(hits)
             )
@@ -341,10 +342,6 @@ def _first_hits(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The oldest hits that fit into one result; at least one."""
     together = list(accumulate(len(hit["content"]) for hit in hits[:MAX_RESULTS]))
     return hits[: max(bisect(together, MAX_RESULT_CHARACTERS), 1)]
-
-
-def _matches_query(content: str, query: str) -> bool:
-    return query.casefold() in content.casefold()
 
 
 def _within_dates(entry: PromptMemory, since: date | None, until: date | None) -> bool:
