@@ -166,7 +166,7 @@ class Refinement(Tally, Logged, Lockable, Model):
             raise Refused("Already running: a refinement of this agent is open.", "Nothing was started.") from error
         asked = {"trigger": str(trigger), "mode": str(mode)}
         weight = {"mass": agent.core_token_usage, "count": agent.core_count, "at": iso(agent.last_attempt_at)}
-        refinement._record_action(Action.REFINEMENT_START, agent, by, asked | weight)
+        refinement.record_action(Action.REFINEMENT_START, agent, by, asked | weight)
         refinement.announce("queued", **asked)
         return refinement
 
@@ -188,7 +188,7 @@ class Refinement(Tally, Logged, Lockable, Model):
         self.status = Status.RUNNING
         self.mass_before = self.kept_mass = agent.core_token_usage
         self.threshold = agent.effective_refinement_threshold
-        entry = self._record_action(
+        entry = self.record_action(
             Action.REFINEMENT_SNAPSHOT,
             agent,
             WORKER,
@@ -212,7 +212,7 @@ class Refinement(Tally, Logged, Lockable, Model):
         if not self.is_open or self.stop_requested_at is not None:
             return
         self.stop_requested_at, self.stop_requested_by = now(), str(by)
-        self._record_action(Action.REFINEMENT_STOP_REQUESTED, agent, by)
+        self.record_action(Action.REFINEMENT_STOP_REQUESTED, agent, by)
         if self.status == Status.QUEUED:
             self.end(agent, Status.STOPPED, reason="Stopped before a worker began.", by=by)
         else:
@@ -235,13 +235,15 @@ class Refinement(Tally, Logged, Lockable, Model):
         agent.take_end(self)
         data: dict[str, Any] = {"status": str(status), "line": self.machine_line, "stats": self.stats}
         data |= {"turns": self.turns, "calls": self.calls, "schedule": agent.schedule_as_json()}
-        call_attention(self._record_action(Action.REFINEMENT_END, agent, by, data))
+        call_attention(self.record_action(Action.REFINEMENT_END, agent, by, data))
         self.announce("ended", status=str(status))
 
-    def _record_action(
-        self, action: Action, agent: Agent, by: Actor, data: Mapping[str, Any] | None = None
+    def record_action(
+        self, action: Action, agent: Agent, by: Actor, data: Mapping[str, Any] | None = None, **more: Any
     ) -> AuditLog:
-        return record(action, actor=by, of=agent, subject=self.subject, refinement_id=self.id, data=data)
+        """Record it with this refinement; as its subject, too, unless `more` names another one. See `record`."""
+        about = {"subject": self.subject} | more
+        return record(action, actor=by, of=agent, refinement_id=self.id, data=data, **about)
 
     def measure(self, agent: Agent) -> None:
         """Take down what it leaves: the mass, and how many core memories."""

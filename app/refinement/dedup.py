@@ -7,7 +7,7 @@ from itertools import groupby
 from sqlalchemy import func, select
 
 from app.extensions import db
-from app.models import WORKER, Action, Agent, Memory, MemoryType, Refinement, record
+from app.models import WORKER, Action, Agent, Memory, MemoryType, Refinement
 from app.models.base import lock_row
 
 
@@ -54,12 +54,5 @@ def _keep_one(refinement: Refinement, agent: Agent, keeper: Memory, extra: list[
     tokens = sum(memory.token_estimate for memory in extra)
     refinement.deduplicated += len(extra)
     refinement.deduplicated_tokens += tokens
-    record(
-        Action.DEDUP,
-        actor=WORKER,
-        of=agent,
-        subject=f"memory:{keeper.id}",
-        refinement_id=refinement.id,
-        data={"kept": keeper.id, "removed": sorted(memory.id for memory in extra), "tokens": tokens},
-        memories=changed,
-    )
+    data = {"kept": keeper.id, "removed": sorted(memory.id for memory in extra), "tokens": tokens}
+    refinement.record_action(Action.DEDUP, agent, WORKER, data, subject=f"memory:{keeper.id}", memories=changed)

@@ -18,7 +18,7 @@ from app.asking.prompt_memories import PromptMemory, read_entries
 from app.asking.replies import clean_note
 from app.errors import DiskFull, Invalid, NotFound, Refused, WhetstoneError
 from app.extensions import db, end_reading, writing
-from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins, record
+from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins
 from app.refinement import arguments as accept
 from app.refinement.functions import ACTIONS, ARGUMENTS, specifications
 from app.refinement.guard import (
@@ -219,15 +219,8 @@ class RefinementTool:
         journal = Memory.write(
             agent, text[:10_000].rstrip(), keys=self._keys, source=Source.REFINEMENT, type_=MemoryType.JOURNAL
         )
-        record(
-            Action.REFINEMENT_COMPLETE,
-            actor=agent.as_actor,
-            of=agent,
-            subject=refinement.subject,
-            refinement_id=refinement.id,
-            data={"stats": refinement.stats, "line": refinement.machine_line, "journal": journal.id},
-            memories=[journal],
-        )
+        data = {"stats": refinement.stats, "line": refinement.machine_line, "journal": journal.id}
+        refinement.record_action(Action.REFINEMENT_COMPLETE, agent, agent.as_actor, data, memories=[journal])
         refinement.end(agent, Status.COMPLETED)
 
     def _book_change(
@@ -243,15 +236,9 @@ class RefinementTool:
         """Record a change, keep the account of mass, and let the latch look at it. A result only if it tripped."""
         book_kept_mass(refinement, kept, after)
         data["retention"] = str(refinement.retention)
-        entry = record(
-            action,
-            actor=agent.as_actor,
-            of=agent,
-            subject=f"memory:{data['id']}",
-            refinement_id=refinement.id,
-            data=data,
-            memories=memories,
-            kept=after,
+        about = f"memory:{data['id']}"
+        entry = refinement.record_action(
+            action, agent, agent.as_actor, data, subject=about, memories=memories, kept=after
         )
         self._book_calls(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
