@@ -152,14 +152,11 @@ _TOO_LITTLE_BYTES = 64_000
 
 
 def _name_a_full_disk(context: ExceptionContext) -> None:
-    error = context.original_exception
-    if getattr(error, "sqlstate", None) == _DISK_FULL or _is_full(error, context.engine):
-        raise DiskFull from error
-
-
-def _is_full(error: BaseException, engine: Engine | None) -> bool:
+    error, engine = context.original_exception, context.engine
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code == sqlite3.SQLITE_FULL or (code in _NEEDS_ROOM and engine is not None and has_no_disk_left(engine))
+    has_no_room = code in _NEEDS_ROOM and engine is not None and has_no_disk_left(engine)
+    if getattr(error, "sqlstate", None) == _DISK_FULL or code == sqlite3.SQLITE_FULL or has_no_room:
+        raise DiskFull from error
 
 
 def has_no_disk_left(engine: Engine) -> bool:

@@ -58,7 +58,8 @@ def read_answer(reply: Reply) -> ConsentAnswer:
     """
     said = without_thought(reply.text)
     granted = first_word(said) == "YES" and not says_no_too(said) and reply.finish_reason not in CUT_OFF
-    return ConsentAnswer(granted, _storable_text(reply.text), read_note(said))
+    words = reply.text.encode("utf-8", "replace").decode()  # half a surrogate pair becomes a question mark
+    return ConsentAnswer(granted, words, read_note(said))
 
 
 def read_note(text: str) -> str | None:
@@ -73,11 +74,6 @@ def clean_note(text: str) -> str | None:
     if is_blank(line):
         return None
     return line if len(line) <= MAX_NOTE else line[: MAX_NOTE - 1] + "…"
-
-
-def _storable_text(text: str) -> str:
-    """Half a surrogate pair, which a model can send in JSON, is no Unicode text: it becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def without_thought(text: str) -> str:

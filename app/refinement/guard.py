@@ -121,14 +121,9 @@ def kept_weights(refinement: Refinement, memories: Sequence[Memory]) -> dict[int
     kept = {memory.id: memory.token_estimate for memory in memories if (memory.entry_id or 0) <= start}
     changed = [memory for memory in memories if memory.id not in kept]
     if changed:
-        kept |= _kept_since(start, changed)
+        rows = db.session.execute(_KEPT_SINCE, {"start": start, "ids": [memory.id for memory in changed]})
+        kept |= {memory_id: left or 0 for memory_id, left in rows.tuples()}
     return kept | {memory.id: _weight_at(memory, start) for memory in changed if memory.id not in kept}
-
-
-def _kept_since(start: int, memories: Sequence[Memory]) -> dict[int, int]:
-    """What the newest states since the snapshot say: only the one open refinement writes `kept`."""
-    rows = db.session.execute(_KEPT_SINCE, {"start": start, "ids": [memory.id for memory in memories]})
-    return {memory_id: kept or 0 for memory_id, kept in rows.tuples()}
 
 
 _KEPT_SINCE = (
@@ -140,6 +135,7 @@ _KEPT_SINCE = (
     )
     .order_by(MemoryState.entry_id)
 )
+"""The newest states since the snapshot say it: only the one open refinement writes `kept`."""
 
 
 def _weight_at(memory: Memory, entry_id: int) -> int:

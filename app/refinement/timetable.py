@@ -74,12 +74,10 @@ class Timetable:
         obstacle = _find_obstacle(agent, running, changeable)
         if obstacle:
             return obstacle
-        starts = [self._at_tick(agent), self._for_its_size(agent), self._once_more(agent)]
-        return min((due for due in starts if due is not None), key=lambda due: due.at or self.at)
-
-    def _at_tick(self, agent: Agent) -> Due:
         tick = self.tick_from(max(self.at, agent.scheduled_from, agent.rested_from))
-        return Due(tick, self.day(tick), f"Next run {self.day(tick)} (weekly).")
+        weekly = Due(tick, self.day(tick), f"Next run {self.day(tick)} (weekly).")
+        starts = (weekly, self._for_its_size(agent), self._once_more(agent))
+        return min((due for due in starts if due is not None), key=lambda due: due.at or self.at)
 
     def _for_its_size(self, agent: Agent) -> Due | None:
         if agent.too_large_from is None:
