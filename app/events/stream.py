@@ -12,7 +12,6 @@ import asyncio
 import io
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 
 import structlog
 from a2wsgi.wsgi import build_environ
@@ -58,15 +57,6 @@ HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-bu
 AGAIN = (b"retry-after", b"%d" % AGAIN_SECONDS)
 
 
-@dataclass(frozen=True)
-class AdmittedStream:
-    """A visitor who may listen to a topic, and the last event that the page shows."""
-
-    visitor: Visitor
-    topic: Topic
-    seen: int
-
-
 class EventStream:
     """The ASGI endpoint."""
 
@@ -91,20 +81,20 @@ class EventStream:
 
     async def _answer_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            admitted = await self._hub.in_thread(lambda: self._admit_stream(scope))
+            listener = await self._hub.in_thread(lambda: self._admit_listener(scope))
         except Exception as error:  # noqa: BLE001 - such as a database that is away
             _log_error("stream refused", error)
             await _send_empty_answer(send, 503, (b"retry-after", b"5"))
             return
-        if admitted is None:
+        if listener is None:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await send({"type": "http.response.body", "body": BYE})
-        elif self._held_by[admitted.visitor.user_id] >= MOST_STREAMS_OF_USER:
+        elif self._held_by[listener.visitor.user_id] >= MOST_STREAMS_OF_USER:
             await _send_empty_answer(send, 429, AGAIN)
         else:
-            await self._serve_to_the_end(admitted, receive, send)
+            await self._serve_to_the_end(listener, receive, send)
 
-    def _admit_stream(self, scope: Scope) -> AdmittedStream | None:
+    def _admit_listener(self, scope: Scope) -> Listener | None:
         """Ask Flask, by a request context of its own, who this is; nothing of it lives on."""
         environ = build_environ(scope, io.BytesIO())
         with self._hub.flask.request_context(environ):
@@ -115,14 +105,14 @@ class EventStream:
             if not topic.belongs_to(visitor.viewer.account_id):
                 return None
             said = request.headers.get("Last-Event-ID") or request.args.get("after")
-            return AdmittedStream(visitor, topic, last_seen(said, visitor.viewer.account_id))
+            return Listener(topic, visitor, last_seen(said, visitor.viewer.account_id))
 
-    async def _serve_to_the_end(self, admitted: AdmittedStream, receive: Receive, send: Send) -> None:
-        user_id = admitted.visitor.user_id
+    async def _serve_to_the_end(self, listener: Listener, receive: Receive, send: Send) -> None:
+        user_id = listener.visitor.user_id
         self._held_by[user_id] += 1
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            await self._serve_stream(admitted, receive, send)
+            await self._serve_stream(listener, receive, send)
         except TimeoutError:
             return  # without a last part: the server closes the connection
         except Exception as error:  # noqa: BLE001 - the page comes back and asks again
@@ -133,13 +123,13 @@ class EventStream:
             self._held_by[user_id] -= 1
             self._held_by += Counter()  # forget who holds none
 
-    async def _serve_stream(self, admitted: AdmittedStream, receive: Receive, send: Send) -> None:
-        listener = Listener(admitted.topic, admitted.visitor, admitted.seen)
+    async def _serve_stream(self, listener: Listener, receive: Receive, send: Send) -> None:
+        seen = listener.seen
         watching = asyncio.create_task(_watch_disconnect(receive, listener))
         try:
             await self._send_body(send, KEEP_ALIVE)
             await self._hub.join(listener)
-            await self._replay_missed(listener, admitted)
+            await self._replay_missed(listener, seen)
             while listener.end is None:
                 frame = await listener.wait(self._keep_alive)
                 if frame is not None or listener.end is None:
@@ -150,10 +140,10 @@ class EventStream:
             watching.cancel()
             self._hub.leave(listener)
 
-    async def _replay_missed(self, listener: Listener, admitted: AdmittedStream) -> None:
+    async def _replay_missed(self, listener: Listener, seen: int) -> None:
         """Everything that the page missed, as one frame; it may also come a second time, which shows the same."""
-        topic, viewer = admitted.topic, admitted.visitor.viewer
-        newest = await self._hub.in_thread(lambda: catch_up(topic, viewer.account_id, admitted.seen))
+        topic, viewer = listener.topic, listener.visitor.viewer
+        newest = await self._hub.in_thread(lambda: catch_up(topic, viewer.account_id, seen))
         if newest is not None:
             listener.offer(await self._hub.frame(topic, viewer, newest))
 

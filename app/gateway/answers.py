@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import cast
 
 from flask import Flask, Response, g
@@ -51,14 +51,10 @@ class Refusals:
     """Error pages, toasts and problem documents, each made when it is needed first."""
 
     def __init__(self, flask: Flask) -> None:
-        self._flask = flask
-        self._made: dict[tuple[str, int], ShortAnswer] = {}
+        self._make = cache(partial(_make_answer, flask))
 
     def of(self, scope: Scope, status: int) -> ShortAnswer:
-        key = form_for(scope), status
-        if key not in self._made:
-            self._made[key] = _make_answer(self._flask, *key)
-        return self._made[key]
+        return self._make(form_for(scope), status)
 
 
 def form_for(scope: Scope) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import resource
 import time
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -33,20 +32,16 @@ class Closable(Protocol):
         """Close it at once."""
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """`unfinished_per_address` is None where all come through a reverse proxy."""
-
-    unfinished_per_address: int | None
-    unfinished: int = MOST_UNFINISHED
-    connections: int = MOST_CONNECTIONS
-
-
 class Connections:
-    """All connections of this process, of the event loop's thread only. The dictionaries keep the oldest first."""
+    """All connections of this process, of the event loop's thread only. The dictionaries keep the oldest first.
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+    `most_per_address`, of unfinished ones, is None where all come through a reverse proxy.
+    """
+
+    def __init__(
+        self, most_per_address: int | None, *, unfinished: int = MOST_UNFINISHED, connections: int = MOST_CONNECTIONS
+    ) -> None:
+        self._most_per_address, self._most_unfinished, self._most = most_per_address, unfinished, connections
         self._all: dict[Closable, str] = {}
         self._idle: dict[Closable, None] = {}
         self._unfinished: dict[str, dict[Closable, None]] = {}
@@ -65,7 +60,7 @@ class Connections:
         """A new connection, of which nothing has arrived yet."""
         self._all[connection] = network_of(host)
         self.begin(connection)
-        if len(self._all) > self._bounds.connections:
+        if len(self._all) > self._most:
             self._give_up(next(iter(self._idle), None) or self._oldest_of_the_fullest(), "all")
 
     def begin(self, connection: Closable) -> None:
@@ -76,10 +71,10 @@ class Connections:
             return
         mine = self._unfinished.setdefault(address, {})
         mine[connection] = None
-        most = self._bounds.unfinished_per_address
+        most = self._most_per_address
         if address and most is not None and len(mine) > most:
             self._give_up(next(iter(mine)), "address")
-        elif self.unfinished > self._bounds.unfinished:
+        elif self.unfinished > self._most_unfinished:
             self._give_up(self._oldest_of_the_fullest(), "all")
 
     def whole(self, connection: Closable) -> None:

@@ -33,7 +33,7 @@ from app.events.hub import Hub
 from app.events.stream import EventStream
 from app.gateway.answers import AlwaysThere, OneLook, Refusals
 from app.gateway.bodies import Bodies, Budget
-from app.gateway.connections import Bounds, Connections, descriptors_for_connections
+from app.gateway.connections import Connections, descriptors_for_connections
 from app.gateway.known import Known, most_bytes_of_operation, most_bytes_of_page, most_bytes_of_tool
 from app.gateway.protocol import Deadlines, GuardedProtocol
 from app.gateway.turns import FairTurns
@@ -108,7 +108,7 @@ def assemble_application(
 
 def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
     """A server that bounds its connections, and ends the open streams when it is told to stop."""
-    connections = Connections(Bounds(settings.address_bound, connections=descriptors_for_connections()))
+    connections = Connections(settings.address_bound, connections=descriptors_for_connections())
     return _Server(_server_configuration(application, settings, connections), application.state.hub)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.config import Settings, load_settings
 from app.errors import Misconfigured
-from app.gateway.connections import Bounds, Connections, descriptors_for_connections
+from app.gateway.connections import Connections, descriptors_for_connections
 from app.networks import network_of
 
 
@@ -35,7 +35,7 @@ def closed(lines: list[Line]) -> list[bool]:
 
 
 def test_the_oldest_of_an_address_goes_first() -> None:
-    connections = Connections(Bounds(3))
+    connections = Connections(3)
 
     lines = joined(connections, "192.0.2.1", 5)
     others = joined(connections, "192.0.2.2", 3)
@@ -46,7 +46,7 @@ def test_the_oldest_of_an_address_goes_first() -> None:
 
 
 def test_a_request_that_arrived_whole_counts_no_more() -> None:
-    connections = Connections(Bounds(2))
+    connections = Connections(2)
     first, second = joined(connections, "192.0.2.1", 2)
     connections.whole(first)
 
@@ -58,7 +58,7 @@ def test_a_request_that_arrived_whole_counts_no_more() -> None:
 
 
 def test_in_all_the_address_with_the_most_gives_way() -> None:
-    connections = Connections(Bounds(None, unfinished=10))
+    connections = Connections(None, unfinished=10)
     lone = joined(connections, "192.0.2.9", 1)
     attack = joined(connections, "192.0.2.1", 9)
 
@@ -69,7 +69,7 @@ def test_in_all_the_address_with_the_most_gives_way() -> None:
 
 
 def test_of_all_connections_the_idle_ones_give_way_first() -> None:
-    connections = Connections(Bounds(None, connections=3))
+    connections = Connections(None, connections=3)
     busy, idle, unfinished = joined(connections, "192.0.2.1", 3)
     connections.whole(busy)
     connections.whole(idle)
@@ -83,7 +83,7 @@ def test_of_all_connections_the_idle_ones_give_way_first() -> None:
 
 
 def test_what_left_leaves_nothing_behind() -> None:
-    connections = Connections(Bounds(3))
+    connections = Connections(3)
     lines = joined(connections, "192.0.2.1", 5)
     for line in lines:
         connections.whole(line)
@@ -104,7 +104,7 @@ def test_an_address_is_what_one_sender_has() -> None:
 
 
 def test_who_has_no_address_has_no_bound_of_his_own() -> None:
-    connections = Connections(Bounds(1))
+    connections = Connections(1)
     assert closed(joined(connections, "", 3)) == [False] * 3
 
 
