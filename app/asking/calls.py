@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
 
-from flask import current_app
-
 from app.asking.model_endpoint import ModelEndpoint
 from app.asking.prompt_memories import PromptMemory, memory_context, read_entries, read_journal
-from app.config import Settings
 from app.extensions import after_commit, end_reading, now, writing
 from app.llm.client import Messages, ModelClient, ModelClients, ModelError, Reply, Tools, Usage
 from app.llm.retry import complete_with_retries
 from app.models import Actor, Agent, CallPurpose, ModelCall
+from app.models.agent_settings import operator_settings
 from app.models.base import insert_rows
 from app.models.model_call import ANSWERED, UNEXPECTED
 from app.models.state import JOURNAL_DAYS
@@ -92,7 +90,7 @@ class ModelCalls:
         deadline: float | None = None,
     ) -> None:
         self._asked, self._dependencies, self._subject_id = asked, dependencies, subject_id
-        self._settings: Settings = current_app.extensions["settings"]
+        self._settings = operator_settings()
         longest = min(self._settings.deadline_seconds, LONGEST_SECONDS)
         self._deadline = dependencies.monotonic() + longest if deadline is None else deadline
         self._client: ModelClient | None = None

@@ -14,9 +14,9 @@ import structlog
 from flask import current_app
 from sqlalchemy import select
 
-from app.config import Settings
 from app.errors import Unavailable
 from app.extensions import db
+from app.models.agent_settings import operator_settings
 from app.models.key import MasterKeyRow
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ log = structlog.get_logger(__name__)
 
 def broker_url() -> str:
     """The broker to use now, or nothing: the embedded one's address changes with every `up`."""
-    settings: Settings = current_app.extensions["settings"]
-    return settings.broker_url
+    return operator_settings().broker_url
 
 
 def broker_namespace() -> str:

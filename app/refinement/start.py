@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from flask import current_app
-
-from app.config import Settings
 from app.errors import Refused
 from app.extensions import now, writing
 from app.models import Actor, Agent, Mode, Refinement, Trigger
+from app.models.agent_settings import operator_settings
 
 
 class AlreadyRunning(Refused):
@@ -49,8 +47,7 @@ def start_refinement(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode =
     with writing():
         agent = Agent.lock(agent_id)
         _check_startable(agent, trigger, mode)
-        settings: Settings = current_app.extensions["settings"]
-        return Refinement.queue(agent, trigger=trigger, mode=mode, cap=settings.max_mutations, by=by)
+        return Refinement.queue(agent, trigger=trigger, mode=mode, cap=operator_settings().max_mutations, by=by)
 
 
 def request_stop(refinement_id: str, *, by: Actor) -> Refinement:

@@ -15,10 +15,10 @@ from flask import Flask, current_app
 from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.config import Settings
 from app.errors import DiskFull, NotFound, Refused, WhetstoneError
 from app.extensions import db, end_reading, now, reading, writing
 from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
+from app.models.agent_settings import operator_settings
 from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
 from app.refinement.start import start_refinement
@@ -127,9 +127,8 @@ def find_lost_starts() -> list[str]:
 
 def _latest_tick(at: datetime) -> datetime:
     """The last occurrence of the schedule up to and including the minute of `at`."""
-    settings: Settings = current_app.extensions["settings"]
     minute = at.astimezone(UTC).replace(second=0, microsecond=0)
-    tick: datetime = next(CronSim(settings.schedule, minute + timedelta(minutes=1), reverse=True))
+    tick: datetime = next(CronSim(operator_settings().schedule, minute + timedelta(minutes=1), reverse=True))
     return tick
 
 
