@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import structlog
 
@@ -42,7 +43,6 @@ class Caller:
     """One call of one agent. Nothing of another agent can be reached through it."""
 
     bearer: Bearer
-    _keys: AgentKeys | None = field(default=None, repr=False)
 
     @property
     def agent_id(self) -> int:
@@ -55,29 +55,23 @@ class Caller:
             raise NotFound("There is no such agent any more.")
         return agent
 
-    @property
-    def account_id(self) -> int:
-        return self.agent().account_id
-
     def actor(self) -> Actor:
         """The agent, as the audit log names it."""
         return self.agent().as_actor
 
+    @cached_property
     def keys(self) -> AgentKeys:
         """The agent's keys, opened by the token, once a call. Raises KeysNotReady."""
-        if self._keys is None:
-            try:
-                self._keys = self.bearer.open_keys()
-            except SealBroken as error:
-                raise KeysNotReady from error
-        return self._keys
+        try:
+            return self.bearer.open_keys()
+        except SealBroken as error:
+            raise KeysNotReady from error
 
     def check_still_live(self) -> None:
         """For what takes long. Raises Unauthorized where the token was revoked since it came."""
         with reading():
-            live = self.bearer.is_live()
-        if not live:
-            raise Unauthorized
+            if not self.bearer.is_live():
+                raise Unauthorized
 
     def check(self, scope: str) -> None:
         """Raises ScopeMissing."""

@@ -101,7 +101,7 @@ def decide_access_request(caller: Caller, request_id: str, given: NewDecision) -
         note_to_admins=clean_note(clean_text(given.note_to_admins or "", what="note_to_admins")),
         asked_at=grant.requested_at,
     )
-    return Request.of(decide_grant(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys()))
+    return Request.of(decide_grant(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys))
 
 
 @operation("POST", "/access-requests/{request_id}/revocation", Scope.DECIDE, at=ID, destroys=True)
@@ -115,7 +115,7 @@ def revoke_access(caller: Caller, request_id: str) -> Request:
 @operation("GET", "/access-log", Scope.READ)
 def get_access_log(caller: Caller, given: WantedLooks) -> Looks:
     """Who has looked at which of your memories, and when. Every look stands here."""
-    filters = Filters(caller.account_id, agent_id=caller.agent_id, action=Action.ACCESS_VIEWED)
+    filters = Filters(caller.agent().account_id, agent_id=caller.agent_id, action=Action.ACCESS_VIEWED)
     start = TimeCursor.parse(given.before) if given.before is not None else None
     if given.before is not None and start is None:
         raise Invalid("The cursor `before` is not one of ours; leave it out to begin at the newest.")

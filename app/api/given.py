@@ -49,7 +49,8 @@ def read_arguments(model: type[M], found: Mapping[str, Any]) -> M:
     """What a model gave to a tool. Its null leaves an argument out, and a list may stand within a text, as some send
     both; nothing else stands for anything. Raises Invalid."""
     fields = model.model_fields
-    said = {name: value for name, value in found.items() if value is not None or _is_needed(fields.get(name))}
+    optional = {name for name, field in fields.items() if not field.is_required()}
+    said = {name: value for name, value in found.items() if value is not None or name not in optional}
     return validate_input(model, {name: _parse_json_list(value, fields.get(name)) for name, value in said.items()})
 
 
@@ -60,10 +61,6 @@ def validate_input(model: type[M], found: Mapping[str, Any]) -> M:
     except ValidationError as error:
         said = [_describe_problem(each, model) for each in error.errors(include_url=False, include_input=False)]
         raise Invalid(f"{'; '.join(said[:5])}.") from None
-
-
-def _is_needed(field: FieldInfo | None) -> bool:
-    return field is None or field.is_required()
 
 
 def _parse_json_list(value: object, field: FieldInfo | None) -> object:

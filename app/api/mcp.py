@@ -10,8 +10,11 @@ import structlog
 from anyio.to_thread import run_sync
 from flask import Flask
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import BaseModel, Field, create_model
 from sqlalchemy.exc import OperationalError
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
@@ -22,7 +25,6 @@ from app.api.given import read_arguments
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
 from app.api.refusal import headers_of, sentence_of
-from app.api.tool import Run, arguments_of, make_tool
 from app.errors import Unavailable, WhetstoneError
 from app.events.stream import CLOSED
 from app.extensions import db
@@ -42,13 +44,23 @@ INSTRUCTIONS = (
 log = structlog.get_logger(__name__)
 
 Admit = Callable[[Any], Caller]
+Run = Callable[[Context[Any, Any], Mapping[str, Any]], Any]
+"""Is given the call and its arguments as they came; returns what is told, or a whole result."""
 
 
 def make_server(flask: Flask, admit_request: Admit) -> MCPServer[Any]:
     """A server with all tools. `admit_request` is given a call's transport request and says who calls."""
     silence_library("mcp", log)
-    tools = [make_tool(operation, _make_runner(flask, operation, admit_request)) for operation in OPERATIONS]
-    return MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS, tools=[*tools])
+    tools = [_make_tool(flask, operation, admit_request) for operation in OPERATIONS]
+    return MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS, tools=tools)
+
+
+class OperationTool(Tool):
+    """The SDK's own reading is left out: it drops unknown arguments, and its refusals are pydantic's, with values."""
+
+    async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
+        told = await run_sync(self.fn, context, arguments)
+        return self.fn_metadata.convert_result(told) if convert_result else told
 
 
 class McpEndpoint:
@@ -56,7 +68,7 @@ class McpEndpoint:
 
     def __init__(self, flask: Flask) -> None:
         self._flask = flask
-        self._server = make_server(flask, _admitted_caller)
+        self._server = make_server(flask, lambda request: request.scope["whetstone.caller"])
         self._app: ASGIApp = self._server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
@@ -103,14 +115,28 @@ def _add_closed_headers(send: Send) -> Send:
     return closed
 
 
-def _admitted_caller(request: Any) -> Caller:
-    caller: Caller = request.scope["whetstone.caller"]
-    return caller
+def _make_tool(flask: Flask, operation: Operation, admit_request: Admit) -> Tool:
+    arguments = _arguments_of(operation)
+    return OperationTool(
+        fn=_make_runner(flask, operation, admit_request, arguments),
+        name=operation.name,
+        title=None,
+        description=operation.about,
+        parameters=_argument_schema(arguments),
+        fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_model=operation.gives),
+        is_async=False,
+        context_kwarg=None,
+        annotations=ToolAnnotations(
+            read_only_hint=operation.reads_only,
+            destructive_hint=operation.destroys,
+            idempotent_hint=operation.method in ("GET", "PUT", "DELETE"),
+            open_world_hint=False,
+        ),
+    )
 
 
-def _make_runner(flask: Flask, operation: Operation, admit_request: Admit) -> Run:
-    """Does the operation for who calls, in the thread that it is called in."""
-    arguments = arguments_of(operation)
+def _make_runner(flask: Flask, operation: Operation, admit_request: Admit, arguments: type[BaseModel]) -> Run:
+    """Does the operation for who calls, in the thread that it is called in, and refuses in the same words as REST."""
 
     def run(ctx: Context[Any, Any], found: Mapping[str, Any]) -> Any:
         with flask.app_context():
@@ -128,6 +154,24 @@ def _make_runner(flask: Flask, operation: Operation, admit_request: Admit) -> Ru
                 return _tool_refusal("unexpected: Something broke on our side; its changes were rolled back.")
 
     return run
+
+
+def _arguments_of(operation: Operation) -> type[BaseModel]:
+    """What the operation takes, and the thing that it is about, which over REST stands in the address."""
+    at = operation.at
+    if at is None:
+        return operation.takes
+    field: Any = (at.type, Field(description=at.description, json_schema_extra=dict[str, Any](at.form)))
+    return create_model(operation.name, __base__=operation.takes, **{at.name: field})
+
+
+def _argument_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """In JSON Schema, what is required first, and without the titles, which say nothing that the names don't."""
+    found = model.model_json_schema()
+    said, required = found["properties"], found.get("required", [])
+    names = sorted(said, key=lambda name: name not in required)
+    properties = {name: {key: value for key, value in said[name].items() if key != "title"} for name in names}
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _tool_refusal(sentence: str) -> CallToolResult:

@@ -93,7 +93,7 @@ def save_memory(caller: Caller, given: NewMemory) -> RequestResult:
     memory of their own until exact duplicates are removed; their date is kept then. Only admins and your refinements
     make a memory constitutional.
     """
-    keys, kind = caller.keys(), MemoryType(given.type)
+    keys, kind = caller.keys, MemoryType(given.type)
     with writing():
         agent = Agent.lock(caller.agent_id)
         memory, created = Memory.save(agent, given.content, keys=keys, by=agent.as_actor, type_=kind, tags=given.tags)
@@ -104,7 +104,7 @@ def save_memory(caller: Caller, given: NewMemory) -> RequestResult:
 @operation("GET", "/memories", Scope.READ)
 def list_memories(caller: Caller, given: WantedMemories) -> Memories:
     """Your active memories with their text, oldest first, in pages."""
-    keys, kind = caller.keys(), MemoryType(given.type) if given.type else None
+    keys, kind = caller.keys, MemoryType(given.type) if given.type else None
     found, following = _read_page(caller.agent_id, kind, given.after, given.limit)
     return Memories(memories=[_reveal_memory(memory, keys) for memory in found], next=following)
 
@@ -114,7 +114,7 @@ def search_memories(caller: Caller, given: Search) -> Found:
     """Find your active memories by a part of their text, in any case; the newest first."""
     if is_blank(given.query):
         raise Invalid("The query is blank; say what the text must hold.")
-    keys, kind = caller.keys(), MemoryType(given.type) if given.type else None
+    keys, kind = caller.keys, MemoryType(given.type) if given.type else None
     wanted, hits = given.query.casefold(), []
     for memory in _read_all_memories(caller.agent_id, kind):
         content = keys.reveal_memory(memory.id, memory.content)
@@ -127,7 +127,7 @@ def search_memories(caller: Caller, given: Search) -> Found:
 @operation("GET", "/memories/{memory_id}", Scope.READ, at=ID)
 def get_memory(caller: Caller, memory_id: int) -> OneMemory:
     """One of your active memories, by the number that lists and searches show."""
-    keys = caller.keys()
+    keys = caller.keys
     found = SealedRow.load(Memory.active(caller.agent_id).where(Memory.id == memory_id))
     if not found:  # another agent's, a discarded one and none at all are alike
         raise NotFound(f"You have no active memory {memory_id}.")
@@ -137,7 +137,7 @@ def get_memory(caller: Caller, memory_id: int) -> OneMemory:
 @operation("GET", "/context", Scope.READ)
 def get_context(caller: Caller) -> Context:
     """All that you remember, ready for a prompt: your active core memories, and the journal of the last 7 days."""
-    agent, keys = caller.agent(), caller.keys()
+    agent, keys = caller.agent(), caller.keys
     core, journal = ([_reveal_memory(each, keys) for each in memories] for memories in load_context(agent.id))
     text = _as_text(agent.name, core, journal)
     return Context(

@@ -75,5 +75,5 @@ def get_refinement(caller: Caller, refinement_id: str) -> OneRefinement:
 
 def _describe_refinement(caller: Caller, refinement: Refinement) -> OneRefinement:
     summary = refinement.summary
-    words = caller.keys().reveal(summary, purpose="summary", subject=refinement.id) if summary else None
+    words = caller.keys.reveal(summary, purpose="summary", subject=refinement.id) if summary else None
     return OneRefinement.of(refinement, summary=words)

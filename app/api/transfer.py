@@ -48,7 +48,7 @@ class Bundle(ResponseModel):
 
 def _bundle_pieces(caller: Caller) -> Iterator[str]:
     """Raises KeysNotReady before there is a first one, so that a refusal is still an answer."""
-    return _while_live(caller, bundle.export_bundle(caller.agent(), caller.keys()))
+    return _while_live(caller, bundle.export_bundle(caller.agent(), caller.keys))
 
 
 def _while_live(caller: Caller, found: Iterator[str]) -> Iterator[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
+import structlog
 from flask import Blueprint, Flask, Response, after_this_request, current_app, jsonify, request, stream_with_context
 from pydantic import Field
 from spectree import Response as Responses
@@ -13,20 +15,43 @@ from spectree import SecurityScheme, SpecTree
 from spectree.models import SecureType, SecuritySchemeData
 
 from app.api.caller import Caller, admit
-from app.api.description import complete_document
 from app.api.given import MalformedRequest, read_json, read_query
-from app.api.once import KeptResponse, answer_once
 from app.api.operation import NoParameters, Operation
 from app.api.operations import OPERATIONS
 from app.api.refusal import headers_of, sentence_of
-from app.errors import WhetstoneError
+from app.errors import DiskFull, WhetstoneError
 from app.extensions import db
+from app.models import IdempotencyKey
+from app.models.idempotency import KEY_PATTERN, MAX_KEY
 from app.problems import problem_response
 from app.shapes.response import ResponseModel
 
 PREFIX = "/api/v1"
 
 BEARER = SecurityScheme(name="token", data=SecuritySchemeData(type=SecureType.HTTP, scheme="bearer"))
+
+JSON, PROBLEM = "application/json", "application/problem+json"
+
+HEADERS = {
+    "401": {"WWW-Authenticate": {"description": "Bearer", "schema": {"type": "string"}}},
+    "429": {"Retry-After": {"description": "Seconds until there is room again.", "schema": {"type": "integer"}}},
+    "503": {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}},
+}
+
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A word of your own. Sent again within 24 hours, the same request with the same word is done once "
+    "and gets the same answer, with the header Idempotent-Replayed.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": KEY_PATTERN},
+}
+
+REPLAYED = {"Idempotent-Replayed": {"description": "true: it was done before.", "schema": {"type": "string"}}}
+
+ONLY_WITH_A_BODY = ("411", "413")
+
+log = structlog.get_logger(__name__)
 
 blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 
@@ -66,15 +91,15 @@ def _make_view(operation: Operation) -> Callable[..., Response]:
             return _stream_response(caller, operation.streams(caller))
         given = _read_input(operation)
 
-        def do() -> KeptResponse:
+        def do() -> Response:
             made = operation.do(caller, given, *at.values())
-            return KeptResponse(made.status, made.told.model_dump_json())
+            return Response(made.told.model_dump_json(), made.status, content_type=JSON)
 
         key = request.headers.get("Idempotency-Key")
         if key is None or operation.method != "POST":
-            return _json_response(do())
+            return do()
         sent = f"{request.method} {request.path}\n".encode() + request.get_data()
-        return _json_response(answer_once(caller, key, sent, do))
+        return _answer_once(caller, key, sent, do)
 
     view.__name__, view.__doc__ = operation.name, operation.about
     return view
@@ -90,25 +115,80 @@ def _read_input(operation: Operation) -> Any:
     return read_json(operation.takes, body)
 
 
-def _json_response(answer: KeptResponse) -> Response:
-    response = Response(answer.body, answer.status, content_type="application/json")
-    if answer.is_repeated:
-        response.headers["Idempotent-Replayed"] = "true"
-    return response
-
-
 def _stream_response(caller: Caller, pieces: Iterator[str]) -> Response:
     """In place of what is returned, of which spectree would read the whole before any of it is sent."""
     body = stream_with_context(pieces)
     name = f'attachment; filename="whetstone-bundle-{caller.agent_id}.json"'
-    streamed = Response(body, content_type="application/json", headers={"Content-Disposition": name})
+    streamed = Response(body, content_type=JSON, headers={"Content-Disposition": name})
     after_this_request(lambda _: streamed)
     return Response()
 
 
+def _answer_once(caller: Caller, key: str, request: bytes, do: Callable[[], Response]) -> Response:
+    """Do it, unless the same request was answered before. What is refused may be sent again.
+
+    Raises Invalid, KeyReused, StillBeingDone, and whatever `do` refuses with. Where `do` breaks, nobody knows what was
+    done: the key stays claimed. So it does where the answer can't be kept because the disk is full.
+    """
+    keys = caller.keys
+    earlier = IdempotencyKey.claim(caller.agent_id, key, keys.request_hash(request))
+    if earlier is not None:
+        return Response(earlier.reveal(keys), earlier.status, {"Idempotent-Replayed": "true"}, content_type=JSON)
+    try:
+        answer = do()
+    except WhetstoneError:
+        IdempotencyKey.give_back(caller.agent_id, key)
+        raise
+    try:
+        body = answer.get_data(as_text=True)
+        IdempotencyKey.settle(caller.agent_id, key, status=answer.status_code, answer=body, keys=keys)
+    except DiskFull:  # what was done is done: to say that nothing was written would be untrue
+        log.error("answer not kept", agent_id=caller.agent_id, error="DiskFull")  # noqa: TRY400
+    return answer
+
+
 @blueprint.get("/openapi.json")
 def openapi() -> Response:
-    return jsonify(complete_document(SPEC.spec, PREFIX))
+    """With what the shapes alone don't say: problem documents, idempotency keys, headers, and forms of ids."""
+    document = deepcopy(SPEC.spec)
+    for operation in OPERATIONS:
+        said = document["paths"][PREFIX + operation.path][operation.method.lower()]
+        said["summary"], said["description"] = operation.name.replace("_", " ").capitalize(), operation.about
+        _tell_answers(operation, said["responses"])
+        if operation.method == "POST":
+            said.setdefault("parameters", []).append(KEY)
+        for parameter in said.get("parameters", []):
+            if operation.at and parameter["name"] == operation.at.name:
+                parameter["schema"] |= operation.at.form
+    schemas = document["components"]["schemas"]
+    used = sorted(_used_schema_names(document["paths"], schemas))
+    document["components"]["schemas"] = {name: schemas[name] for name in used}
+    return jsonify(document)
+
+
+def _tell_answers(operation: Operation, answers: dict[str, Any]) -> None:
+    for status in ONLY_WITH_A_BODY if operation.reads_only else ():
+        answers.pop(status, None)
+    for status, answer in answers.items():
+        is_refusal = int(status) >= 400
+        if is_refusal:
+            answer["content"] = {PROBLEM: answer["content"][JSON]}
+        elif operation.streams:
+            answer["content"] = {JSON: {"schema": {"type": "object", "description": "The bundle, as one document."}}}
+        headers = HEADERS.get(status, {}) if is_refusal else REPLAYED if operation.method == "POST" else {}
+        if headers:
+            answer["headers"] = headers
+
+
+def _used_schema_names(part: object, schemas: dict[str, Any]) -> set[str]:
+    """Names of the shapes that something in `part` refers to, and of those that these refer to."""
+    if isinstance(part, list):
+        return set().union(*(_used_schema_names(each, schemas) for each in part))
+    if not isinstance(part, dict):
+        return set()
+    name = str(part.get("$ref", "")).removeprefix("#/components/schemas/")
+    more = {name} | _used_schema_names(schemas[name], schemas) if name else set()
+    return more.union(*(_used_schema_names(each, schemas) for each in part.values()))
 
 
 @blueprint.errorhandler(WhetstoneError)
@@ -135,12 +215,12 @@ SPEC = SpecTree(
     nested_naming_strategy=lambda _parent, child: child,
 )
 
-_REFUSALS = dict.fromkeys((400, 401, 403, 404, 409, 411, 413, 422, 429, 503), Problem)
+_REFUSED = (400, 401, 403, 404, 409, 411, 413, 422, 429, 503)
 
 
 def _register_operation(operation: Operation) -> None:
     answers = {f"HTTP_{status}": operation.gives for status in operation.statuses}
-    refusals = {f"HTTP_{status}": model for status, model in _REFUSALS.items()}
+    refusals = {f"HTTP_{status}": Problem for status in _REFUSED}
     takes = operation.takes if operation.takes is not NoParameters else None
     described = SPEC.validate(
         query=takes if operation.reads_only else None,
