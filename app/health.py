@@ -19,7 +19,7 @@ from app.events.broker import broker_client
 from app.extensions import db, has_no_disk_left
 from app.models import Agent, Refinement, Status
 from app.processes.broker import trouble_of
-from app.processes.parts import PartsFile, StoppedPart
+from app.processes.datadir import PartsFile, StoppedPart
 from tasks.celery import INTERACTIVE, REFINE, UPKEEP
 from tasks.echo import worker_answers
 from tasks.queue import queue_length

@@ -99,54 +99,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run_command(arguments: Sequence[str]) -> int:
-    complain = _Complaint(as_json="--json" in arguments)
+    as_json = "--json" in arguments
     try:
         status = cli.main(list(arguments), prog_name="whetstone", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        return complain.usage(error)
+        if as_json:
+            return _complain(as_json, "usage", error.format_message(), error.exit_code)
+        error.show()
+        return error.exit_code
     except WhetstoneError as error:
-        return complain.sentence(error.code, error.sentence, error.exit_status)
+        return _complain(as_json, error.code, error.sentence, error.exit_status)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
         _drop_output()
         return 1
-    except OSError as error:
-        return complain.no_room(error) if has_no_room(error) else complain.unexpected(error)
     except Exception as error:  # noqa: BLE001 - the last one to see it: a sentence now, the details in a file
-        return complain.unexpected(error)
+        return _complain_of_the_unexpected(as_json, error)
     return status if isinstance(status, int) else 0
 
 
-@dataclass(frozen=True)
-class _Complaint:
+def _complain(as_json: bool, code: str, message: str, status: int) -> int:
     """Says on stderr what went wrong, as a sentence or as JSON, and answers with the exit status."""
+    text = json.dumps({"error": {"code": code, "message": message}}) if as_json else f"Error: {message}"
+    click.echo(text, err=True)
+    return status
 
-    as_json: bool
 
-    def sentence(self, code: str, message: str, status: int) -> int:
-        text = json.dumps({"error": {"code": code, "message": message}}) if self.as_json else f"Error: {message}"
-        click.echo(text, err=True)
-        return status
-
-    def usage(self, error: click.ClickException) -> int:
-        if self.as_json:
-            return self.sentence("usage", error.format_message(), error.exit_code)
-        error.show()
-        return error.exit_code
-
-    def no_room(self, error: OSError) -> int:
+def _complain_of_the_unexpected(as_json: bool, error: Exception) -> int:
+    if isinstance(error, OSError) and has_no_room(error):
         _drop_output()
         what = f"{error.filename} could not be written" if error.filename else "not everything could be written"
-        return self.sentence("disk_full", f"The disk is full: {what}. Free some space, then try again.", 1)
+        return _complain(as_json, "disk_full", f"The disk is full: {what}. Free some space, then try again.", 1)
+    from app.cli.crash import record
 
-    def unexpected(self, error: Exception) -> int:
-        from app.cli.crash import record
-
-        return self.sentence(
-            "unexpected", f"Something unexpected happened ({type(error).__name__}). {record(error)}", 1
-        )
+    said = f"Something unexpected happened ({type(error).__name__}). {record(error)}"
+    return _complain(as_json, "unexpected", said, 1)
 
 
 def _drop_output() -> None:

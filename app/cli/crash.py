@@ -15,28 +15,20 @@ def record(error: BaseException) -> str:
 
     Exception texts can hold values, and values can be content: types, files, lines and function names only.
     """
+    heading = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} Python {platform.python_version()}"
     try:
         path = load_settings().data / "logs" / "errors.log"
         with append_to(path) as log:
-            log.write((describe_error(error) + "\n").encode())
+            log.write("\n".join([heading, *_traceback_lines(error, set()), "", ""]).encode())
     except Exception as trouble:  # noqa: BLE001 - the log is second to the error that is being told
         return f"Its details could not be kept ({type(trouble).__name__})."
     return f"Details, without any values, are in {path}."
 
 
-def describe_error(error: BaseException) -> str:
-    """The traceback without exception texts, causes first."""
-    heading = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} Python {platform.python_version()}"
-    return "\n".join([heading, *_traceback_lines(error, set()), ""])
-
-
 def _traceback_lines(error: BaseException, seen: set[int]) -> list[str]:
+    """The traceback without exception texts, causes first."""
     seen.add(id(error))
     earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     lines = [*_traceback_lines(earlier, seen), "which led to"] if earlier and id(earlier) not in seen else []
-    frames = traceback.extract_tb(error.__traceback__)
-    return [*lines, *(f"  {f.filename}:{f.lineno} in {f.name}" for f in frames), _qualified_name(type(error))]
-
-
-def _qualified_name(kind: type[BaseException]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    frames = [f"  {f.filename}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
+    return [*lines, *frames, f"{type(error).__module__}.{type(error).__qualname__}"]

@@ -28,7 +28,7 @@ from app.keys.rotation import unfinished_rotation
 from app.keys.shredding import is_due
 from app.models import AuditLog
 from app.processes.broker import require_broker
-from app.processes.parts import PartsFile
+from app.processes.datadir import PartsFile
 from app.refinement.sweep import find_lost_starts
 from app.setup import check_version, load_master_key
 from migrations.triggers import missing_triggers

@@ -19,11 +19,8 @@ from app.silo import MasterKey
 
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-def passphrase_file(command: click.decorators.FC) -> click.decorators.FC:
-    """`--passphrase-file`, whose first line is the passphrase; asked for on a terminal without it."""
-    return text_file("--passphrase-file", "The passphrase, on the first line; - for standard input.")(command)
+passphrase_file = text_file("--passphrase-file", "The passphrase, on the first line; - for standard input.")
+"""Asked for on a terminal without it."""
 
 
 @click.group()

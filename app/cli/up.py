@@ -18,8 +18,7 @@ from app.cli.printing import tell_of_new_key
 from app.config import Settings, load_settings
 from app.errors import WhetstoneError, has_no_room
 from app.processes.broker import EmbeddedBroker, require_broker
-from app.processes.datadir import check_data_dir, hold_data_dir
-from app.processes.parts import PartsFile
+from app.processes.datadir import PartsFile, check_data_dir, hold_data_dir
 from app.processes.quickcheck import PreparedInstallation
 from app.processes.startup import local_address, start_beat, start_parts, wait_until_ready
 from app.processes.supervisor import StopRequested, Supervisor
@@ -38,7 +37,11 @@ class PortTaken(WhetstoneError):
 @json_option
 def up(port: int | None, data_dir: Path | None, no_browser: bool, as_json: bool) -> None:
     """Start broker, database, web, worker and beat, and print the address. Ctrl-C stops everything."""
-    settings = _apply_options(port, data_dir)
+    if port is not None:  # the options stand above the environment
+        os.environ["WHETSTONE_PORT"] = str(port)
+    if data_dir is not None:
+        os.environ["WHETSTONE_DATA_DIR"] = str(data_dir.expanduser().absolute())
+    settings = load_settings()
     os.umask(0o077)
     check_data_dir(settings)
     with contextlib.suppress(StopRequested), hold_data_dir(settings, local_address(settings)):
@@ -96,15 +99,6 @@ class StartupOutput:
 
     def ready(self, place: str) -> None:
         click.echo(json.dumps({"ready": place}) if self._as_json else f"Whetstone is ready: {place}")
-
-
-def _apply_options(port: int | None, data_dir: Path | None) -> Settings:
-    """The options stand above the environment."""
-    if port is not None:
-        os.environ["WHETSTONE_PORT"] = str(port)
-    if data_dir is not None:
-        os.environ["WHETSTONE_DATA_DIR"] = str(data_dir.expanduser().absolute())
-    return load_settings()
 
 
 def _run_parts(settings: Settings, output: StartupOutput, *, browser: bool) -> None:

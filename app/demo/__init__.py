@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -81,18 +80,19 @@ class DemoNameTaken(Refused):
 
 def make_demo(by: Actor) -> Demo:
     """An account of its own with an admin and both agents, in one transaction; or the one that is there already."""
-    drafts = _all_drafts()
     if "security" not in current_app.extensions:
         security.init_app(current_app._get_current_object(), views=False)  # type: ignore[attr-defined]
     password = secrets.token_urlsafe(12)
     with writing():
         there = db.session.scalar(select(Account).where(Account.name == ACCOUNT))
-        if there is not None:
-            return _existing_demo(there)
-        account = Account.create(ACCOUNT, is_demo=True, by=by)
-        security.create_user(account, EMAIL, password, roles=(ADMIN,), by=by)
-        agents = _make_agents(account, drafts, by)
-        return Demo(account, agents, EMAIL, password, made=True)
+        if there is None:
+            account = Account.create(ACCOUNT, is_demo=True, by=by)
+            security.create_user(account, EMAIL, password, roles=(ADMIN,), by=by)
+            return Demo(account, _make_agents(account, by), EMAIL, password, made=True)
+        if not there.is_demo:
+            raise DemoNameTaken
+        agents = db.session.scalars(select(Agent).where(Agent.account_id == there.id).order_by(Agent.id))
+        return Demo(there, tuple(agents), EMAIL)
 
 
 def make_demo_in(account: Account, by: Actor) -> Demo:
@@ -107,9 +107,8 @@ def make_demo_agents(account_id: int, by: Actor) -> tuple[Agent, ...]:
 
     Works in the web process too: a new agent's keys are in hand when they are made.
     """
-    drafts = _all_drafts()
     with writing():
-        return _make_agents(Account.lock(account_id), drafts, by)
+        return _make_agents(Account.lock(account_id), by)
 
 
 def read_drafts(character: Character) -> list[Draft]:
@@ -118,27 +117,16 @@ def read_drafts(character: Character) -> list[Draft]:
     return parse_lines(json.dumps(_dated_line(json.loads(line))) for line in lines)
 
 
-def _all_drafts() -> list[list[Draft]]:
-    return [read_drafts(character) for character in CHARACTERS]
-
-
 def _dated_line(line: dict[str, object]) -> dict[str, object]:
     days = timedelta(days=int(str(line.pop("days_ago"))))
     return line | {"created_at": (now() - days).isoformat()}
 
 
-def _existing_demo(account: Account) -> Demo:
-    if not account.is_demo:
-        raise DemoNameTaken
-    agents = db.session.scalars(select(Agent).where(Agent.account_id == account.id).order_by(Agent.id))
-    return Demo(account, tuple(agents), EMAIL)
+def _make_agents(account: Account, by: Actor) -> tuple[Agent, ...]:
+    return tuple(_make_agent(account, each, by) for each in CHARACTERS)
 
 
-def _make_agents(account: Account, drafts: Sequence[list[Draft]], by: Actor) -> tuple[Agent, ...]:
-    return tuple(_make_agent(account, each, ledger, by) for each, ledger in zip(CHARACTERS, drafts, strict=True))
-
-
-def _make_agent(account: Account, character: Character, ledger: list[Draft], by: Actor) -> Agent:
+def _make_agent(account: Account, character: Character, by: Actor) -> Agent:
     there = db.session.scalar(select(Agent).where(Agent.account_id == account.id, Agent.name == character.name))
     if there is not None:
         return there
@@ -150,5 +138,5 @@ def _make_agent(account: Account, character: Character, ledger: list[Draft], by:
         system_prompt=character.system_prompt,
         core_token_budget=character.budget,
     )
-    write_memories(agent, ledger, keys=make_keys(agent), by=by, name="demo")
+    write_memories(agent, read_drafts(character), keys=make_keys(agent), by=by, name="demo")
     return agent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sqlalchemy import select
 
@@ -19,7 +20,9 @@ def clients_with_pace(
     clients: ModelClients, agent: Agent, seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> ModelClients:
     """These clients; for an agent as the demo made it, with so many seconds before each answer."""
-    return _Paced(clients, seconds, sleep) if seconds and _is_of_the_demo(agent) else clients
+    made = {(each.name, OFFLINE_MODEL, each.system_prompt) for each in CHARACTERS}
+    is_made = (agent.name, agent.model_id, agent.system_prompt) in made
+    return _Paced(clients, seconds, sleep) if seconds and is_made else clients
 
 
 def paced_clients(refinement_id: str, clients: ModelClients) -> ModelClients:
@@ -30,30 +33,29 @@ def paced_clients(refinement_id: str, clients: ModelClients) -> ModelClients:
         return clients_with_pace(clients, agent, operator_settings().demo_pace_seconds) if agent else clients
 
 
-def _is_of_the_demo(agent: Agent) -> bool:
-    made = {(each.name, each.system_prompt) for each in CHARACTERS}
-    return agent.model_id == OFFLINE_MODEL and (agent.name, agent.system_prompt) in made
-
-
+@dataclass(frozen=True)
 class _Paced:
-    def __init__(self, clients: ModelClients, seconds: float, sleep: Callable[[float], None]) -> None:
-        self._clients, self._seconds, self._sleep = clients, seconds, sleep
+    clients: ModelClients
+    seconds: float
+    sleep: Callable[[float], None]
 
     def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> ModelClient:
-        client = self._clients.for_model(model_id, api_base=api_base, api_key_env=api_key_env)
-        return _PacedClient(client, self._seconds, self._sleep)
+        client = self.clients.for_model(model_id, api_base=api_base, api_key_env=api_key_env)
+        return _PacedClient(client, self.seconds, self.sleep)
 
 
+@dataclass(frozen=True)
 class _PacedClient:
-    def __init__(self, client: ModelClient, seconds: float, sleep: Callable[[float], None]) -> None:
-        self._client, self._seconds, self._sleep = client, seconds, sleep
+    client: ModelClient
+    seconds: float
+    sleep: Callable[[float], None]
 
     def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
-        self._sleep(min(self._seconds, timeout))
-        return self._client.complete(messages, tools, timeout=timeout)
+        self.sleep(min(self.seconds, timeout))
+        return self.client.complete(messages, tools, timeout=timeout)
 
     def context_window(self) -> int | None:
-        return self._client.context_window()
+        return self.client.context_window()
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()

@@ -58,7 +58,9 @@ class Running:
 
     def __init__(self, child: Child) -> None:
         self.child = child
-        with _open_log(child.log) as log:
+        if child.log.exists() and child.log.stat().st_size > MAX_LOG_BYTES:
+            child.log.replace(child.log.with_suffix(".log.1"))
+        with append_to(child.log) as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(  # noqa: S603 - our own commands
                 [*before_command(), *child.command],
@@ -111,9 +113,3 @@ class Running:
     def _send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says the second of a zombie
             os.killpg(self.pid, number)
-
-
-def _open_log(path: Path) -> BinaryIO:
-    if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
-        path.replace(path.with_suffix(".log.1"))
-    return append_to(path)

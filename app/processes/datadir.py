@@ -1,4 +1,4 @@
-"""The data dir of one installation: made private, checked for writing, and held by one `up` at a time."""
+"""The data dir of one installation: made private, held by one `up` at a time, and told which of its parts stopped."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import fcntl
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from pydantic import TypeAdapter
+
 from app.config import Settings
 from app.errors import Misconfigured, WhetstoneError
+from app.values.plural import count_times
 
 
 class DataDirectoryInUse(WhetstoneError):
@@ -98,3 +103,64 @@ def hold_data_dir(settings: Settings, address: str) -> Iterator[None]:
     finally:
         os.ftruncate(descriptor, 0)
         os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class StoppedPart:
+    """A part that ended by itself. `next_start` is None where it runs again."""
+
+    name: str
+    stops: int
+    how: str
+    log: str
+    next_start: datetime | None = None
+
+    def sentence(self, at: datetime) -> str:
+        """Without the log's place: `/readyz` answers anybody."""
+        return f"{self.what}; {self.what_now(at)}."
+
+    @property
+    def what(self) -> str:
+        return f"The {self.name} has stopped {count_times(self.stops)} ({self.how})"
+
+    def what_now(self, at: datetime) -> str:
+        if self.next_start is None:
+            return "it runs again"
+        seconds = round((self.next_start - at).total_seconds())
+        return f"next start in {seconds} s" if seconds > 0 else "it is starting"
+
+
+@dataclass(frozen=True)
+class _StoppedParts:
+    """By the supervisor of that process number."""
+
+    process: int
+    stopped: list[StoppedPart]
+
+
+_STOPPED_PARTS = TypeAdapter(_StoppedParts)
+
+
+class PartsFile:
+    """Where the supervisor of `up` tells the others which part stopped; it counts as long as that one lives."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._path: Path = settings.run_dir / "parts.json"
+
+    def write(self, process: int, stopped: Sequence[StoppedPart]) -> None:
+        """Raises OSError."""
+        if stopped:
+            replace_private(self._path, _STOPPED_PARTS.dump_json(_StoppedParts(process, list(stopped))).decode())
+        else:
+            self.remove()
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def read(self) -> list[StoppedPart]:
+        """What stopped, by the supervisor that runs now; nothing where none runs, or the file can't be read."""
+        try:
+            written = _STOPPED_PARTS.validate_json(self._path.read_bytes())
+        except (OSError, ValueError):
+            return []
+        return written.stopped if is_alive(written.process) else []

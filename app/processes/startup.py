@@ -63,9 +63,24 @@ def start_parts(
 
 
 def wait_until_ready(supervisor: Supervisor, settings: Settings) -> None:
-    """Return when the web process says that database, broker and worker answer."""
-    question = _ReadinessProbe(settings)
-    supervisor.wait_until(question, seconds=READY_SECONDS, otherwise=lambda: f"/readyz last answered: {question.last}")
+    """Return when the web process says on `/readyz` that database, broker and worker answer."""
+    last = "nothing"
+
+    def is_ready() -> bool:
+        nonlocal last
+        connection = http.client.HTTPConnection(_local_host(settings), settings.port, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            last = f"{answer.status} {answer.read(500).decode('utf-8', 'replace')}"
+        except (OSError, http.client.HTTPException) as error:
+            last = f"not at all ({type(error).__name__})"
+            return False
+        finally:
+            connection.close()
+        return answer.status == 200
+
+    supervisor.wait_until(is_ready, seconds=READY_SECONDS, otherwise=lambda: f"/readyz last answered: {last}")
 
 
 def start_beat(supervisor: Supervisor, settings: Settings) -> None:
@@ -104,27 +119,6 @@ def _wait_for(preparation: subprocess.Popen[str], supervisor: Supervisor) -> Pre
     if preparation.returncode == 0:
         return PreparedInstallation(**json.loads(said))
     raise PreparationFailed(_error_sentence(complained) or f"The preparation ended with {preparation.returncode}.")
-
-
-class _ReadinessProbe:
-    """Asks `/readyz`, and keeps the last answer for the one who has to find out."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._place = (_local_host(settings), settings.port)
-        self.last = "nothing"
-
-    def __call__(self) -> bool:
-        connection = http.client.HTTPConnection(*self._place, timeout=5)
-        try:
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            self.last = f"{answer.status} {answer.read(500).decode('utf-8', 'replace')}"
-        except (OSError, http.client.HTTPException) as error:
-            self.last = f"not at all ({type(error).__name__})"
-            return False
-        finally:
-            connection.close()
-        return answer.status == 200
 
 
 def _make_child(settings: Settings, name: str, *, grace: float) -> Child:

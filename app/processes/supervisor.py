@@ -18,7 +18,7 @@ from typing import Any
 
 from app.errors import WhetstoneError
 from app.processes.child import Child, Running
-from app.processes.parts import StoppedPart
+from app.processes.datadir import StoppedPart
 from app.values.plural import count_times
 
 FIRST_PAUSE_SECONDS = 1.0

@@ -21,7 +21,7 @@ import click
 
 from app.errors import WhetstoneError
 from app.processes.child import Child
-from app.processes.parts import StoppedPart
+from app.processes.datadir import StoppedPart
 from app.processes.supervisor import StopRequested, Supervisor
 
 

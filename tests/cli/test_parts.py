@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 
 from app.config import Settings
-from app.processes.parts import PartsFile, StoppedPart
+from app.processes.datadir import PartsFile, StoppedPart
 from tests.cli.conftest import Whetstone
 
 

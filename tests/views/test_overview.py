@@ -11,7 +11,7 @@ from flask import Flask
 from app.config import Settings
 from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
-from app.processes.parts import PartsFile, StoppedPart
+from app.processes.datadir import PartsFile, StoppedPart
 from app.refinement.start import start_refinement
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember

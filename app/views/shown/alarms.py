@@ -14,7 +14,7 @@ from app.extensions import db, now
 from app.health import CachedAnswer, look_around, stopped_parts
 from app.history.proof import Proof
 from app.models import Agent
-from app.processes.parts import StoppedPart
+from app.processes.datadir import StoppedPart
 from app.refinement.failures import FailureReason
 
 KEPT_SECONDS = 15.0
