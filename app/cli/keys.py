@@ -178,7 +178,7 @@ def _rotate_master(context: CommandContext) -> int:
     done = rotate_master_key(by=COMMAND_LINE)
     shred_files()
     if context.as_json:
-        print_json(done.as_json())
+        print_json(vars(done))
     else:
         went_on = "Went on with the rotation that was cut off. " if done.resumed else ""
         say(f"{went_on}The master key is {done.fingerprint} now, {key_ring().path}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, distinct, func, select
@@ -52,10 +52,6 @@ class MasterRotation:
     intakes: int = 0
     finished: bool = False
     problems: dict[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """What programs rely on."""
-        return asdict(self)
 
 
 def prepare_master_rotation() -> MasterKey:

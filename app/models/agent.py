@@ -16,13 +16,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.config import OFFLINE_MODEL
 from app.errors import Refused
 from app.extensions import db, now
-from app.models.agent_settings import (
-    CONFIGURATION,
-    DEFAULT_REFINEMENT_PROMPT,
-    as_json,
-    clean_settings,
-    operator_settings,
-)
+from app.models.agent_settings import CONFIGURATION, as_json, clean_settings, operator_settings
 from app.models.audit import Action, Chained, record
 from app.models.base import ExactRatio, Identity, Model, Moment, require_row
 from app.models.event import announce
@@ -144,16 +138,8 @@ class Agent(Chained, ScheduleColumns, Model):
 
     @property
     def effective_refinement_threshold(self) -> Decimal:
-        own = (
-            self.refinement_threshold
-            if self.refinement_threshold is not None
-            else operator_settings().default_threshold
-        )
+        own = operator_settings().default_threshold if self.refinement_threshold is None else self.refinement_threshold
         return max(own, operator_settings().min_threshold)
-
-    @property
-    def effective_refinement_prompt(self) -> str:
-        return self.refinement_prompt or DEFAULT_REFINEMENT_PROMPT
 
     def configuration(self) -> dict[str, Any]:
         """The settings that admins see, as plain JSON."""

@@ -7,10 +7,10 @@ that make the rows of an entry tell `verify` what they must be.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import ColumnElement, ForeignKey, Index, Select, String, UniqueConstraint, and_, exists, not_, select
-from sqlalchemy.orm import Mapped, Relationship, joinedload, mapped_column, relationship
+from sqlalchemy.orm import Mapped, declared_attr, joinedload, mapped_column, relationship
 
 from app.extensions import db
 from app.models.audit import Action, AuditLog, record
@@ -18,7 +18,7 @@ from app.models.base import Identity, Lockable, Model, Moment, partial_index, re
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
-from app.values.actor import Actor, ActorKind
+from app.values.actor import Actor
 from app.values.mass_story import MUTATIONS
 
 if TYPE_CHECKING:
@@ -30,13 +30,6 @@ MAX_NOTE = 280
 """Characters of a note to admins."""
 
 _UNSEEN = "seen_at IS NULL"
-
-
-def notes_of(join: str) -> Relationship[list[AttentionItem]]:
-    """The notes about a row, oldest first: written by `note_to_admins` alone. `join` says how they belong to it."""
-    return relationship(
-        primaryjoin=f"and_({join}, AttentionItem.kind == 'note')", order_by="AttentionItem.id", viewonly=True
-    )
 
 
 class AttentionKind(StrEnum):
@@ -147,6 +140,25 @@ class AttentionItem(Lockable, Model):
         return record(action, actor=by, of=agent, subject=self.subject, data=data)
 
 
+class Noted:
+    """What an agent may write about. `NOTED_BY` is the column by which its notes name it."""
+
+    NOTED_BY: ClassVar[str]
+
+    @declared_attr
+    @classmethod
+    def notes(cls) -> Mapped[list[AttentionItem]]:
+        """The notes about it, oldest first: written by `note_to_admins` alone."""
+        about = f"{cls.__name__}.id == AttentionItem.{cls.NOTED_BY}"
+        join = f"and_({about}, AttentionItem.kind == 'note')"
+        return relationship(primaryjoin=join, order_by="AttentionItem.id", viewonly=True)
+
+    @property
+    def note_to_admins(self) -> str | None:
+        """The latest of its notes."""
+        return self.notes[-1].text if self.notes else None
+
+
 NEWEST_ITEMS = Keyset((AttentionItem.at, AttentionItem.id), newest_first=True)
 
 _ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS)
@@ -160,7 +172,7 @@ def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | Access
     refinement_id = about.id if about.subject.startswith("refinement:") else None
     entry = record(
         Action.NOTE_TO_ADMINS,
-        actor=Actor(ActorKind.AGENT, agent.name),
+        actor=agent.as_actor,
         of=agent,
         subject=about.subject,
         refinement_id=refinement_id,

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -117,7 +117,7 @@ class AuditLog(Model):
     previous_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     hash: Mapped[bytes] = mapped_column(LargeBinary(32))
 
-    def digest(self, states: Iterable[Stateful]) -> bytes:
+    def digest(self, states: Iterable[MemoryState | Restoration]) -> bytes:
         """What `hash` must be, given the states that the entry wrote, in the order of their memories' ids."""
         said = {
             "format": 1,
@@ -138,15 +138,6 @@ class AuditLog(Model):
             "previous": self.previous_hash.hex(),
         }
         return hashlib.sha256(_canonical_json(said)).digest()
-
-
-class Stateful(Protocol):
-    """A state of a memory, or what will be one."""
-
-    @property
-    def memory_id(self) -> int: ...
-
-    def as_recorded(self) -> dict[str, Any]: ...
 
 
 class Chained(Logged, Lockable):
@@ -220,7 +211,7 @@ def _store_entry(entry: AuditLog, memories: Sequence[Memory], states: Sequence[M
     insert_rows(states)
 
 
-def _digest_states(states: Iterable[Stateful]) -> str:
+def _digest_states(states: Iterable[MemoryState | Restoration]) -> str:
     digest = hashlib.sha256()
     for state in states:
         digest.update(_canonical_json(state.as_recorded()) + b"\n")

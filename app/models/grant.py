@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, an
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
-from app.models.attention import AttentionItem, notes_of
+from app.models.attention import Noted
 from app.models.audit import Action, record
 from app.models.base import Lockable, Model, Moment, database_now, iso, lock_row, partial_index
 from app.models.event import announce
@@ -50,7 +50,7 @@ OPEN_GRANTS = (GrantStatus.PENDING, GrantStatus.GRANTED)
 NO_LONGER_ADMIN = "the person is no longer an active admin of this account"
 
 
-class AccessGrant(Logged, Lockable, Question, Model):
+class AccessGrant(Noted, Logged, Lockable, Question, Model):
     """`refinement_id` null means the ledger; otherwise the history of that one refinement.
 
     `views` counts receipts; `told_at` is when the agent's journal was told how it ended. `reason` is the agent's own
@@ -59,6 +59,7 @@ class AccessGrant(Logged, Lockable, Question, Model):
 
     __tablename__ = "access_grants"
     NOUN = "exception"
+    NOTED_BY = "grant_id"
     UNPROVED: ClassVar[Mapping[str, str]] = {"asked_at": "which worker asks at the moment; the answer is what counts"}
     __table_args__ = (
         partial_index("ix_access_grants_open", "expires_at", where="status IN ('pending', 'granted')"),
@@ -84,7 +85,6 @@ class AccessGrant(Logged, Lockable, Question, Model):
     reason: Mapped[Sealed | None]
     views: Mapped[int] = mapped_column(default=0)
     told_at: Mapped[Moment | None]
-    notes: Mapped[list[AttentionItem]] = notes_of("AccessGrant.id == AttentionItem.grant_id")
 
     @classmethod
     def is_live(cls) -> ColumnElement[bool]:
@@ -117,11 +117,6 @@ class AccessGrant(Logged, Lockable, Question, Model):
         return self.status in OPEN_GRANTS
 
     @property
-    def note_to_admins(self) -> str | None:
-        """The latest of its notes."""
-        return self.notes[-1].text if self.notes else None
-
-    @property
     def scope(self) -> str:
         """`ledger`, or the id of the refinement whose history it covers."""
         return self.refinement_id or "ledger"
@@ -146,7 +141,7 @@ class AccessGrant(Logged, Lockable, Question, Model):
         self.decided_at = self.decided_at or self.ended_at
         if not was_live:
             self.told_at = self.ended_at
-        self._record_action(_ENDS[status], agent, by, views=self.views, why=why or None)
+        self._record_action(Action(f"access_{status}"), agent, by, views=self.views, why=why or None)
         self._announce_step(str(status))
 
     def end_if_lost(self, agent: Agent, *, by: Actor) -> bool:
@@ -166,14 +161,6 @@ class AccessGrant(Logged, Lockable, Question, Model):
 
 
 NEWEST_GRANTS = Keyset((AccessGrant.requested_at, AccessGrant.id), newest_first=True)
-
-_ENDS = {
-    GrantStatus.DENIED: Action.ACCESS_DENIED,
-    GrantStatus.UNANSWERED: Action.ACCESS_UNANSWERED,
-    GrantStatus.FAILED: Action.ACCESS_FAILED,
-    GrantStatus.EXPIRED: Action.ACCESS_EXPIRED,
-    GrantStatus.REVOKED: Action.ACCESS_REVOKED,
-}
 
 
 class AccessView(Logged, Model):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from sqlalchemy import Column, ColumnElement, Table, event, inspect
+from sqlalchemy import Column, ColumnElement, event, inspect
 from sqlalchemy.orm import InstanceState, Session
 
 from app.extensions import db
@@ -72,10 +72,10 @@ class Logged:
     @classmethod
     def logged_columns(cls) -> list[str]:
         other = cls.PROVED_ELSEWHERE | cls.UNPROVED.keys()
-        return [column.name for column in _mapped_table(cls).columns if column.name not in other]
+        return [column.name for column in cls.__table__.columns if column.name not in other]
 
     def _logged_values(self, names: Iterable[str]) -> Said:
-        columns = _mapped_table(type(self)).columns
+        columns = self.__table__.columns
         return {name: as_said(columns[name], getattr(self, name)) for name in names}
 
 
@@ -124,16 +124,13 @@ def _sha256_digest(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
 
-def _mapped_table(model: type[Logged]) -> Table:
-    return cast(Table, model.__table__)
-
-
 def _touched_rows(session: Session) -> dict[int, Logged]:
     found: dict[int, Logged] = session.info.setdefault(_TOUCHED, {})
     return found
 
 
-def _note_changed_rows(session: Session) -> None:
+@event.listens_for(Session, "before_flush")
+def _note_changed_rows(session: Session, *_: Any) -> None:
     """What is new, or changed in what the log says of it, is remembered until an entry takes it along."""
     for row in (*session.new, *session.dirty):
         if isinstance(row, Logged) and (row in session.new or _has_changed(row)):
@@ -143,11 +140,6 @@ def _note_changed_rows(session: Session) -> None:
 def _has_changed(row: Logged) -> bool:
     state = cast("InstanceState[Any]", inspect(row))
     return not (state.committed_state.keys() <= row.PROVED_ELSEWHERE | row.UNPROVED.keys())
-
-
-@event.listens_for(Session, "before_flush")
-def _before_flush(session: Session, _context: Any, _instances: Any) -> None:
-    _note_changed_rows(session)
 
 
 @event.listens_for(Session, "after_commit")

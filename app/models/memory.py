@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Select, bindparam, select
+from sqlalchemy import ForeignKey, Select, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
@@ -61,8 +61,8 @@ class Memory(StateColumns, Model):
     @classmethod
     def lock_active_core(cls, agent_id: int, ids: Sequence[int]) -> dict[int, Memory]:
         """The active core memories among `ids`, locked in the order of ids; what is missing is not the agent's."""
-        found = db.session.scalars(_LOCK_ACTIVE_CORE, {"agent_id": agent_id, "ids": list(ids)})
-        return {memory.id: memory for memory in found}
+        query = cls.active(agent_id, MemoryType.CORE).where(cls.id.in_(ids)).order_by(None).order_by(cls.id)
+        return {memory.id: memory for memory in db.session.scalars(lock_row(query))}
 
     @classmethod
     def lock_core(cls, agent: Agent, memory_id: int) -> Memory:
@@ -255,14 +255,3 @@ class Memory(StateColumns, Model):
 
 
 OLDEST_MEMORIES = Keyset((Memory.origin_at, Memory.id))
-
-_LOCK_ACTIVE_CORE = lock_row(
-    select(Memory)
-    .where(
-        Memory.agent_id == bindparam("agent_id"),
-        Memory.id.in_(bindparam("ids", expanding=True)),
-        Memory.type == MemoryType.CORE,
-        Memory.discarded_at.is_(None),
-    )
-    .order_by(Memory.id)
-)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import Refused
 from app.extensions import db, now
 from app.models.agent import Agent
-from app.models.attention import AttentionItem, call_attention, notes_of
+from app.models.attention import Noted, call_attention
 from app.models.audit import Action, AuditLog, record
 from app.models.base import (
     ExactRatio,
@@ -40,7 +40,7 @@ from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, OPEN_STATES, 
 _OPEN = "status IN ('queued', 'asking', 'running')"
 
 
-class Refinement(Tally, Logged, Lockable, Model):
+class Refinement(Tally, Noted, Logged, Lockable, Model):
     """What it counted and weighed, and what became of that, is its tally.
 
     `erosion_cut` and `erosion_base` are, as of the snapshot, what other standing refinements of the last 30 days cut
@@ -50,6 +50,7 @@ class Refinement(Tally, Logged, Lockable, Model):
 
     __tablename__ = "refinements"
     NOUN = "refinement"
+    NOTED_BY = "refinement_id"
     PROVED_ELSEWHERE = frozenset({"snapshot_entry_id", "undone_by"})
     UNPROVED: ClassVar[Mapping[str, str]] = {
         "worker": "which process holds it; after the end nobody does",
@@ -90,7 +91,6 @@ class Refinement(Tally, Logged, Lockable, Model):
     requested_at: Mapped[Moment]
     started_at: Mapped[Moment | None]
     ended_at: Mapped[Moment | None]
-    notes: Mapped[list[AttentionItem]] = notes_of("Refinement.id == AttentionItem.refinement_id")
 
     @classmethod
     def open_of(cls, agent_id: int) -> Refinement | None:
@@ -113,20 +113,6 @@ class Refinement(Tally, Logged, Lockable, Model):
         return self.is_open and self.worker == worker
 
     @property
-    def note_to_admins(self) -> str | None:
-        """The latest of its notes."""
-        return self.notes[-1].text if self.notes else None
-
-    @property
-    def has_refined(self) -> bool:
-        """Whether the agent counts as refined by it."""
-        return self.status in (Status.COMPLETED, Status.ROLLED_BACK)
-
-    @property
-    def was_declined(self) -> bool:
-        return self.status == Status.DECLINED
-
-    @property
     def is_look(self) -> bool:
         """Whether the agent, or at least its model, has been at its ledger: a full one that did not break down."""
         return self.mode == Mode.FULL and not self.is_open and self.status not in BROKEN_STATES
@@ -134,10 +120,6 @@ class Refinement(Tally, Logged, Lockable, Model):
     @property
     def is_failed_attempt_of_beat(self) -> bool:
         return self.trigger in AUTOMATIC and self.mode == Mode.FULL and self.status in BROKEN_STATES
-
-    @property
-    def changes_left(self) -> int:
-        return max(self.cap - self.mutations, 0)
 
     @classmethod
     def queue(cls, agent: Agent, *, trigger: Trigger, mode: Mode, cap: int, by: Actor) -> Refinement:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.agent_settings import operator_settings
 from app.models.base import Moment, iso, partial_index
+from app.values.refinement_states import Status
 
 if TYPE_CHECKING:
     from app.models.refinement import Refinement
@@ -127,9 +128,9 @@ class ScheduleColumns:
     def take_end(self, refinement: Refinement) -> None:
         """What the end of one of its refinements means for the next."""
         asked = refinement.requested_at
-        if refinement.has_refined:
+        if refinement.status in (Status.COMPLETED, Status.ROLLED_BACK):
             self.last_refinement_at = asked
-        if refinement.was_declined:
+        if refinement.status == Status.DECLINED:
             self.declined_at = refinement.ended_at
         if refinement.is_look:
             self.last_look_at, self.last_look_mass = asked, self.core_token_usage

@@ -90,9 +90,7 @@ class MemoryState(StateColumns, Model):
         What a reversal wrote says what it restores: the hash of that entry covers the content, and `verify` compares.
         """
         if self.restores_entry_id is not None:
-            return _restored_form(
-                self.memory_id, self.previous_entry_id, self.restores_entry_id, self.constitutional, self.discarded_at
-            )
+            return _restored_form(self, self.discarded_at)
         said = {field: _plain_value(value) for field, value in self.fields().items()}
         return said | {"memory": self.memory_id, "previous_entry": self.previous_entry_id, "kept": self.kept}
 
@@ -117,16 +115,13 @@ class Restoration:
 
     def as_recorded(self) -> dict[str, Any]:
         """The same as the state's own, once it is written."""
-        return _restored_form(
-            self.memory_id, self.previous_entry_id, self.restores_entry_id, self.constitutional, self.at
-        )
+        return _restored_form(self, self.at)
 
 
-def _restored_form(
-    memory_id: int, previous: int | None, restores: int, constitutional: bool, discarded_at: datetime | None
-) -> dict[str, Any]:
-    said = {"memory": memory_id, "previous_entry": previous, "restores": restores, "constitutional": constitutional}
-    return said if restores != NOTHING else said | {"discarded_at": _plain_value(discarded_at)}
+def _restored_form(of: MemoryState | Restoration, discarded_at: datetime | None) -> dict[str, Any]:
+    said = {"memory": of.memory_id, "previous_entry": of.previous_entry_id, "restores": of.restores_entry_id}
+    said |= {"constitutional": of.constitutional}
+    return said if of.restores_entry_id != NOTHING else said | {"discarded_at": _plain_value(discarded_at)}
 
 
 def _plain_value(value: object) -> object:

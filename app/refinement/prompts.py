@@ -10,7 +10,7 @@ from typing import Any
 from app.asking.calls import AskedAgent
 from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, fit_ledger, memory_context
 from app.asking.rendering import render_prompt
-from app.models import Agent, Refinement, Trigger, open_keys
+from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger, open_keys
 from app.models.tally import MAX_PROTECTIONS
 
 
@@ -55,7 +55,9 @@ class RefinedAgent:
     @classmethod
     def of(cls, agent: Agent, refinement: Refinement) -> RefinedAgent:
         asked, figures = AskedAgent.of(agent, open_keys(agent)), PromptFigures.of(agent, refinement)
-        return cls(asked, agent.effective_refinement_prompt, refinement.trigger != Trigger.AGENT, figures)
+        return cls(
+            asked, agent.refinement_prompt or DEFAULT_REFINEMENT_PROMPT, refinement.trigger != Trigger.AGENT, figures
+        )
 
     def question(self, window: int | None) -> list[dict[str, Any]]:
         """Whether it wants the refinement."""

@@ -257,7 +257,7 @@ class RefinementTool:
 
     def _make_result(self, refinement: Refinement, **result: Any) -> Result:
         retention = refinement.retention if refinement.retention is not None else Decimal(1)
-        left = 0 if self.is_over else refinement.changes_left
+        left = 0 if self.is_over else max(refinement.cap - refinement.mutations, 0)
         return result | {"changes_left": left, "retention": str(retention)}
 
     def _check_shorter(self, content: str, sources: list[Memory]) -> None:
