@@ -133,7 +133,7 @@ _AFTER_THE_END = " OR ".join(
                 *("deduplicated_tokens", "turns", "calls"),
                 *("memories_merged", "memories_before", "memories_after"),
                 *("prompt_tokens", "completion_tokens", "cost_usd", "erosion_floor", "erosion_cut", "erosion_base"),
-                *("reason", "summary", "worker", "heartbeat_at", "stop_requested_at"),
+                *("reason", "failure", "summary", "worker", "heartbeat_at", "stop_requested_at"),
                 *("stop_requested_by", "requested_at", "started_at", "ended_at"),
             )
         ),

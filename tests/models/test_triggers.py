@@ -191,7 +191,7 @@ def test_of_an_ended_refinement_only_who_undid_it_changes(run: Running) -> None:
     run.tool.execute("complete", summary="Done.")
     fixed = [column.name for column in Refinement.__table__.columns if column.name not in ("id", "undone_by")]
     others = {
-        **dict.fromkeys(("trigger", "mode", "status", "started_by", "model_id", "reason"), "'other'"),
+        **dict.fromkeys(("trigger", "mode", "status", "started_by", "model_id", "reason", "failure"), "'other'"),
         **dict.fromkeys(("worker", "stop_requested_by"), "'other'"),
         **dict.fromkeys(("mass_before", "kept_mass", "mass_after", "snapshot_entry_id", "threshold", "turns"), "99"),
         **dict.fromkeys(("calls", "consolidated", "updated", "deleted", "deduplicated", "account_id"), "99"),
