@@ -12,9 +12,9 @@ from app.cli.refinement_facts import SHORT
 from app.extensions import db
 from app.history.plan import GuardFinal, Plan, Target, preview_plan
 from app.history.undo import RollbackConflict, UndoResult, roll_back
-from app.history.words import describe_memories, describe_moves
 from app.models import COMMAND_LINE, Refinement, Rollback
 from app.shapes.rollback import PlanShape
+from app.vocabulary.rollbacks import describe_memories, describe_moves
 
 
 @click.command()

@@ -16,8 +16,7 @@ from sqlalchemy import ColumnElement, and_, select
 
 from app.errors import Invalid, WhetstoneError
 from app.extensions import db, reading
-from app.history.chain import chain_of
-from app.history.difference import Difference, numbered_entry
+from app.history.chain import Difference, chain_of, numbered_entry
 from app.models import Account, Agent, AuditLog
 from app.models.base import iso
 

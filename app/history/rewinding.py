@@ -44,7 +44,8 @@ def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
     for memory in present_memories(memories, lock=lock):
         goal, trace = goals[memory.id], found[memory.id]
         if goal.entry_id is not None:
-            change = MemoryReversal(memory, states[memory.id], goal.constitutional(states[memory.id]))
+            state = states[memory.id]
+            change = MemoryReversal(memory, state, state.constitutional if goal.flag is None else goal.flag)
             changes += [change] if _differs_from_goal(change, trace) else []
         elif memory.is_active and goal.flag:
             stays.append(memory.id)
@@ -68,9 +69,6 @@ class _Goal:
     entry_id: int | None
     flag: bool | None = None
     flagged_at: int = 0
-
-    def constitutional(self, state: Recorded) -> bool:
-        return state.constitutional if self.flag is None else self.flag
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from sqlalchemy import Table, and_, exists, select
 from sqlalchemy.orm import selectinload
 
 from app.extensions import db
-from app.history.chain import DAMAGE, raise_unless_damage
-from app.history.difference import BATCH, Difference, as_dict, numbered_entry
+from app.history.chain import BATCH, DAMAGE, Difference, as_dict, numbered_entry, raise_unless_damage
 from app.models import Account, Agent, AuditLog, User
 from app.models.logged import Logged, Said, logged_models
 

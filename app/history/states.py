@@ -15,8 +15,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, fu
 from sqlalchemy.orm import aliased
 
 from app.extensions import db
-from app.history.chain import chain_of
-from app.history.difference import Difference, differences_of, numbered_entry
+from app.history.chain import Difference, chain_of, differences_of, numbered_entry
 from app.models import Account, Agent, AuditLog, InstallationMark, Memory, MemoryState, MemoryType
 from app.models.state import NOTHING, STATE_FIELDS
 

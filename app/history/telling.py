@@ -14,12 +14,12 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now, reading, writing
-from app.history.words import describe_memories
 from app.keys.provision import ensure_keys
 from app.models import COMMAND_LINE, WORKER, Action, Agent, AuditLog, HumanAct, Memory, MemoryType, record
 from app.models.state import Source
 from app.values.plural import count_nouns
 from app.vocabulary import ROLLBACKS
+from app.vocabulary.rollbacks import describe_memories
 
 THOUGHT_OVER = timedelta(minutes=1)
 """An act is told once it has stood for so long: what goes with it often follows at once."""

@@ -17,11 +17,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Select, select
 
 from app.extensions import db, end_reading, is_sqlite
-from app.history.chain import DAMAGE, Chain, raise_unless_damage
-from app.history.difference import Difference, differences_of
+from app.history import replay
+from app.history.chain import DAMAGE, Chain, Difference, differences_of, raise_unless_damage
 from app.history.heads import Head, check_heads
-from app.history.outcomes import check_forgotten, check_refinements, check_rollbacks, check_snapshots
-from app.history.replay import ReplayedActs, ReplayedAttention, ReplayedSettings, ReplayedUndoing
 from app.history.rows import ReplayedRows, check_strayed_rows
 from app.history.states import check_memories, check_strays, check_unexplained
 from app.models import Account, Action, Agent, AuditLog
@@ -101,15 +99,15 @@ def _account_steps(account_id: int) -> Steps:
 
 
 def _agent_steps(agent_id: int) -> Steps:
-    settings, undoing, rows = ReplayedSettings(), ReplayedUndoing(), ReplayedRows()
-    attention, acts = ReplayedAttention(), ReplayedActs()
+    settings, undoing, rows = replay.ReplayedSettings(), replay.ReplayedUndoing(), ReplayedRows()
+    attention, acts = replay.ReplayedAttention(), replay.ReplayedActs()
     checks = [
         settings.compare,
-        check_forgotten,
+        replay.check_forgotten,
         check_memories,
-        check_refinements,
-        check_snapshots,
-        check_rollbacks,
+        replay.check_refinements,
+        replay.check_snapshots,
+        replay.check_rollbacks,
         attention.compare,
         acts.compare,
         rows.compare,

@@ -9,7 +9,6 @@ from flask.typing import ResponseReturnValue
 
 from app.history.plan import Target
 from app.history.undo import RollbackConflict, UndoResult, roll_back
-from app.history.words import describe_moves
 from app.models import RollbackKind
 from app.models.user import ADMIN
 from app.views.access import my_entry, my_refinement, my_rollback, needs, signed_in_pages, viewer
@@ -17,6 +16,7 @@ from app.views.answers import answer_act, page, wants_json
 from app.views.live import parts_of_this_page, pressed_on
 from app.views.shown.rollback import PlanPage, RollbackPage, target_url
 from app.vocabulary import ROLLBACKS
+from app.vocabulary.rollbacks import describe_moves
 
 blueprint = signed_in_pages("rollbacks", __name__)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.models import RollbackKind
+from app.values.plural import count_nouns, noun_for
 from app.vocabulary.term import Term
 
 
@@ -75,3 +76,21 @@ ROLLBACKS: Mapping[str, RollbackTerm] = {
         told="rewound me to before refinement {refinement}",
     ),
 }
+
+
+SHOWN_IDS = 100
+
+
+def describe_moves(restored: int, removed: int, mass: tuple[int, int], *, past: bool = False) -> str:
+    """`restores 5 memories, removes 2 memories, 640 → 812 tokens`. `mass` before and after, in tokens."""
+    restores, removes = ("restored", "removed") if past else ("restores", "removes")
+    counts = {restores: restored, removes: removed}
+    parts = [f"{verb} {count_nouns(number, 'memory')}" for verb, number in counts.items() if number]
+    return ", ".join([*(parts or ["no memory changes"]), f"{mass[0]:,} → {mass[1]:,} tokens"])
+
+
+def describe_memories(ids: Sequence[int]) -> str:
+    """`memory 3`, or `memories 3, 4, … and 17 more`."""
+    shown = ", ".join(map(str, ids[:SHOWN_IDS]))
+    more = f" and {len(ids) - SHOWN_IDS:,} more" if len(ids) > SHOWN_IDS else ""
+    return f"{noun_for(len(ids), 'memory')} {shown}{more}"

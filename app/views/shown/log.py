@@ -12,8 +12,8 @@ from flask import url_for
 from sqlalchemy import func, select
 
 from app.extensions import db
-from app.history.finality import final_among
 from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest_entry, read_log_entries, walk_log
+from app.history.plan import final_among
 from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
 from app.models.keyset import TimeCursor
 from app.shapes.entry import EntryShape

@@ -10,12 +10,12 @@ from sqlalchemy import select
 
 from app.extensions import db
 from app.history.plan import GuardFinal, Target, preview_plan
-from app.history.words import describe_memories, describe_moves
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
 from app.shapes.rollback import PlanShape, RollbackShape
 from app.views.shown.agents import last_event
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term
+from app.vocabulary.rollbacks import describe_memories, describe_moves
 
 
 class RollbackOffer:
