@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -62,7 +62,8 @@ def without_known(agent: Agent, drafts: Sequence[Draft], keys: AgentKeys) -> lis
     had = _active_marks(agent.id)
     new: list[Draft] = []
     for each in drafts:
-        marks = list(_draft_marks(each, keys))
+        content_hash = keys.content_hash(each.content)
+        marks = [(str(each.type), content_hash, at) for at in each.dates or (None,)]
         if all(had[mark] > 0 for mark in marks):
             had.subtract(marks)
         else:
@@ -99,15 +100,8 @@ def _count_imported(memories: Sequence[Memory]) -> Imported:
 def _active_marks(agent_id: int) -> Counter[Mark]:
     columns = (Memory.type, Memory.content_hash, Memory.origin_at, Memory.other_dates)
     had = Counter[Mark]()
-    for type_, content_hash, origin_at, other_dates in db.session.execute(
-        Memory.active(agent_id).with_only_columns(*columns)
-    ).tuples():
+    rows = db.session.execute(Memory.active(agent_id).with_only_columns(*columns)).tuples()
+    for type_, content_hash, origin_at, other_dates in rows:
         had.update((str(type_), content_hash, at) for at in (origin_at, *other_dates))
         had[str(type_), content_hash, None] += type_ == MemoryType.CORE
     return had
-
-
-def _draft_marks(each: Draft, keys: AgentKeys) -> Iterator[Mark]:
-    content_hash = keys.content_hash(each.content)
-    for at in each.dates or (None,):
-        yield str(each.type), content_hash, at

@@ -14,8 +14,7 @@ from app.views.access import my_agent, my_refinement, signed_in_pages, viewer
 from app.views.answers import page
 from app.views.export import CSV, JSON_LINES, download_log
 from app.views.filters import FilterForm
-from app.views.shown.audit import AuditPage
-from app.views.shown.log import MOST_NEWER, log_url, newer_entries, rows_of_fold
+from app.views.shown.log import MOST_NEWER, AuditPage, log_url, newer_entries, rows_of_fold
 
 blueprint = signed_in_pages("audit", __name__)
 

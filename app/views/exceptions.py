@@ -23,9 +23,16 @@ from app.views import errors
 from app.views.access import MOST_DIGITS, my_agent, my_exception, needs, signed_in_pages, viewer
 from app.views.answers import answer_act, page, redirect_to, wants_json
 from app.views.live import mine_part, parts_of_this_page
-from app.views.shown.asking import FIELDS, UNLESS_TYPED, AskPage
 from app.views.shown.content import HistoryContent, LedgerContent
-from app.views.shown.exception import ExceptionPage, ExceptionsPage, ExceptionState, milliseconds_left
+from app.views.shown.exception import (
+    FIELDS,
+    UNLESS_TYPED,
+    AskPage,
+    ExceptionPage,
+    ExceptionsPage,
+    ExceptionState,
+    milliseconds_left,
+)
 from tasks import grants as queue
 
 blueprint = signed_in_pages("exceptions", __name__)

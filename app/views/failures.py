@@ -6,7 +6,7 @@ from flask import request
 
 from app.views.access import signed_in_pages, viewer
 from app.views.answers import page
-from app.views.shown.failures import FailuresPage
+from app.views.shown.overview import FailuresPage
 
 blueprint = signed_in_pages("failures", __name__)
 

@@ -22,6 +22,7 @@ from app.values.plural import count_nouns, noun_for
 from app.views.access import may_act, viewer
 from app.views.inert import inert
 from app.views.live import my_live_exceptions
+from app.views.shown.entry import actor_name
 from app.views.shown.exception import ExceptionState
 from app.vocabulary import FOR_TEMPLATES
 
@@ -77,7 +78,7 @@ def init_app(app: Flask) -> None:
     csrf.init_app(app)
     app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES)
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
-    app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for)
+    app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for, actor_name=actor_name)
     app.jinja_env.filters["shell"] = quote_for_shell
     app.jinja_env.filters.update(percent=percent, exact_percent=exact_percent)
     app.context_processor(_template_context)

@@ -13,8 +13,7 @@ from app.models.user import ADMIN
 from app.views.access import my_agent, needs, signed_in_pages, viewer
 from app.views.answers import answer_act
 from app.views.live import pressed_on, wrap_part
-from app.views.shown.agent import AgentState
-from app.views.shown.ledger import load_ledger_row
+from app.views.shown.agent import AgentState, load_ledger_row
 
 blueprint = signed_in_pages("memories", __name__)
 

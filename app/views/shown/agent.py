@@ -1,4 +1,4 @@
-"""What the pages of one agent show: its state and ledger, its refinements and imports, and how to forget it."""
+"""What the pages of one agent show: its state, its sealed ledger, its refinements and imports, and its forgetting."""
 
 from __future__ import annotations
 
@@ -13,9 +13,23 @@ from sqlalchemy import ColumnElement, func, select
 
 from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
-from app.models import OPEN_GRANTS, AccessGrant, Agent, AgentKey, AuditLog, Intake, IntakeStatus, Memory, Refinement
+from app.models import (
+    OPEN_GRANTS,
+    AccessGrant,
+    Agent,
+    AgentKey,
+    AuditLog,
+    Intake,
+    IntakeStatus,
+    Memory,
+    MemoryType,
+    Refinement,
+)
 from app.models.base import iso
 from app.models.key import has_keys, live_tokens
+from app.models.keyset import TimeCursor, cut_page
+from app.models.memory import OLDEST_MEMORIES
+from app.models.memory_rows import BlindRow
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
 from app.shapes.intake import AdminImport
@@ -24,11 +38,17 @@ from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
 from app.views.shown.agents import AgentRow, last_event, next_due
 from app.views.shown.attention import Unseen
-from app.views.shown.ledger import Ledger
 from app.views.shown.mass import MassChart
 
+LEDGER_ROWS = 50
 REFINEMENT_ROWS = 20
+INTAKE_ROWS = 20
 INTAKE_NEWS = timedelta(minutes=10)
+"""How long an import stays on the page of the ledger after a worker settled it."""
+
+CORE, JOURNAL, DISCARDED = "core", "journal", "discarded"
+LEDGERS = {CORE: "Core", JOURNAL: "Journal", DISCARDED: "Discarded"}
+"""What the ledger can list, as its address names it. Discarded are those of both types that were removed, softly."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,9 @@ class AgentState(AgentRow):
     def load(cls, agent: Agent) -> AgentState:
         seen = last_event(agent.account_id)
         running, changeable = Refinement.open_of(agent.id), agent.has_changeable_memories()
-        due, last = next_due(agent, running, changeable), _last_ended_refinement(agent)
+        due = next_due(agent, running, changeable)
+        ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
+        last = db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))
         return cls(agent, last, running, due, changeable, has_keys(agent), erosion_of(agent), seen)
 
     @property
@@ -71,13 +93,35 @@ class AgentState(AgentRow):
         return super().as_json() | said
 
 
+class Ledger:
+    """A page of memories, oldest first: of one of LEDGERS. `next_after` is the cursor to go on from."""
+
+    choices = LEDGERS
+
+    def __init__(self, agent: Agent, *, show: str = "", after: str = "") -> None:
+        self.show = show if show in LEDGERS else CORE
+        cursor = TimeCursor.parse(after)
+        is_discarded = Memory.discarded_at.is_not(None)
+        is_shown = is_discarded if self.show == DISCARDED else ~is_discarded & (Memory.type == MemoryType(self.show))
+        query = select(Memory).where(Memory.agent_id == agent.id, is_shown)
+        self.rows, last = cut_page(BlindRow.load(OLDEST_MEMORIES.page(query, LEDGER_ROWS, cursor)), LEDGER_ROWS)
+        self.after = after if cursor else ""
+        self.next_after = str(TimeCursor(last.origin_at, last.id)) if last else ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the stream keeps it fresh: only the first page of core memories."""
+        return self.show == CORE and not self.after
+
+
 class LedgerPage:
     def __init__(self, agent: Agent, *, show: str = "", after: str = "") -> None:
         self.state = AgentState.load(agent)
         self.recent = newest_refinements(agent, 5)
         self.unseen = Unseen(agent.account_id, agent.id)
         self.ledger = Ledger(agent, show=show, after=after)
-        self.intakes = fresh_intakes(agent)
+        since = now() - INTAKE_NEWS
+        self.intakes = [each for each in _load_intakes(agent) if each.taken_at is None or each.taken_at > since]
         self.mass = MassChart(agent)
 
     def as_json(self) -> dict[str, Any]:
@@ -113,7 +157,7 @@ class ImportsPage:
 
     def __init__(self, agent: Agent, *, problems: Sequence[str] = ()) -> None:
         self.state = AgentState.load(agent)
-        self.intakes, self.problems = intakes_of(agent), problems
+        self.intakes, self.problems = _load_intakes(agent), problems
 
     def as_json(self) -> dict[str, Any]:
         imports = [AdminImport.of(intake).as_json() for intake in self.intakes]
@@ -140,25 +184,20 @@ class ForgetPage:
         return said | self.counts
 
 
+def load_ledger_row(agent: Agent, memory_id: int) -> BlindRow | None:
+    """One active memory of this agent's."""
+    mine = (Memory.id == memory_id, Memory.agent_id == agent.id, Memory.discarded_at.is_(None))
+    return next(iter(BlindRow.load(select(Memory).where(*mine))), None)
+
+
 def newest_refinements(agent: Agent, limit: int) -> list[Refinement]:
     query = select(Refinement).where(Refinement.agent_id == agent.id)
     return list(db.session.scalars(query.order_by(*NEWEST_REFINEMENTS.order).limit(limit)))
 
 
-def intakes_of(agent: Agent, *, limit: int = 20) -> list[Intake]:
+def _load_intakes(agent: Agent) -> list[Intake]:
     query = select(Intake).where(Intake.agent_id == agent.id, Intake.kind == "import")
-    return list(db.session.scalars(query.order_by(Intake.created_at.desc()).limit(limit)))
-
-
-def fresh_intakes(agent: Agent) -> list[Intake]:
-    """Imports that wait for the worker, or that it settled just now."""
-    since = now() - INTAKE_NEWS
-    return [intake for intake in intakes_of(agent) if intake.taken_at is None or intake.taken_at > since]
-
-
-def _last_ended_refinement(agent: Agent) -> Refinement | None:
-    ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
-    return db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))
+    return list(db.session.scalars(query.order_by(Intake.created_at.desc()).limit(INTAKE_ROWS)))
 
 
 def _count_rows(model: Any, agent: Agent, *conditions: ColumnElement[bool]) -> int:

@@ -12,7 +12,7 @@ from app.models import AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor
 from app.shapes.attention import AttentionShape
-from app.views.shown.entry import actor_name
+from app.views.shown.entry import Subject, link_subject
 from app.vocabulary import ATTENTION_KINDS
 from app.vocabulary.term import Term
 
@@ -31,15 +31,8 @@ class ShownItem:
         return ATTENTION_KINDS[self.item.kind]
 
     @property
-    def subject_name(self) -> str:
-        noun, _, number = self.item.subject.partition(":")
-        return f"{noun} {number[:8]}"
-
-    @property
-    def subject_url(self) -> str:
-        noun, _, number = self.item.subject.partition(":")
-        named: dict[str, Any] = {f"{noun}_id": number}
-        return url_for(f"{noun}s.show", **named)
+    def subject(self) -> Subject:
+        return link_subject(self.item.subject)
 
     @property
     def rollback_url(self) -> str:
@@ -47,10 +40,6 @@ class ShownItem:
         if self.item.kind != AttentionKind.UNFINISHED or self.item.is_resolved:
             return ""
         return url_for("rollbacks.undo_refinement", refinement_id=self.item.refinement_id)
-
-    @property
-    def seen_by(self) -> str:
-        return actor_name(self.item.seen_by or "")
 
 
 class Unseen:

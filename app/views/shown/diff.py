@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import groupby, takewhile
 
 SAME, ADDED, REMOVED = "same", "added", "removed"
 
@@ -59,19 +59,15 @@ def _compare_words(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffP
 
 def _common_prefix_length(old: Sequence[_Word], new: Sequence[_Word]) -> int:
     """How many words both begin with."""
-    for place, (left, right) in enumerate(zip(old, new, strict=False)):
-        if left.letters != right.letters:
-            return place
-    return min(len(old), len(new))
+    pairs = zip(old, new, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0].letters == pair[1].letters, pairs))
 
 
 def _differing_pieces(old: Sequence[_Word], new: Sequence[_Word]) -> Iterator[DiffPiece]:
-    if _is_too_much(old, new):
-        yield from (DiffPiece(REMOVED, word.text) for word in old)
-        yield from (DiffPiece(ADDED, word.text) for word in new)
-        return
-    matcher = SequenceMatcher(None, [word.letters for word in old], [word.letters for word in new])
-    for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+    steps: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(old), 0, len(new))]
+    if not _is_too_much(old, new):
+        steps = SequenceMatcher(None, [word.letters for word in old], [word.letters for word in new]).get_opcodes()
+    for kind, old_from, old_to, new_from, new_to in steps:
         if kind == "equal":
             yield from _equal_pieces(old[old_from:old_to], new[new_from:new_to])
         else:

@@ -52,9 +52,7 @@ def subject_of(entry: LogEntry) -> Subject | None:
     kind, _, number = entry.subject.partition(":")
     match kind:
         case "refinement" | "rollback" | "exception":
-            named: dict[str, Any] = {f"{kind}_id": number}
-            url = url_for(f"{kind}s.show", **named)
-            return Subject(f"{kind} {number[:8]}", url, is_refinement=kind == "refinement")
+            return link_subject(entry.subject)
         case "token" if entry.agent_id is not None:
             return Subject(f"token {number}", url_for("tokens.index", agent_id=entry.agent_id))
         case "proposal" if entry.agent_id is not None:
@@ -64,6 +62,13 @@ def subject_of(entry: LogEntry) -> Subject | None:
         case "agent" | "account" | "":
             return None
     return Subject(f"{kind} {number}")
+
+
+def link_subject(subject: str) -> Subject:
+    """Of a refinement, a rollback or an exception, with its page."""
+    kind, _, number = subject.partition(":")
+    named: dict[str, Any] = {f"{kind}_id": number}
+    return Subject(f"{kind} {number[:8]}", url_for(f"{kind}s.show", **named), is_refinement=kind == "refinement")
 
 
 def facts_of(entry: LogEntry) -> list[Fact]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from flask import url_for
 from sqlalchemy import ColumnElement, select
 
+from app.errors import Invalid, WhetstoneError
 from app.extensions import db
 from app.grants.endings import entries_about, why_it_ended
-from app.grants.request import resting_until
-from app.models import OPEN_GRANTS, WORKER, AccessGrant, Action, Agent, GrantStatus, User
+from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, WantedException, resting_until
+from app.models import OPEN_GRANTS, WORKER, AccessGrant, Action, Agent, GrantStatus, Refinement, User
 from app.models.base import database_now, iso
 from app.models.grant import NEWEST_GRANTS, NO_LONGER_ADMIN
 from app.models.keyset import cut_page
 from app.shapes.exception import StandingException
 from app.values.plural import count_times
-from app.views.shown.agent import AgentState
+from app.views.shown.agent import AgentState, newest_refinements
 from app.views.shown.agents import last_event
 from app.views.shown.entry import actor_name
 from app.vocabulary import GRANT_CATEGORIES, GRANT_STATUSES
@@ -26,6 +28,14 @@ ROWS = 20
 OPEN_ROWS = 200
 RECEIPTS = 50
 """The newest views that a page names; the audit log has them all."""
+
+FIELDS = ("category", "purpose", "scope", "minutes")
+UNLESS_TYPED = {"category": "debugging", "purpose": "", "scope": "ledger", "minutes": "30"}
+
+OFFERED = 20
+"""Refinements whose history can be chosen; the page of each older one leads here with it."""
+
+_SOUND = {"category": "other", "purpose": "any", "scope": "ledger", "minutes": str(MIN_MINUTES)}
 
 
 class ExceptionState:
@@ -78,10 +88,6 @@ class ExceptionState:
         """Where its own user reads what it covers."""
         part = "ledger" if self.grant.refinement_id is None else "history"
         return url_for(f"exceptions.{part}", exception_id=self.grant.id)
-
-    @property
-    def asked_by(self) -> str:
-        return actor_name(self.grant.requested_by)
 
     @property
     def ended_by(self) -> str:
@@ -187,6 +193,25 @@ class ExceptionPage:
         return self.standing.as_json() | {"line": self.line, "why": self.why or None, "receipts": receipts}
 
 
+class AskPage:
+    """The form by which a human asks an agent, given back as typed.
+
+    `errors` stand beside the fields, `refusal` above them; `open_url` is the exception that is in the way.
+    """
+
+    categories = tuple((category, term.words) for category, term in GRANT_CATEGORIES.items())
+    most, fewest_minutes, most_minutes = MAX_PURPOSE, MIN_MINUTES, MAX_MINUTES
+
+    def __init__(self, agent: Agent, typed: Mapping[str, str], error: WhetstoneError | None = None) -> None:
+        self.agent, self.typed = agent, typed
+        self.errors = _field_errors(typed) if error else {}
+        asked = error.grant_id if isinstance(error, AlreadyAsked) else ""
+        self.open_url = url_for("exceptions.show", exception_id=asked) if asked else ""
+        self.refusal = error.sentence if error and not self.errors else ""
+        self.scopes = _scope_choices(agent, typed["scope"])
+        self.resting_until = resting_until(agent.id)
+
+
 def _load_states(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[ExceptionState]:
     """The newest first, unless `order` says otherwise."""
     query = (
@@ -207,3 +232,26 @@ def _end_reason(standing: ExceptionState) -> str:
         return ""
     said = NO_LONGER_ADMIN if standing.is_lost else why_it_ended(standing.grant)
     return f"{said[0].upper()}{said[1:].rstrip('.')}." if said else ""
+
+
+def _field_errors(typed: Mapping[str, str]) -> dict[str, str]:
+    """Of every field at once: each is read beside others that are sound."""
+    errors: dict[str, str] = {}
+    for name in FIELDS:
+        try:
+            WantedException.read(_SOUND | {name: typed[name]})
+        except Invalid as error:
+            errors[name] = error.sentence
+    return errors
+
+
+def _scope_choices(agent: Agent, chosen: str) -> list[tuple[str, str]]:
+    refinements = newest_refinements(agent, OFFERED)
+    if chosen not in ("ledger", *(refinement.id for refinement in refinements)):
+        mine = (Refinement.agent_id == agent.id, Refinement.id == chosen)
+        refinements += db.session.scalars(select(Refinement).where(*mine))
+    offered = [("ledger", "The ledger: all active core memories")]
+    for each in refinements:
+        when = f"{each.requested_at:%Y-%m-%d %H:%M} UTC"
+        offered.append((each.id, f"Refinement {each.id[:8]} of {when}: before and after, and its words"))
+    return offered

@@ -1,4 +1,4 @@
-"""One page of the audit log: rows by day, newest first, the entries of one refinement folded into one row."""
+"""A page of the audit log: rows by day, newest first, the entries of a refinement folded into one; and its filters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from sqlalchemy import func, select
 from app.extensions import db
 from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest_entry, read_log_entries, walk_log
 from app.history.plan import final_among
-from app.models import Action, Agent, AuditLog, MemoryState, Refinement, Rollback
+from app.models import Action, ActorKind, Agent, AuditLog, MemoryState, Refinement, Rollback, User
 from app.models.keyset import TimeCursor
 from app.shapes.entry import EntryShape
 from app.views.filters import FilterForm
-from app.views.shown.entry import Fact, Subject, actor_name, facts_of, subject_of
+from app.views.shown.agent import AgentState
+from app.views.shown.agents import last_event
+from app.views.shown.entry import PARTS, Fact, Subject, facts_of, subject_of
+from app.vocabulary import ACTIONS
 from app.vocabulary.actions import ActionTerm, action_term
 
 ROWS = 50
@@ -26,6 +29,13 @@ OPENED = 200
 """Entries that a fold opens to; whoever wants more of one refinement filters by it."""
 
 MOST_NEWER = 99
+
+SUGGESTED = 100
+"""Agents and people that the filters name; others can be typed, or reached from an entry of theirs."""
+
+_ANYONE = [("", "Anyone"), ("user", "People"), ("system", "The system")]
+_PARTS = [(f"{ActorKind.SYSTEM}:{part}", words) for part, words in PARTS.items()]
+_ACTIONS = sorted(((str(action), term.words) for action, term in ACTIONS.items()), key=lambda each: each[1])
 
 
 @dataclass(frozen=True)
@@ -40,10 +50,6 @@ class Fold:
         """The machine's own words."""
         is_bare = self.refinement.is_open and not self.refinement.has_done_something
         return "nothing yet" if is_bare else self.refinement.machine_line
-
-    @property
-    def started_by(self) -> str:
-        return actor_name(self.refinement.started_by)
 
     def as_json(self) -> dict[str, Any]:
         status = str(self.refinement.status)
@@ -60,7 +66,6 @@ class AuditRow:
 
     entry: LogEntry
     look: ActionTerm
-    actor: str
     subject: Subject | None
     facts: Sequence[Fact]
     undid: Refinement | None
@@ -136,6 +141,36 @@ class Log:
         }
 
 
+class AuditFilterOptions:
+    """What can be chosen in the filters."""
+
+    def __init__(self, form: FilterForm) -> None:
+        account_id = form.filters.account_id
+        names = select(Agent.name).where(Agent.account_id == account_id).order_by(Agent.name)
+        emails = select(User.email).where(User.account_id == account_id).order_by(User.email)
+        people = [(f"{ActorKind.USER}:{email}", email) for email in db.session.scalars(emails.limit(SUGGESTED))]
+        itself = ("agent", "The agent itself" if form.agent else "Agents themselves")
+        self.actors = [*_ANYONE, itself, *people, *_PARTS]
+        chosen = form.typed.get("actor", "")
+        if chosen not in dict(self.actors):
+            self.actors.append((chosen, chosen.partition(":")[2] or chosen))
+        self.agents = [] if form.agent else list(db.session.scalars(names.limit(SUGGESTED)))
+        self.actions = [("", "Anything"), *_ACTIONS]
+
+
+class AuditPage:
+    """A page of the account's log, or of one agent's, whose `state` it then shows."""
+
+    def __init__(self, form: FilterForm, *, before: str = "", after: str = "") -> None:
+        self.state = AgentState.load(form.agent) if form.agent else None
+        self.last_event = self.state.last_event if self.state else last_event(form.filters.account_id)
+        self.log, self.offers = Log(form, before=before, after=after), AuditFilterOptions(form)
+
+    def as_json(self) -> dict[str, Any]:
+        """Raises `Wrong` for filters that can't be used."""
+        return self.log.as_json() | ({"agent": self.state.agent.name} if self.state else {})
+
+
 def rows_of_fold(refinement: Refinement) -> tuple[list[AuditRow], bool]:
     """The rows that a fold opens to, newest first, and whether there are more."""
     stretch = walk_log(Filters(refinement.account_id, refinement_id=refinement.id), want=OPENED)
@@ -163,7 +198,7 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
 
     def row_of(entry: LogEntry, number: int) -> AuditRow:
         undo_url = url_for("rollbacks.plan_entry", entry_id=number) if number in written - final else ""
-        words = (action_term(entry.action), actor_name(entry.actor), subject_of(entry), facts_of(entry))
+        words = (action_term(entry.action), subject_of(entry), facts_of(entry))
         fold = folds.get(entry.refinement_id or "")
         return AuditRow(entry, *words, undid.get(number), undo_url, number in final, fold)
 

@@ -1,4 +1,4 @@
-"""What the overview shows: first what needs attention, then what runs, what comes, and what was."""
+"""What the overview shows: what needs attention, runs, comes and was; and the list of every agent that failed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from app.extensions import db, now
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
 from app.models.base import iso
+from app.models.keyset import cut_page
+from app.models.refinement import NEWEST_REFINEMENTS
 from app.models.schedule import SCHEDULE_FIELDS
 from app.refinement.due import due_by_schedule
-from app.refinement.failures import FAILED, failure_conditions, reasons_of
+from app.refinement.failures import FAILED, failure_conditions, has_reason, reasons_of
 from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
@@ -28,6 +30,7 @@ from app.vocabulary import STATUSES
 Pair = tuple[Refinement, Agent]
 
 SHOWN = 8
+FAILURE_ROWS = 50
 LOOKED_AT = 100
 """Bad ends that are counted; a day on which everything fails needs no exact number."""
 DUE_LIMIT = 1000
@@ -95,12 +98,33 @@ class Overview:
             "verified_at": iso(self.verified_at),
             "attention_items": self.unseen.as_json(),
             "attention": [each.as_json() for each in self.attention],
-            "running": refinements_json(self.running),
-            "recent": refinements_json(self.recent),
+            "running": _refinements_json(self.running),
+            "recent": _refinements_json(self.recent),
         }
 
 
-def refinements_json(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
+class FailuresPage:
+    """Agents whose newest refinement failed, newest first. `before` and `next_before` are ids of refinements."""
+
+    def __init__(self, account_id: int, *, reason: str = "", before: str = "") -> None:
+        wanted = [*failure_conditions(account_id), *([has_reason(reason)] if reason else [])]
+        query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
+        position = NEWEST_REFINEMENTS.find(before, *wanted)
+        found = db.session.execute(NEWEST_REFINEMENTS.page(query, FAILURE_ROWS, position)).tuples()
+        self.rows, last = cut_page(found, FAILURE_ROWS)
+        self.reasons, self.reason = reasons_of(account_id), reason
+        self.total = sum(each.count for each in self.reasons)
+        self.before, self.next_before = before if position else "", last[0].id if last else ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "failures": _refinements_json(self.rows),
+            "reasons": [each.as_json() for each in self.reasons],
+            "next_before": self.next_before or None,
+        }
+
+
+def _refinements_json(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
     return [NamedRefinement.of(refinement, agent=agent.name).as_json() for refinement, agent in pairs]
 
 
