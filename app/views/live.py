@@ -25,7 +25,7 @@ from app.models.user import ADMIN
 from app.views.access import may_act, own_row
 from app.views.access import viewer as asking_user
 from app.views.filters import FilterForm
-from app.views.shown.agent import LedgerPage
+from app.views.shown.agent import LedgerPage, TokensPage
 from app.views.shown.agents import recently_moved
 from app.views.shown.exception import ExceptionList, ExceptionPage, ExceptionState, live_of
 from app.views.shown.log import Log
@@ -33,7 +33,6 @@ from app.views.shown.overview import Overview
 from app.views.shown.refinement import RefinementPage
 from app.views.shown.rollback import RollbackPage
 from app.views.shown.settings import SettingsPage
-from app.views.shown.tokens import TokensPage
 
 _ROOT = re.compile(r'\s*<\w+ id="([\w-]+)"')
 

@@ -15,7 +15,7 @@ from app.values.text import clean_name
 from app.views.access import my_agent, needs, signed_in_pages, viewer
 from app.views.answers import answer_act, page
 from app.views.live import parts_of
-from app.views.shown.tokens import MadeToken, TokenForm, TokensPage
+from app.views.shown.agent import MadeToken, TokenForm, TokensPage
 from tasks import keys
 
 blueprint = signed_in_pages("tokens", __name__)

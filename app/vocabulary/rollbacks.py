@@ -20,6 +20,8 @@ class RollbackTerm(Term):
     open data of its audit entry.
     """
 
+    icon: str = "undo"
+    tone: str = "warn"
     title: str = ""
     button: str = ""
     lead: str = ""
@@ -31,9 +33,7 @@ class RollbackTerm(Term):
 
 ROLLBACKS: Mapping[str, RollbackTerm] = {
     RollbackKind.REFINEMENT: RollbackTerm(
-        "undo",
-        "rollback of a refinement",
-        "warn",
+        words="rollback of a refinement",
         title="Roll back refinement {short}",
         button="Roll back",
         lead="All that it did is taken back, the exact duplicates that it removed and its note in the journal "
@@ -42,9 +42,7 @@ ROLLBACKS: Mapping[str, RollbackTerm] = {
         told="undid refinement {refinement}",
     ),
     RollbackKind.ENTRY: RollbackTerm(
-        "undo",
-        "undo of one entry",
-        "warn",
+        words="undo of one entry",
         title="Undo entry {id}",
         button="Undo it",
         lead="What this one entry of the audit log did to memories is taken back, and nothing else.",
@@ -53,9 +51,7 @@ ROLLBACKS: Mapping[str, RollbackTerm] = {
         told="undid entry {entry} of the audit log",
     ),
     RollbackKind.ROLLBACK: RollbackTerm(
-        "undo",
-        "undo of a rollback",
-        "warn",
+        words="undo of a rollback",
         title="Undo rollback {short}",
         button="Undo this rollback",
         lead="The memories that it changed become what they were before it, byte for byte.",
@@ -63,9 +59,7 @@ ROLLBACKS: Mapping[str, RollbackTerm] = {
         told="undid an earlier rollback",
     ),
     RollbackKind.REWIND: RollbackTerm(
-        "undo",
-        "rewind",
-        "warn",
+        words="rewind",
         title="Rewind {agent} to before refinement {short}",
         button="Rewind",
         lead="Every refinement, removal of duplicates and promotion since then is reversed, as if none had run. What "

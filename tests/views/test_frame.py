@@ -96,7 +96,7 @@ def test_a_database_that_is_away_is_said_without_asking_it(admin: Browser, monke
     def away(*_: object, **__: object) -> None:
         raise OperationalError("SELECT secret", {}, Exception("gone"))
 
-    monkeypatch.setattr("app.views.overview.Overview.load", away)
+    monkeypatch.setattr("app.views.overview.Overview", away)
     answer = admin.get("/")
 
     assert answer.status_code == 503

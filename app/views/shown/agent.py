@@ -1,14 +1,14 @@
-"""What the pages of one agent show: its state, its sealed ledger, its refinements and imports, and its forgetting."""
+"""What the pages of one agent show: its state, its sealed ledger, refinements, imports, tokens and its forgetting."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from flask import current_app
+from flask import current_app, request, url_for
 from sqlalchemy import ColumnElement, func, select
 
 from app.exchange.parsed import ImportFormat
@@ -18,6 +18,7 @@ from app.models import (
     AccessGrant,
     Agent,
     AgentKey,
+    AgentToken,
     AuditLog,
     Intake,
     IntakeStatus,
@@ -26,7 +27,7 @@ from app.models import (
     Refinement,
 )
 from app.models.base import iso
-from app.models.key import has_keys, live_tokens
+from app.models.key import SCOPES, has_keys, live_tokens
 from app.models.keyset import TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import BlindRow
@@ -35,6 +36,7 @@ from app.refinement.erosion import Erosion, erosion_of
 from app.shapes.intake import AdminImport
 from app.shapes.memory import LedgerRowShape
 from app.shapes.refinement import RefinementShape
+from app.shapes.token import TokenShape
 from app.values.mass_story import exact_percent, percent
 from app.views.shown.agents import AgentRow, last_event, next_due
 from app.views.shown.attention import Unseen
@@ -49,6 +51,13 @@ INTAKE_NEWS = timedelta(minutes=10)
 CORE, JOURNAL, DISCARDED = "core", "journal", "discarded"
 LEDGERS = {CORE: "Core", JOURNAL: "Journal", DISCARDED: "Discarded"}
 """What the ledger can list, as its address names it. Discarded are those of both types that were removed, softly."""
+
+SCOPE_WORDS = {
+    "read": "read its memories, context, settings and results",
+    "write": "save memories and hand in conversations",
+    "author": "change its own settings",
+    "decide": "ask for refinements, and answer for exceptions",
+}
 
 
 @dataclass(frozen=True)
@@ -162,6 +171,50 @@ class ImportsPage:
     def as_json(self) -> dict[str, Any]:
         imports = [AdminImport.of(intake).as_json() for intake in self.intakes]
         return {"agent": self.state.agent.name, "imports": imports}
+
+
+@dataclass(frozen=True)
+class MadeToken:
+    """A token in the one answer that shows it. Its secret stays out of a printed form."""
+
+    name: str
+    public_id: str
+    secret: str = field(repr=False)
+    replaced: str = ""
+
+    @property
+    def curl(self) -> str:
+        """A line that works as it stands, where the token is pasted."""
+        return f"curl -H 'Authorization: Bearer {self.secret}' {request.url_root}api/v1/me"
+
+
+@dataclass(frozen=True)
+class TokenForm:
+    """What was typed for a new token, with what is wrong."""
+
+    name: str = ""
+    scopes: Sequence[str] = SCOPES
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    choices = tuple(SCOPE_WORDS.items())
+
+
+class TokensPage:
+    """Live ones first, the newest first."""
+
+    def __init__(self, agent: Agent, *, form: TokenForm | None = None, made: MadeToken | None = None) -> None:
+        query = select(AgentToken).where(AgentToken.agent_id == agent.id)
+        order = (AgentToken.revoked_at.is_not(None), AgentToken.id.desc())
+        found = db.session.scalars(query.order_by(*order).execution_options(populate_existing=True))
+        self.tokens = list(found)
+        self.live = sum(token.is_live for token in self.tokens)
+        self.state = AgentState.load(agent)
+        self.form, self.made = form or TokenForm(), made
+        self.url = url_for("tokens.index", agent_id=agent.id)
+
+    def as_json(self) -> dict[str, Any]:
+        """Never with a secret: a page that shows one has no twin."""
+        return {"agent": self.state.agent.name, "tokens": [TokenShape.of(token).as_json() for token in self.tokens]}
 
 
 class ForgetPage:

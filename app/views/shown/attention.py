@@ -1,16 +1,23 @@
-"""What waits for an admin's eyes: the newest of an account or of one agent, and the list of them all."""
+"""What needs an admin's attention: items that nobody has seen, and alarms of the proof and of parts that are away."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from flask import url_for
-from sqlalchemy import ColumnElement
+from flask import current_app, url_for
+from sqlalchemy import ColumnElement, select
 
-from app.models import AttentionItem, AttentionKind
+from app.extensions import db, now
+from app.health import CachedAnswer, look_around, stopped_parts
+from app.history.proof import Proof
+from app.models import Agent, AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor
+from app.processes.datadir import StoppedPart
+from app.refinement.failures import FailureReason
 from app.shapes.attention import AttentionShape
 from app.views.shown.entry import Subject, link_subject
 from app.vocabulary import ATTENTION_KINDS
@@ -18,6 +25,11 @@ from app.vocabulary.term import Term
 
 SHOWN = 8
 ROWS = 50
+KEPT_SECONDS = 15.0
+REASONS_SHOWN = 3
+"""As many as the box of failures has lines: it is as high for fifty as for one, so nothing jumps when they come in."""
+
+COMMAND = "Stop changing things, keep a copy of the database, and run ./whetstone verify on the server."
 
 
 @dataclass(frozen=True)
@@ -75,3 +87,80 @@ def _load_items(
     query = AttentionItem.newest(*conditions).execution_options(populate_existing=True)
     items, last = NEWEST_ITEMS.load(query, limit, position)
     return [ShownItem(item) for item in items], last
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One thing to look at. `items` are (name, address, remark); where there are `reasons`, they are shown instead."""
+
+    tone: str
+    icon: str
+    title: str
+    text: str
+    items: Sequence[tuple[str, str, str]] = ()
+    more: tuple[str, str] | None = None
+    reasons: Sequence[FailureReason] = ()
+
+    @property
+    def first_reasons(self) -> Sequence[FailureReason]:
+        return self.reasons[:REASONS_SHOWN]
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"title": self.title, "text": self.text, "items": [name for name, _, _ in self.items]}
+        return said | ({"reasons": [each.as_json() for each in self.reasons]} if self.reasons else {})
+
+
+NO_BROKER = Attention(
+    *("bad", "bolt", "The broker does not answer."),
+    "Nothing is lost: what you start is kept in the database and begins when it is back. Run the doctor on the server.",
+)
+NO_WORKER = Attention(
+    *("bad", "bolt", "No worker answers."),
+    "What you start waits on the queue until one does. Look at the worker's log, or run the doctor on the server.",
+)
+
+
+def health_alarms() -> list[Attention]:
+    """Parts that stopped, by name; what else is away, as of at most `KEPT_SECONDS` ago, whoever looks."""
+    kept = current_app.extensions.setdefault("health_for_pages", CachedAnswer(look_around, KEPT_SECONDS))
+    found = kept.get()
+    stopped = stopped_parts()
+    away = [NO_BROKER] if found["broker"] != "ok" else [] if found["worker"] == "ok" else [NO_WORKER]
+    return [_stop_alarm(part) for part in stopped] or away
+
+
+def proof_alarms(account_id: int, proof: Proof | None) -> list[Attention]:
+    """Of the account's last proof, worst first. What is wrong beside all accounts is told to each, naming nothing."""
+    rest = Proof.of(None)
+    found = [_alteration_alarm(account_id, proof)] if proof and not proof.verdict.ok else []
+    found += [_database_alarm(rest)] if rest and not rest.verdict.ok else []
+    found += [_stale_alarm(proof)] if proof and proof.is_stale(now()) else []
+    return found
+
+
+def _stop_alarm(part: StoppedPart) -> Attention:
+    what_now = part.what_now(datetime.now(UTC))
+    text = f"{what_now[:1].upper()}{what_now[1:]}. Its log: {part.log}"
+    return Attention("bad", "bolt", f"{part.what}.", text)
+
+
+def _alteration_alarm(account_id: int, proof: Proof) -> Attention:
+    agents = select(Agent.id, Agent.name).where(Agent.id == proof.verdict.agent_id, Agent.account_id == account_id)
+    items = [(name, url_for("agents.show", agent_id=number), "") for number, name in db.session.execute(agents)]
+    text = f"{proof.verdict.first_problem} {_found_words(proof)} {COMMAND}"
+    return Attention("bad", "alert", "The record is not as it was written.", text, items)
+
+
+def _database_alarm(proof: Proof) -> Attention:
+    what = "Rows were found that belong to nobody, or a trigger is gone that keeps the log append-only."
+    return Attention("bad", "alert", "The database is not as it should be.", f"{what} {_found_words(proof)} {COMMAND}")
+
+
+def _found_words(proof: Proof) -> str:
+    return f"Found on {proof.at:%d %B, %H:%M} UTC."
+
+
+def _stale_alarm(proof: Proof) -> Attention:
+    days = (now() - proof.at).days
+    text = "A worker does it every night, when beat runs beside it. Run ./whetstone doctor on the server."
+    return Attention("warn", "clock", f"Nobody has verified the record for {days} days.", text)

@@ -58,7 +58,7 @@ class LedgerContent(LookContent):
 
     @property
     def texts(self) -> list[Text]:
-        return [Text(**item | {"origin_at": _parse_moment(item["origin_at"])}) for item in self.seen["items"]]
+        return [Text(**item | {"origin_at": datetime.fromisoformat(item["origin_at"])}) for item in self.seen["items"]]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class HistoryContent(LookContent):
     def steps(self) -> list[ContentStep]:
         groups = groupby(self.seen["items"], key=lambda item: (item["entry"], item["action"], item["at"]))
         return [
-            ContentStep(entry, action_term(action), _parse_moment(at), [_content_change(**item) for item in items])
+            ContentStep(entry, action_term(action), datetime.fromisoformat(at), [_change_of(**item) for item in items])
             for (entry, action, at), items in groups
         ]
 
@@ -121,9 +121,5 @@ class HistoryContent(LookContent):
         return [(SAID[name], words) for name, words in self.seen["said"].items()]
 
 
-def _content_change(entry: int, action: str, at: str, **change: Any) -> ContentChange:
+def _change_of(entry: int, action: str, at: str, **change: Any) -> ContentChange:
     return ContentChange(**change)
-
-
-def _parse_moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)

@@ -23,8 +23,7 @@ from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
 from app.views.shown.agents import IS_KEPT, OVER_BUDGET, last_event
-from app.views.shown.alarms import REASONS_SHOWN, Attention, health_alarms, proof_alarms
-from app.views.shown.attention import Unseen
+from app.views.shown.attention import REASONS_SHOWN, Attention, Unseen, health_alarms, proof_alarms
 from app.vocabulary import STATUSES
 
 Pair = tuple[Refinement, Agent]
