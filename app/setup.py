@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from flask import Flask, current_app
@@ -29,35 +28,24 @@ FIRST_ACCOUNT = "Home"
 FIRST_EMAIL = "admin@whetstone.local"
 
 
-@dataclass(frozen=True)
-class Upgraded(PreparedInstallation):
-    """With the database's version before (None: it was empty) and after."""
+def prepare_installation(
+    settings: Settings, *, with_admin: bool = True, with_words: bool = False
+) -> PreparedInstallation:
+    """Everything that the web process, workers and beat need before they start. Safe to repeat.
 
-    version_before: str | None = None
-    version: str = ""
-
-
-def prepare_installation(settings: Settings, *, with_words: bool = False) -> PreparedInstallation:
-    """Everything that `up` needs before the web process, the worker and beat start. Safe to repeat.
-
-    `with_words`: somebody is there to write down the recovery words of a master key that is made now.
+    `with_admin`: False for those who run the parts apart and make their users themselves. `with_words`: somebody is
+    there to write down the recovery words of a master key that is made now.
     """
-    with _brief_context(create_app(settings)):
-        made = _prepare_database(settings)
-        email, password = ensure_first_admin()
-        words = _recovery_words(settings) if made and with_words else ""
-    return PreparedInstallation(email, password, made, words)
-
-
-def bring_up_to_date(settings: Settings, *, with_words: bool = False) -> Upgraded:
-    """The same without the first admin, for those who run the parts apart and make their users themselves."""
     with _brief_context(create_app(settings)):
         check_data_dir(settings)
         before = _database_version()
-        made = _prepare_database(settings)
-        ensure_first_account()
+        upgrade_database(before)
+        made = ensure_master_key(settings)
+        flag_immutable_memories(settings)
+        email, password = ensure_first_admin() if with_admin else ensure_first_account()
         words = _recovery_words(settings) if made and with_words else ""
-    return Upgraded("", "", made, words, before, revision_ids()[-1])
+    key_file = str(settings.master_key_path) if made else ""
+    return PreparedInstallation(email, password, key_file, words, before, revision_ids()[-1])
 
 
 def make_if_new(settings: Settings) -> bool:
@@ -66,17 +54,8 @@ def make_if_new(settings: Settings) -> bool:
         check_data_dir(settings)
         is_new = _database_version() is None
     if is_new:
-        bring_up_to_date(settings)
+        prepare_installation(settings, with_admin=False)
     return is_new
-
-
-def _prepare_database(settings: Settings) -> str:
-    """Returns the file of the master key, if it was made."""
-    check_data_dir(settings)
-    upgrade_database()
-    made = ensure_master_key(settings)
-    flag_immutable_memories(settings)
-    return str(settings.master_key_path) if made else ""
 
 
 def ready_app(part: Part, settings: Settings | None = None, *, with_key: bool = True) -> Flask:
@@ -117,9 +96,8 @@ def check_data_dir(settings: Settings) -> None:
         ) from None
 
 
-def upgrade_database() -> None:
-    """Bring the database to this version. Raises Misconfigured for one of a newer version, or none that answers."""
-    version = _database_version()
+def upgrade_database(version: str | None) -> None:
+    """Bring the database of that version to this one. Raises Misconfigured for one of a newer version."""
     if version == revision_ids()[-1]:
         return
     _refuse_other(version)
@@ -195,11 +173,12 @@ def ensure_first_admin() -> tuple[str, str]:
     return FIRST_EMAIL, password
 
 
-def ensure_first_account() -> None:
-    """Make the first account where there is none, for users that somebody makes by hand."""
+def ensure_first_account() -> tuple[str, str]:
+    """Make the first account where there is none, for users that somebody makes by hand. Returns blanks."""
     if db.session.scalar(select(Account.id).limit(1)) is None:
         with writing():
             _first_account()
+    return "", ""
 
 
 def flag_immutable_memories(settings: Settings) -> None:

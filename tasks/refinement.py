@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.asking.calls import Dependencies
-from app.demo.pace import paced_clients
+from app.demo import paced_clients
 from app.llm.litellm import LiteLLMClients
 from app.refinement import process
 from tasks.celery import task

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from app import logs
-from app.cli.up import StartupOutput
+from app.cli.up import say_aside
 from app.config import ROOT
 
 FULL = Path("/dev/full")
@@ -47,7 +47,7 @@ def test_what_else_is_wrong_with_a_log_is_not_hidden() -> None:
 def test_what_up_says_of_a_part_that_stopped_never_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = os.fdopen(os.open(FULL, os.O_WRONLY), "w", buffering=1)
     monkeypatch.setattr(sys, "stderr", stream)
-    StartupOutput(as_json=False).aside("The worker process stopped.")
+    say_aside("The worker process stopped.")
     monkeypatch.undo()
     with pytest.raises(OSError, match="No space left"):
         stream.close()

@@ -17,25 +17,20 @@ HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)
 
 
 def describe_agents(agents: list[Agent]) -> list[dict[str, Any]]:
-    """What programs rely on, for any number of agents in four queries."""
+    """What programs rely on, for any number of agents in two queries."""
     ids = [agent.id for agent in agents]
-    open_ones = select(Refinement.agent_id, Refinement.id).where(
-        Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES)
-    )
-    running = dict(db.session.execute(open_ones).tuples().all())
+    is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
+    running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
     changeable = set(db.session.scalars(Agent.changeable_among(ids)))
     timetable = Timetable(current_app.extensions["settings"], now())
-    due = timetable.due_of(agents)
-    return [
-        OperatedAgent.of(
-            agent,
-            needs_refinement=agent.needs_refinement(timetable.at, changeable=agent.id in changeable),
-            open_refinement=running.get(agent.id),
-            next_due=due[agent.id].at,
-            next_due_words=due[agent.id].words,
-        ).as_json()
-        for agent in agents
-    ]
+
+    def describe(agent: Agent, refinement: Refinement | None, can_change: bool) -> dict[str, Any]:
+        due = timetable.due(agent, running=refinement, changeable=can_change)
+        needs = agent.needs_refinement(timetable.at, changeable=can_change)
+        more = {"open_refinement": refinement and refinement.id, "next_due": due.at, "next_due_words": due.words}
+        return OperatedAgent.of(agent, needs_refinement=needs, **more).as_json()
+
+    return [describe(agent, running.get(agent.id), agent.id in changeable) for agent in agents]
 
 
 def agent_row(agent: Agent, described: dict[str, Any]) -> list[Cell]:
@@ -77,9 +72,8 @@ def show_facts(agent: Agent, described: dict[str, Any]) -> None:
 
 def brief_change(field: str, before: object, after: object) -> str:
     """A setting's change on one line."""
-    if field.endswith("_prompt"):
-        return f"{_text_length(before)} → {_text_length(after)}"
-    return f"{_format_value(before)} → {_format_value(after)}"
+    words = _text_length if field.endswith("_prompt") else _format_value
+    return f"{words(before)} → {words(after)}"
 
 
 def _state_words(agent: Agent, described: dict[str, Any]) -> str:

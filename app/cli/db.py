@@ -10,7 +10,7 @@ import click
 from app.cli import json_option
 from app.cli.printing import print_hint, print_json, say, tell_of_new_key
 from app.config import load_settings
-from app.setup import bring_up_to_date
+from app.setup import prepare_installation
 
 
 @click.group()
@@ -24,7 +24,7 @@ def upgrade(as_json: bool) -> None:
     """Run the migrations that are missing; at first also make the master key and the first account. Safe to repeat."""
     os.umask(0o077)
     settings = load_settings()
-    done = bring_up_to_date(settings, with_words=sys.stdout.isatty() and not as_json)
+    done = prepare_installation(settings, with_admin=False, with_words=sys.stdout.isatty() and not as_json)
     if done.made_master_key:
         tell_of_new_key(done.made_master_key, done.recovery_words)
     if as_json:

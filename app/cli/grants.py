@@ -79,7 +79,8 @@ def request(context: CommandContext, name: str, email: str, wait: bool, **wish: 
     user = _find_user(agent, email)
     end_what_is_over()
     with as_usage():
-        wanted = WantedException.read(wish | {"scope": _resolve_scope(wish["scope"])})
+        scope = wish["scope"] if wish["scope"].strip().lower() == "ledger" else find_row(Refinement, wish["scope"]).id
+        wanted = WantedException.read(wish | {"scope": scope})
     grant = request_access(agent.id, wanted, for_user=user, by=COMMAND_LINE)
     grant = _ask_and_wait(grant) if wait else _left_to_a_worker(grant)
     if context.as_json:
@@ -106,11 +107,6 @@ def revoke(context: CommandContext, number: str) -> None:
         say(f"It had ended already ({grant.status}); there was nothing to take back.")
     else:
         say("Taken back: nobody can read anything through it any more. One may ask again.")
-
-
-def _resolve_scope(named: str) -> str:
-    """The ledger, or the whole id of a refinement of which the beginning was given."""
-    return named if named.strip().lower() == "ledger" else find_row(Refinement, named).id
 
 
 def _find_user(agent: Agent, email: str) -> User:

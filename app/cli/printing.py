@@ -37,14 +37,12 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None
     """Aligned columns; numbers to the right."""
     found = [list(row) for row in rows]
     numeric = [any(isinstance(row[place], int) for row in found) for place in range(len(headings))]
-    cells = [[_format_cell(cell) for cell in row] for row in found]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    for index, row in enumerate([list(headings), *cells]):
-        line = "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        click.echo(click.style(line, dim=True) if index == 0 else line)
+    lines = [list(headings), *([_format_cell(cell) for cell in row] for row in found)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for index, line in enumerate(lines):
+        shape = zip(line, widths, numeric, strict=True)
+        text = "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in shape).rstrip()
+        say(text if index else click.style(text, dim=True))
 
 
 def print_facts(pairs: Iterable[tuple[str, Cell]]) -> None:
@@ -52,7 +50,7 @@ def print_facts(pairs: Iterable[tuple[str, Cell]]) -> None:
     shown = [(name, _format_cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        click.echo(f"  {name.ljust(width)}  {value}")
+        say(f"  {name.ljust(width)}  {value}")
 
 
 def day_and_time(moment: datetime | None, otherwise: str = "never") -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 import click
 
@@ -26,9 +24,8 @@ def known_queues(context: click.Context, option: click.Parameter, value: str) ->
     return value
 
 
-def on_word(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The hidden `--on-word` that `up` uses: load everything, then wait for the word on standard input."""
-    return click.option("--on-word", is_flag=True, hidden=True)(command)
+on_word = click.option("--on-word", is_flag=True, hidden=True)
+"""Hidden, for `up`: load everything, then wait for the word on standard input."""
 
 
 @click.command()

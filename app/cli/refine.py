@@ -11,11 +11,13 @@ from app.cli.common import REFUSED, CommandContext, installation_command
 from app.cli.follow import refine_here, watch_refinement
 from app.cli.found import find_row
 from app.cli.printing import print_hint, print_json, say, say_on_stderr
-from app.cli.refinement_facts import SHORT, print_refinements, show_page, steps_as_json, tell_outcome
-from app.demo.pace import paced_clients
+from app.cli.refinement_facts import SHORT, print_refinements, show_page, tell_outcome
+from app.demo import paced_clients
 from app.extensions import db, now
+from app.history.steps import steps_of
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
+from app.models.base import iso
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.failures import failure_conditions
 from app.refinement.start import request_stop, start_refinement
@@ -127,7 +129,8 @@ def show(context: CommandContext, number: str) -> None:
     refinement = find_row(Refinement, number)
     agent = db.session.get_one(Agent, refinement.agent_id)
     if context.as_json:
-        print_json(_refinement_json(refinement, agent) | {"steps": steps_as_json(refinement)})
+        steps = [{"at": iso(step.at), "step": step.name, "data": step.data} for step in steps_of(refinement)]
+        print_json(_refinement_json(refinement, agent) | {"steps": steps})
     else:
         show_page(refinement, agent)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
 
 import click
 
 from app.cli.printing import Cell, day_and_time, print_facts, print_hint, print_table, say
-from app.history.steps import steps_of
 from app.history.timeline import TimelineRow, timeline_of
 from app.models import Agent, Refinement
-from app.models.base import iso
 from app.values.mass_story import exact_percent, percent
 from app.vocabulary import STATUSES
 
@@ -24,11 +21,6 @@ QUIET_STEPS = {"queued", "begun", "turn"}
 
 SHORT = 8
 """Characters of an id that people are shown."""
-
-
-def steps_as_json(refinement: Refinement) -> list[dict[str, Any]]:
-    """Its events for programs, oldest first."""
-    return [{"at": iso(step.at), "step": step.name, "data": step.data} for step in steps_of(refinement)]
 
 
 def print_refinements(found: Iterable[tuple[Refinement, str]], *, failed: bool) -> None:

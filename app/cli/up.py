@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import click
 
 from app.cli import json_option
-from app.cli.printing import tell_of_new_key
+from app.cli.printing import print_json, say, say_on_stderr, tell_of_new_key
 from app.config import Settings, load_settings
 from app.errors import WhetstoneError, has_no_room
 from app.processes.broker import EmbeddedBroker, require_broker
@@ -46,7 +45,7 @@ def up(port: int | None, data_dir: Path | None, no_browser: bool, as_json: bool)
     check_data_dir(settings)
     with contextlib.suppress(StopRequested), hold_data_dir(settings, local_address(settings)):
         check_port(settings)
-        _run_parts(settings, StartupOutput(as_json), browser=not no_browser)
+        _run_parts(settings, as_json, browser=not no_browser)
 
 
 def check_port(settings: Settings) -> None:
@@ -63,63 +62,49 @@ def check_port(settings: Settings) -> None:
         ) from None
 
 
-class StartupOutput:
-    """What `up` says: on stdout the first admin's password, the recovery words and the ready line, all else on stderr.
-
-    Nothing of it reaches a log: those of the data dir are its children's.
-    """
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-
-    @property
-    def has_a_reader(self) -> bool:
-        """Whether a person is there to write something down."""
-        return sys.stdout.isatty() and not self._as_json
-
-    def aside(self, sentence: str) -> None:
-        """Where the terminal is a file on a full disk, what is said is lost, and everything goes on."""
-        try:
-            click.echo(sentence, err=True)
-        except OSError as error:
-            if not has_no_room(error):
-                raise
-
-    def prepared(self, outcome: PreparedInstallation) -> None:
-        if outcome.made_master_key:
-            tell_of_new_key(outcome.made_master_key, outcome.recovery_words)
-        if outcome.first_password and self._as_json:
-            click.echo(json.dumps({"first_admin": outcome.first_email, "password": outcome.first_password}))
-        elif outcome.first_password:
-            click.echo(f"First admin: {outcome.first_email}")
-            click.echo(f"Password:    {outcome.first_password}  (shown only this once)")
-            self.aside(
-                "New here? Sign in and choose Try the demo, or run `./whetstone demo`: two agents that need no API key."
-            )
-
-    def ready(self, place: str) -> None:
-        click.echo(json.dumps({"ready": place}) if self._as_json else f"Whetstone is ready: {place}")
-
-
-def _run_parts(settings: Settings, output: StartupOutput, *, browser: bool) -> None:
+def _run_parts(settings: Settings, as_json: bool, *, browser: bool) -> None:
     if settings.redis_url:
         require_broker(settings)
     broker = None if settings.redis_url else EmbeddedBroker(settings)
-    parts = PartsFile(settings)
+    parts, place = PartsFile(settings), local_address(settings)
     parts.remove()
     try:
-        with Supervisor(output.aside, partial(parts.write, os.getpid())) as supervisor:
-            output.prepared(start_parts(supervisor, settings, broker, with_words=output.has_a_reader))
+        with Supervisor(say_aside, partial(parts.write, os.getpid())) as supervisor:
+            has_reader = sys.stdout.isatty() and not as_json
+            _tell_prepared(start_parts(supervisor, settings, broker, with_words=has_reader), as_json)
             wait_until_ready(supervisor, settings)
             start_beat(supervisor, settings)
-            output.ready(local_address(settings))
+            print_json({"ready": place}) if as_json else say(f"Whetstone is ready: {place}")
             if browser and _somebody_watches():
-                webbrowser.open(local_address(settings))
+                webbrowser.open(place)
             supervisor.watch()
     finally:
         parts.remove()
         if broker:
             broker.withdraw()
+
+
+def say_aside(sentence: str) -> None:
+    """On stderr. Where the terminal is a file on a full disk, what is said is lost, and everything goes on."""
+    try:
+        say_on_stderr(sentence)
+    except OSError as error:
+        if not has_no_room(error):
+            raise
+
+
+def _tell_prepared(outcome: PreparedInstallation, as_json: bool) -> None:
+    """Password and recovery words, on stdout: nothing of it reaches a log, which only the children have."""
+    if outcome.made_master_key:
+        tell_of_new_key(outcome.made_master_key, outcome.recovery_words)
+    if outcome.first_password and as_json:
+        print_json({"first_admin": outcome.first_email, "password": outcome.first_password})
+    elif outcome.first_password:
+        say(f"First admin: {outcome.first_email}")
+        say(f"Password:    {outcome.first_password}  (shown only this once)")
+        say_aside(
+            "New here? Sign in and choose Try the demo, or run `./whetstone demo`: two agents that need no API key."
+        )
 
 
 def _somebody_watches() -> bool:

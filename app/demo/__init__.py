@@ -1,12 +1,15 @@
 """The demo: two agents with believable ledgers of our own writing, which `whetstone/offline` refines without any key.
 
 Each ledger holds exact duplicates, memories that stand whole inside another one, and near-duplicates that must stay.
+Its model answers at once, and a refinement would be over before its page is open: so the demo has a pace of its own.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -20,8 +23,10 @@ from app.errors import Refused
 from app.exchange.draft import Draft
 from app.exchange.file_text import parse_lines
 from app.exchange.importing import write_memories
-from app.extensions import db, now, writing
-from app.models import Account, Actor, Agent, make_keys
+from app.extensions import db, now, reading, writing
+from app.llm.client import Messages, ModelClient, ModelClients, Reply, Tools
+from app.models import Account, Actor, Agent, Refinement, make_keys
+from app.models.agent_settings import operator_settings
 from app.models.user import ADMIN
 
 ACCOUNT = "Demo"
@@ -117,6 +122,23 @@ def read_drafts(character: Character) -> list[Draft]:
     return parse_lines(json.dumps(_dated_line(json.loads(line))) for line in lines)
 
 
+def clients_with_pace(
+    clients: ModelClients, agent: Agent, seconds: float, sleep: Callable[[float], None] = time.sleep
+) -> ModelClients:
+    """These clients; for an agent as the demo made it, with so many seconds before each answer."""
+    made = {(each.name, OFFLINE_MODEL, each.system_prompt) for each in CHARACTERS}
+    is_made = (agent.name, agent.model_id, agent.system_prompt) in made
+    return _Paced(clients, seconds, sleep) if seconds and is_made else clients
+
+
+def paced_clients(refinement_id: str, clients: ModelClients) -> ModelClients:
+    """Of one refinement, as this installation's settings want it. Leaves no transaction open."""
+    query = select(Agent).join(Refinement, Refinement.agent_id == Agent.id).where(Refinement.id == refinement_id)
+    with reading() as session:
+        agent = session.scalar(query)
+        return clients_with_pace(clients, agent, operator_settings().demo_pace_seconds) if agent else clients
+
+
 def _dated_line(line: dict[str, object]) -> dict[str, object]:
     days = timedelta(days=int(str(line.pop("days_ago"))))
     return line | {"created_at": (now() - days).isoformat()}
@@ -140,3 +162,31 @@ def _make_agent(account: Account, character: Character, by: Actor) -> Agent:
     )
     write_memories(agent, read_drafts(character), keys=make_keys(agent), by=by, name="demo")
     return agent
+
+
+@dataclass(frozen=True)
+class _Paced:
+    clients: ModelClients
+    seconds: float
+    sleep: Callable[[float], None]
+
+    def for_model(self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None) -> ModelClient:
+        client = self.clients.for_model(model_id, api_base=api_base, api_key_env=api_key_env)
+        return _PacedClient(client, self.seconds, self.sleep)
+
+
+@dataclass(frozen=True)
+class _PacedClient:
+    client: ModelClient
+    seconds: float
+    sleep: Callable[[float], None]
+
+    def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
+        self.sleep(min(self.seconds, timeout))
+        return self.client.complete(messages, tools, timeout=timeout)
+
+    def context_window(self) -> int | None:
+        return self.client.context_window()
+
+    def close(self) -> None:
+        self.client.close()

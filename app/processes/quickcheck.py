@@ -20,12 +20,17 @@ SELECT (SELECT version_num FROM alembic_version) = :version
 
 @dataclass(frozen=True)
 class PreparedInstallation:
-    """What was made now: the first admin, the master key's file. Password and words are told once in its life."""
+    """What was made now: the first admin, the master key's file. Password and words are told once in its life.
+
+    `version_before`: the database's; None where it was empty.
+    """
 
     first_email: str = ""
     first_password: str = field(default="", repr=False)
     made_master_key: str = ""
     recovery_words: str = field(default="", repr=False)
+    version_before: str | None = None
+    version: str = ""
 
 
 def is_prepared(settings: Settings) -> bool:

@@ -14,8 +14,7 @@ from flask_security import verify_password
 from app import security
 from app.asking.calls import Dependencies
 from app.config import Settings
-from app.demo import CHARACTERS, make_demo, make_demo_agents, read_drafts
-from app.demo.pace import clients_with_pace
+from app.demo import CHARACTERS, clients_with_pace, make_demo, make_demo_agents, read_drafts
 from app.exchange.importing import Draft
 from app.extensions import db, writing
 from app.history.verify import verify
