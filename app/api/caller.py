@@ -1,18 +1,32 @@
-"""Who calls: an agent, by a token of its own, which says what it may and opens its keys while the call lasts."""
+"""Who calls: an agent, by a token of its own, which says what it may and opens its keys while the call lasts.
+
+How often one token may call is counted in the broker for all web processes, or in this one while that is away.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import structlog
+from flask import current_app
+from limits import parse
+from limits.storage import storage_from_string
+from limits.strategies import FixedWindowRateLimiter
+from redis import RedisError
 
-from app.api.throttle import current_throttle
+from app.config import Settings
 from app.errors import NotFound, WhetstoneError
 from app.extensions import db, reading
 from app.keys.bearer import Bearer, authenticate
 from app.models import Actor, Agent
 from app.silo import AgentKeys, SealBroken, parse_token
+
+PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+"""Seconds that a request waits for the broker to count it."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +50,17 @@ class KeysNotReady(WhetstoneError):
 
     code = "keys_not_ready"
     http_status = 503
+
+
+class TooManyRequests(WhetstoneError):
+    """Too many requests with this token. Nothing was done."""
+
+    code = "rate_limited"
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 @dataclass
@@ -88,5 +113,37 @@ def admit(authorization: str | None) -> Caller:
         parsed = parse_token(secret.strip())
         log.info("token refused", token=parsed[0] if parsed else "malformed or missing")
         raise Unauthorized
-    current_throttle().count(bearer.public_id)
+    _current_throttle().count(bearer.public_id)
     return Caller(bearer)
+
+
+class Throttle:
+    """Counts requests by token, in windows of a minute or whatever the operator says."""
+
+    def __init__(self, settings: Settings) -> None:
+        url = settings.redis_url
+        self._rate = parse(settings.api_rate)
+        self._own = FixedWindowRateLimiter(storage_from_string("memory://"))
+        self._shared = FixedWindowRateLimiter(storage_from_string(url, **PATIENCE)) if url else self._own
+
+    def count(self, token_id: str) -> None:
+        """One more request. Raises TooManyRequests, which says in how many seconds there is room again."""
+        try:
+            self._count_call(self._shared, token_id)
+        except (RedisError, OSError) as error:
+            log.warning("broker away: requests are counted here", error=type(error).__name__)
+            self._count_call(self._own, token_id)
+
+    def _count_call(self, limiter: FixedWindowRateLimiter, token_id: str) -> None:
+        if not limiter.hit(self._rate, "token", token_id):
+            left = limiter.get_window_stats(self._rate, "token", token_id).reset_time - time.time()
+            sentence = f"At most {self._rate} with one token. Nothing was done; wait, then go on."
+            raise TooManyRequests(sentence, max(1, math.ceil(left)))
+
+
+def _current_throttle() -> Throttle:
+    """The process's own."""
+    extensions = current_app.extensions
+    if "api_throttle" not in extensions:
+        extensions["api_throttle"] = Throttle(extensions["settings"])
+    return cast(Throttle, extensions["api_throttle"])

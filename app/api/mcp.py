@@ -144,7 +144,7 @@ def _make_runner(flask: Flask, operation: Operation, admit_request: Admit, argum
                 caller = admit_request(ctx.request_context.request)
                 given = read_arguments(arguments, found)
                 place_ = getattr(given, operation.at.name) if operation.at else None
-                return operation.do(caller, given, place_).told
+                return operation.do(caller, given, place_)[0]
             except WhetstoneError as error:
                 db.session.rollback()
                 return _tool_refusal(f"{error.code}: {sentence_of(error, reads_only=operation.reads_only)}")

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import DIGITS, MOST_ID, PathParameter, QueryModel, RequestBody, RequestResult, operation
+from app.api.operation import DIGITS, MOST_ID, PathParameter, QueryModel, RequestBody, operation
 from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import encode_json
 from app.errors import Invalid, NotFound
@@ -86,8 +86,8 @@ class Context(ResponseModel):
     core_token_budget: int
 
 
-@operation("POST", "/memories", Scope.WRITE, gives=SavedMemory, statuses=(201, 200))
-def save_memory(caller: Caller, given: NewMemory) -> RequestResult:
+@operation("POST", "/memories", Scope.WRITE, statuses=(201, 200))
+def save_memory(caller: Caller, given: NewMemory) -> tuple[SavedMemory, int]:
     """Save one thing that you want to remember. A core memory that you have already, word for word and of the same day
     (UTC), is not written again: you are given that one. The same words on another day may be another event, and are a
     memory of their own until exact duplicates are removed; their date is kept then. Only admins and your refinements
@@ -98,7 +98,7 @@ def save_memory(caller: Caller, given: NewMemory) -> RequestResult:
         agent = Agent.lock(caller.agent_id)
         memory, created = Memory.save(agent, given.content, keys=keys, by=agent.as_actor, type_=kind, tags=given.tags)
     told = SavedMemory(**_reveal_memory(SealedRow.of(memory), keys).as_json(), created=created)
-    return RequestResult(told, 201 if created else 200)
+    return told, 201 if created else 200
 
 
 @operation("GET", "/memories", Scope.READ)

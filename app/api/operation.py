@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -62,16 +62,8 @@ class PathParameter:
 
 
 @dataclass(frozen=True)
-class RequestResult:
-    """An answer whose HTTP status is not the usual one."""
-
-    told: ResponseModel
-    status: int
-
-
-@dataclass(frozen=True)
 class Operation:
-    """`run` is called as `run(caller, *[the place's value], *[takes])` and returns `gives`, or that as `RequestResult`.
+    """`run` is called as `run(caller, *[the place's value], *[takes])` and returns `gives`, or that and its status.
 
     `name` is the MCP tool and the OpenAPI operation; `about` is for a model that reads it for the first time.
     `statuses` are those that it answers when all is well; `most_bytes` is how long a body may be, where that is more
@@ -96,14 +88,17 @@ class Operation:
     def reads_only(self) -> bool:
         return self.method == "GET"
 
-    def do(self, caller: Caller, given: BaseModel, place: object = None) -> RequestResult:
-        """Carry it out for a caller. Raises ScopeMissing, and whatever the operation refuses with."""
+    def do(self, caller: Caller, given: BaseModel, place: object = None) -> tuple[ResponseModel, int]:
+        """Carry it out for a caller; returns what to tell, and the HTTP status.
+
+        Raises ScopeMissing, and whatever the operation refuses with.
+        """
         caller.check(self.scope)
         if self.at:
             self.at.check(place)
         arguments = [place] if self.at else []
         done = self.run(caller, *arguments, *([] if self.takes is NoParameters else [given]))
-        return done if isinstance(done, RequestResult) else RequestResult(done, self.statuses[0])
+        return done if isinstance(done, tuple) else (done, self.statuses[0])
 
 
 def operation(method: str, path: str, scope: Scope, **more: Any) -> Callable[[Callable[..., Any]], Operation]:
@@ -113,7 +108,7 @@ def operation(method: str, path: str, scope: Scope, **more: Any) -> Callable[[Ca
 
     def make_operation(run: Callable[..., Any]) -> Operation:
         hints, about = get_type_hints(run), " ".join((run.__doc__ or "").split())
-        shapes = {"gives": hints["return"], "takes": hints.get("given", NoParameters)}
-        return Operation(run.__name__, method, path, scope, about, run, **(shapes | more))
+        gives, *_ = get_args(hints["return"]) or [hints["return"]]
+        return Operation(run.__name__, method, path, scope, about, run, gives, hints.get("given", NoParameters), **more)
 
     return make_operation

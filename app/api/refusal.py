@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from app.api.caller import Unauthorized
-from app.api.throttle import TooManyRequests
+from app.api.caller import TooManyRequests, Unauthorized
 from app.errors import Invalid, NotFound, Refused, WhetstoneError
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.api.caller import Caller
-from app.api.operation import PathParameter, RequestBody, RequestResult, operation
+from app.api.operation import PathParameter, RequestBody, operation
 from app.authoring.fields import FIELDS, author_setting, read_setting, read_settings
 from app.authoring.versions import versions
 from app.errors import Invalid
@@ -57,8 +57,8 @@ def get_setting_versions(caller: Caller, field: str) -> Versions:
     return Versions(versions=versions(agent, read_setting(agent, field).field))
 
 
-@operation("PUT", "/settings/{field}", Scope.AUTHOR, at=FIELD, gives=Setting, statuses=(200, 202))
-def update_setting(caller: Caller, field: str, given: NewValue) -> RequestResult:
+@operation("PUT", "/settings/{field}", Scope.AUTHOR, at=FIELD, statuses=(200, 202))
+def update_setting(caller: Caller, field: str, given: NewValue) -> tuple[Setting, int]:
     """Write one of your settings. Admins see it as authored by you and can revert it; a refinement that runs keeps what
     it began with. Where `pending` is set, a prompt waits for a safety reading and does not apply yet. Guards stay as
     they are, whatever a prompt says.
@@ -66,7 +66,7 @@ def update_setting(caller: Caller, field: str, given: NewValue) -> RequestResult
     if given.value is None:
         raise Invalid(f"null is no {field}. Reset it to use the default again.", "Nothing was changed.")
     authored = write_setting(caller, field, given.value)
-    return RequestResult(authored, 200 if authored.pending is None else 202)
+    return authored, 200 if authored.pending is None else 202
 
 
 @operation("DELETE", "/settings/{field}", Scope.AUTHOR, at=FIELD)

@@ -92,8 +92,8 @@ def _make_view(operation: Operation) -> Callable[..., Response]:
         given = _read_input(operation)
 
         def do() -> Response:
-            made = operation.do(caller, given, *at.values())
-            return Response(made.told.model_dump_json(), made.status, content_type=JSON)
+            told, status = operation.do(caller, given, *at.values())
+            return Response(told.model_dump_json(), status, content_type=JSON)
 
         key = request.headers.get("Idempotency-Key")
         if key is None or operation.method != "POST":
