@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from flask import current_app, request, url_for
+from flask import request, url_for
 from sqlalchemy import ColumnElement, func, select
 
 from app.exchange.parsed import ImportFormat
@@ -26,6 +26,7 @@ from app.models import (
     MemoryType,
     Refinement,
 )
+from app.models.agent_settings import operator_settings
 from app.models.base import iso
 from app.models.key import SCOPES, has_keys, live_tokens
 from app.models.keyset import TimeCursor, cut_page
@@ -78,8 +79,7 @@ class AgentState(AgentRow):
 
     @property
     def erosion_floor(self) -> Decimal | None:
-        floor: Decimal | None = current_app.extensions["settings"].erosion_floor
-        return floor
+        return operator_settings().erosion_floor
 
     @property
     def erosion_words(self) -> str:

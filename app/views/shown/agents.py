@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from flask import current_app
-from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy import ColumnElement, exists, func, select, true
 
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Event, Refinement
+from app.models.agent_settings import operator_settings
 from app.models.keyset import Keyset
 from app.refinement.timetable import Due, Timetable
 from app.shapes.agent import AdminAgent
@@ -24,15 +24,18 @@ OVER_BUDGET = (Agent.core_token_usage > Agent.core_token_budget) & IS_KEPT
 
 _BY_NAME = Keyset((Agent.name,))
 
-STATES = {
-    "": "All states",
-    "running": "Being refined",
-    "over_budget": "Over budget",
-    "paused": "Paused",
-    "never": "Never refined",
-    "inactive": "Not active",
-    "forgotten": "Forgotten",
+_IS_OPEN = Refinement.status.in_(OPEN_STATES)
+
+STATES: Mapping[str, tuple[str, ColumnElement[bool]]] = {
+    "": ("All states", true()),
+    "running": ("Being refined", exists().where(Refinement.agent_id == Agent.id, _IS_OPEN)),
+    "over_budget": ("Over budget", OVER_BUDGET),
+    "paused": ("Paused", Agent.paused.is_(True) & IS_KEPT),
+    "never": ("Never refined", Agent.last_refinement_at.is_(None)),
+    "inactive": ("Not active", Agent.active.is_(False) & IS_KEPT),
+    "forgotten": ("Forgotten", ~IS_KEPT),
 }
+"""What the list can be filtered by, as its address names it: the words for it, and what it asks of an agent."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class AgentList:
     `selected` are the boxes that were checked when nothing was done with them, and `problem` says why.
     """
 
-    states = STATES
+    states = tuple((name, words) for name, (words, _) in STATES.items())
 
     def __init__(self, account_id: int, *, query: str = "", state: str = "", after: str = "") -> None:
         self.query, self.after = query, after
@@ -70,7 +73,9 @@ class AgentList:
         self.selected: Sequence[int] = ()
         self.problem = ""
         self.last_event = last_event(account_id)
-        mine = select(Agent).where(Agent.account_id == account_id, *_filter_conditions(query, self.state))
+        mine = select(Agent).where(Agent.account_id == account_id, STATES[self.state][1])
+        if query:
+            mine = mine.where(Agent.name.icontains(query, autoescape=True))
         agents, last = _BY_NAME.load(mine, ROWS, [after] if after else None)
         whole = select(func.count()).select_from(Agent).where(Agent.account_id == account_id)
         self.total = db.session.scalar(whole) or 0
@@ -90,10 +95,10 @@ def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
     ids = [agent.id for agent in agents]
     last = _last_refinements(ids)
     keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
-    is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
-    running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
+    open_ones = select(Refinement).where(Refinement.agent_id.in_(ids), _IS_OPEN)
+    running = {each.agent_id: each for each in db.session.scalars(open_ones)}
     changeable = set(db.session.scalars(Agent.changeable_among(ids)))
-    timetable = Timetable(current_app.extensions["settings"], now())
+    timetable = Timetable(operator_settings(), now())
 
     def row_of(agent: Agent, number: int) -> AgentRow:
         due = timetable.due(agent, running=running.get(number), changeable=number in changeable)
@@ -106,7 +111,7 @@ def recently_moved(account_id: int) -> list[AgentRow]:
     """The rows that may have changed under somebody's eyes: with an open refinement, or one that ended just now."""
     moved = select(Refinement.agent_id).where(
         Refinement.account_id == account_id,
-        Refinement.status.in_(OPEN_STATES) | (Refinement.ended_at >= now() - RECENT),
+        _IS_OPEN | (Refinement.ended_at >= now() - RECENT),
         Refinement.requested_at >= now() - timedelta(days=1),
     )
     agents = db.session.scalars(select(Agent).where(Agent.id.in_(moved)).order_by(Agent.name).limit(200))
@@ -120,21 +125,8 @@ def last_event(account_id: int) -> int:
 
 def next_due(agent: Agent, running: Refinement | None, changeable: bool) -> Due:
     """When its next refinement starts by itself."""
-    timetable = Timetable(current_app.extensions["settings"], now())
+    timetable = Timetable(operator_settings(), now())
     return timetable.due(agent, running=running, changeable=changeable)
-
-
-def _filter_conditions(query: str, state: str) -> list[ColumnElement[bool]]:
-    conditions: dict[str, ColumnElement[bool]] = {
-        "running": exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES)),
-        "over_budget": OVER_BUDGET,
-        "paused": Agent.paused.is_(True) & IS_KEPT,
-        "never": Agent.last_refinement_at.is_(None),
-        "inactive": Agent.active.is_(False) & IS_KEPT,
-        "forgotten": Agent.forgotten_at.is_not(None),
-    }
-    named = [Agent.name.icontains(query, autoescape=True)] if query else []
-    return named + ([conditions[state]] if state else [])
 
 
 def _last_refinements(ids: Sequence[int]) -> dict[int, Refinement]:

@@ -63,14 +63,21 @@ class LedgerContent(LookContent):
 
 @dataclass(frozen=True)
 class ContentChange:
-    """What a step did to one memory. `before` is None of one that it made."""
+    """What an entry of the audit log did to one memory. `before` is None of one that it made."""
 
+    entry: int
+    action: str
+    at: datetime
     id: int
     type: str
     constitutional: bool
     discarded: bool
     before: str | None = field(repr=False)
     after: str = field(repr=False)
+
+    @property
+    def look(self) -> ActionTerm:
+        return action_term(self.action)
 
     @property
     def kind(self) -> str:
@@ -93,33 +100,18 @@ class ContentChange:
         return [piece for piece in self.pieces if piece.kind != REMOVED]
 
 
-@dataclass(frozen=True)
-class ContentStep:
-    """One entry of the audit log with all that it changed."""
-
-    entry: int
-    look: ActionTerm
-    at: datetime
-    changes: Sequence[ContentChange]
-
-
 SAID = {"consent": "Its answer, when it was asked for its consent", "summary": "Its summary at the end"}
 
 
 class HistoryContent(LookContent):
     @property
-    def steps(self) -> list[ContentStep]:
-        groups = groupby(self.seen["items"], key=lambda item: (item["entry"], item["action"], item["at"]))
-        return [
-            ContentStep(entry, action_term(action), datetime.fromisoformat(at), [_change_of(**item) for item in items])
-            for (entry, action, at), items in groups
-        ]
+    def steps(self) -> list[list[ContentChange]]:
+        """By entry, all that it changed."""
+        items = (item | {"at": datetime.fromisoformat(item["at"])} for item in self.seen["items"])
+        changes = [ContentChange(**item) for item in items]
+        return [list(group) for _, group in groupby(changes, key=lambda change: change.entry)]
 
     @property
     def said(self) -> list[tuple[str, str]]:
         """The agent's own words: what they were said to, and the words."""
         return [(SAID[name], words) for name, words in self.seen["said"].items()]
-
-
-def _change_of(entry: int, action: str, at: str, **change: Any) -> ContentChange:
-    return ContentChange(**change)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from flask import current_app, url_for
+from flask import url_for
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import load_only
 
 from app.extensions import db, now
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
+from app.models.agent_settings import operator_settings
 from app.models.base import iso
 from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
@@ -52,7 +53,7 @@ class AccountFigures:
         self.agents, self.over_budget, self.paused, self.core_tokens = map(int, counted)
         is_open = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
         self.running = db.session.scalar(select(func.count()).where(*is_open)) or 0
-        self.next_tick = Timetable(current_app.extensions["settings"], now()).next_tick
+        self.next_tick = Timetable(operator_settings(), now()).next_tick
         self.due = 0
         for due in due_by_schedule(self.next_tick):
             some = due.where(Agent.account_id == account_id).order_by(None).limit(DUE_LIMIT + 1)
@@ -194,7 +195,7 @@ def _next_attempts(account_id: int) -> str:
     mine = select(Agent).where(Agent.account_id == account_id, OVER_BUDGET)
     schedule = load_only(*(getattr(Agent, name) for name in SCHEDULE_FIELDS))
     agents = list(db.session.scalars(mine.options(schedule).order_by(Agent.id).limit(PLANNED + 1)))
-    starts = Timetable(current_app.extensions["settings"], now()).count(agents[:PLANNED])
+    starts = Timetable(operator_settings(), now()).count(agents[:PLANNED])
     words = ", ".join(f"{count:,} {when}" for when, count in starts)
     return f"{words} (of the first {PLANNED:,})" if len(agents) > PLANNED else words
 
