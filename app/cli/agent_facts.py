@@ -21,7 +21,7 @@ def describe_agents(agents: list[Agent]) -> list[dict[str, Any]]:
     ids = [agent.id for agent in agents]
     is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
     running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
-    changeable = set(db.session.scalars(Agent.changeable_among(ids)))
+    changeable = Agent.changeable_among(ids)
     timetable = Timetable(current_app.extensions["settings"], now())
 
     def describe(agent: Agent, refinement: Refinement | None, can_change: bool) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from datetime import datetime
 from app.exchange.draft import Draft
 from app.extensions import db
 from app.models.agent import Agent
-from app.models.audit import Action, record
+from app.models.audit import Action, record, tell_later
 from app.models.base import reserve_ids
-from app.models.human_act import tell_later
 from app.models.memory import Memory
 from app.models.state import MemoryType, Source
 from app.silo import AgentKeys

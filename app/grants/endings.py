@@ -11,8 +11,7 @@ from app.extensions import db, end_reading, now, reading, writing
 from app.grants.request import SILENCE, lock_both
 from app.history.telling import tell_agent
 from app.models import OPEN_GRANTS, WORKER, AccessGrant, AccessView, Action, Agent, AuditLog, GrantStatus, User
-from app.models.base import database_now
-from app.models.question import ASKED_AGAIN_AFTER
+from app.models.base import ASKED_AGAIN_AFTER, database_now
 from app.values.plural import count_times
 
 SKEW = timedelta(days=1)

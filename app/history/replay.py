@@ -14,7 +14,7 @@ from app.extensions import db
 from app.history.chain import Difference, as_dict, entry_difference, entry_name, stream_rows
 from app.models import Action, Agent, AgentKey, AttentionItem, AuditLog, HumanAct, Refinement, Rollback
 from app.models.attention import facts_called_for, kinds_called_for
-from app.models.human_act import is_human_act
+from app.models.audit import is_human_act
 from app.values.mass_story import NOUNS
 
 

@@ -14,7 +14,7 @@ from app.extensions import db, now, writing
 from app.history.plan import Plan, Target, find_target, make_plan
 from app.history.trace import MemoryReversal
 from app.models import Action, Actor, Agent, AuditLog, Refinement, Rollback, RollbackKind, Status, announce, record
-from app.models.human_act import tell_later
+from app.models.audit import tell_later
 from app.models.restoring import restore_states
 from app.models.rollback import ROLLED_BACK
 

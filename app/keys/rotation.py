@@ -18,7 +18,6 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from app.errors import Refused
 from app.extensions import db, now, reading, writing
-from app.models.account import Account
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.installation import note_what_to_shred
@@ -35,6 +34,7 @@ from app.models.key import (
     share_with_tokens,
     wait_until_nobody_seals,
 )
+from app.models.user import Account
 from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap
 from app.values.actor import Actor
 

@@ -1,6 +1,5 @@
 """Rich rows: they know their rules, change themselves and record what they did, in one transaction."""
 
-from app.models.account import Account
 from app.models.agent import Agent
 from app.models.agent_settings import (
     DEFAULT_MEMORY_REFLECTION_PROMPT,
@@ -9,10 +8,9 @@ from app.models.agent_settings import (
     DEFAULT_REFLECTION_PROMPT,
 )
 from app.models.attention import AttentionItem, AttentionKind, note_to_admins
-from app.models.audit import Action, AuditLog, record
+from app.models.audit import Action, AuditLog, HumanAct, record
 from app.models.event import Event, announce
 from app.models.grant import OPEN_GRANTS, AccessGrant, AccessView, GrantCategory, GrantStatus
-from app.models.human_act import HumanAct
 from app.models.idempotency import IdempotencyKey
 from app.models.installation import InstallationMark
 from app.models.intake import Intake, IntakeStatus
@@ -23,6 +21,6 @@ from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import Consent, Refinement
 from app.models.rollback import Rollback, RollbackKind
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
-from app.models.user import Role, User, WebAuthn
+from app.models.user import Account, Role, User, WebAuthn
 from app.values.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
 from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, ForeignKey, Select, String, Text, UniqueConstraint, exists, select
+from sqlalchemy import ColumnElement, ForeignKey, String, Text, UniqueConstraint, exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
@@ -221,12 +221,12 @@ class Agent(Chained, ScheduleColumns, Model):
 
     def has_changeable_memories(self) -> bool:
         """Whether any active core memory is neither constitutional nor immutably tagged."""
-        return db.session.scalar(select(Agent.id).where(Agent.id == self.id, is_changeable())) is not None
+        return bool(Agent.changeable_among([self.id]))
 
     @classmethod
-    def changeable_among(cls, ids: Sequence[int]) -> Select[tuple[int]]:
+    def changeable_among(cls, ids: Sequence[int]) -> set[int]:
         """Ids of those of these agents that have such a memory."""
-        return select(cls.id).where(cls.id.in_(ids), is_changeable())
+        return set(db.session.scalars(select(cls.id).where(cls.id.in_(ids), is_changeable())))
 
 
 def is_changeable() -> ColumnElement[bool]:

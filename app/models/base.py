@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
@@ -20,16 +20,17 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    or_,
     select,
     text,
     update,
 )
 from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import InstrumentedAttribute, Session, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
 from sqlalchemy.types import JSON, TypeDecorator
 
 from app.errors import NotFound
-from app.extensions import Base, db, is_sqlite, reading, writing
+from app.extensions import Base, db, is_sqlite, now, reading, writing
 from app.silo import Sealed
 
 if TYPE_CHECKING:
@@ -194,6 +195,32 @@ def claim_row(model: type[T], *conditions: ColumnElement[bool], **values: Any) -
     """Change the row that is as the conditions say and return it: for exactly one worker, by one conditional UPDATE."""
     changed = update(model).where(*conditions).values(**values).returning(model)
     return db.session.scalar(changed.execution_options(populate_existing=True, synchronize_session=False))
+
+
+ASKED_AGAIN_AFTER = timedelta(minutes=10)
+"""Longer than any question lasts, so that whoever asked is done with it by then, or dead."""
+
+
+class Question:
+    """A row about which one worker at a time asks a model; should that worker die, another one takes it over.
+
+    `asked_at` is when a worker began to ask. What still waits, and where the answer goes, its rows know.
+    """
+
+    if TYPE_CHECKING:
+        id: Mapped[str]
+
+    asked_at: Mapped[Moment | None]
+
+    @classmethod
+    def is_free(cls) -> ColumnElement[bool]:
+        """No worker has it, or its worker's ten minutes are over."""
+        return or_(cls.asked_at.is_(None), cls.asked_at < now() - ASKED_AGAIN_AFTER)
+
+    @classmethod
+    def claim(cls, number: str, *waits: ColumnElement[bool]) -> Self | None:
+        """The row, if it is as `waits` says and free, for exactly one worker."""
+        return claim_row(cls, cls.id == number, cls.is_free(), *waits, asked_at=now())
 
 
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:

@@ -15,8 +15,8 @@ from sqlalchemy import ForeignKey, Index, String, func, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading
-from app.models.account import Account
 from app.models.base import Identity, Model, Moment, drop_old_rows, insert_row
+from app.models.user import Account
 
 KEPT = timedelta(days=90)
 """How long an event is kept; docs/operations.md says so."""

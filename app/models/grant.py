@@ -13,11 +13,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.extensions import db, now
 from app.models.attention import Noted
 from app.models.audit import Action, record
-from app.models.base import Lockable, Model, Moment, database_now, iso, lock_row, partial_index
+from app.models.base import Lockable, Model, Moment, Question, database_now, iso, lock_row, partial_index
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Owner, Said
-from app.models.question import Question
 from app.models.user import ADMIN, User
 from app.silo import Sealed
 from app.values.actor import Actor

@@ -12,10 +12,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now, reading
 from app.models.agent import Agent
-from app.models.base import Lockable, Model, Moment, lock_row
+from app.models.base import Lockable, Model, Moment, Question, lock_row
 from app.models.event import announce
 from app.models.key import master_key, master_public_key
-from app.models.question import Question
 from app.silo import MasterPublicKey, open_intake, seal_intake
 from app.values.actor import Actor, ActorKind
 

@@ -12,9 +12,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
-from app.models.audit import Action, record
+from app.models.audit import Action, record, tell_later
 from app.models.base import Identity, Model, lock_row, partial_index, reserve_ids
-from app.models.human_act import tell_later
 from app.models.keyset import Keyset
 from app.models.refinement import Refinement
 from app.models.state import MemoryState, MemoryType, Source, StateColumns

@@ -13,8 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import Refused
 from app.extensions import db, now
 from app.models.audit import Action, record
-from app.models.base import Model, Moment, lock_row, partial_index, require_row
-from app.models.question import Question
+from app.models.base import Model, Moment, Question, lock_row, partial_index, require_row
 from app.values.actor import Actor
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from app.models.tally import MAX_PROTECTIONS, Tally
 from app.silo import Sealed
 from app.values.actor import WORKER, Actor
 from app.values.mass_story import NOUNS
-from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, OPEN_STATES, Mode, Status, Trigger
+from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger
 
 _OPEN = "status IN ('queued', 'asking', 'running')"
 
@@ -111,15 +111,6 @@ class Refinement(Tally, Noted, Logged, Lockable, Model):
     def is_held_by(self, worker: str) -> bool:
         """Whether it is open and in the hands of this worker."""
         return self.is_open and self.worker == worker
-
-    @property
-    def is_look(self) -> bool:
-        """Whether the agent, or at least its model, has been at its ledger: a full one that did not break down."""
-        return self.mode == Mode.FULL and not self.is_open and self.status not in BROKEN_STATES
-
-    @property
-    def is_failed_attempt_of_beat(self) -> bool:
-        return self.trigger in AUTOMATIC and self.mode == Mode.FULL and self.status in BROKEN_STATES
 
     @classmethod
     def queue(cls, agent: Agent, *, trigger: Trigger, mode: Mode, cap: int, by: Actor) -> Refinement:

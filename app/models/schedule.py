@@ -13,7 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.agent_settings import operator_settings
 from app.models.base import Moment, iso, partial_index
-from app.values.refinement_states import Status
+from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, Mode, Status
 
 if TYPE_CHECKING:
     from app.models.refinement import Refinement
@@ -132,10 +132,10 @@ class ScheduleColumns:
             self.last_refinement_at = asked
         if refinement.status == Status.DECLINED:
             self.declined_at = refinement.ended_at
-        if refinement.is_look:
+        if refinement.mode == Mode.FULL and refinement.status not in BROKEN_STATES:
             self.last_look_at, self.last_look_mass = asked, self.core_token_usage
             self.failed_attempts, self.retry_at = 0, None
-        elif refinement.is_failed_attempt_of_beat:
+        elif refinement.mode == Mode.FULL and refinement.trigger in AUTOMATIC:
             self.failed_attempts += 1
             self.retry_at = asked + RETRY_AFTER[min(self.failed_attempts, len(RETRY_AFTER)) - 1]
 

@@ -1,4 +1,4 @@
-"""User: a person with a role in one account. Sign-in, second factors and passkeys are Flask-Security's."""
+"""User: a person with a role in one account, a tenant. Sign-in, second factors and passkeys are Flask-Security's."""
 
 from __future__ import annotations
 
@@ -6,22 +6,51 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flask_security.models import sqla
-from sqlalchemy import ColumnElement, ForeignKey, and_
+from sqlalchemy import ColumnElement, ForeignKey, String, and_
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import end_reading
-from app.models.base import Model
+from app.extensions import db, end_reading, now
+from app.models.audit import Action, Chained, record
+from app.models.base import Identity, Model, Moment
 from app.models.logged import Logged, Said
-from app.values.actor import Actor, ActorKind
+from app.values.actor import SETUP, Actor, ActorKind
+from app.values.text import clean_name
 
 sqla.FsModels.set_db_info(
     base_model=Model, user_table_name="users", role_table_name="roles", webauthn_table_name="passkeys"
 )
 
+
+class Account(Chained, Model):
+    """A tenant. Users and agents belong to one; nothing crosses accounts."""
+
+    __tablename__ = "accounts"
+    NOUN = "account"
+    OWNER = ("account", "id")
+    PROVED_ELSEWHERE = frozenset({"audit_sequence", "audit_head"})
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    name: Mapped[str] = mapped_column(String(80), unique=True)
+    is_demo: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[Moment]
+
+    @property
+    def audited_as(self) -> tuple[int, int | None]:
+        return self.id, None
+
+    @classmethod
+    def create(cls, name: str, *, is_demo: bool = False, by: Actor = SETUP) -> Account:
+        account = cls(name=clean_name(name), is_demo=is_demo, created_at=now())
+        db.session.add(account)
+        db.session.flush()
+        data = {"demo": True} if is_demo else {}
+        record(Action.ACCOUNT_CREATE, actor=by, of=account, subject=account.subject, data=data)
+        return account
+
+
 AUDITOR, ADMIN, OWNER, SITE_ADMIN = "auditor", "admin", "owner", "site_admin"
 ROLES = (AUDITOR, ADMIN, OWNER, SITE_ADMIN)
 _INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN, OWNER}, SITE_ADMIN: {SITE_ADMIN}}
-
 
 _NOT_KEPT = ("last_login_at", "current_login_at", "last_login_ip", "current_login_ip", "login_count")
 

@@ -57,7 +57,7 @@ class Timetable:
         ids = [agent.id for agent in agents]
         is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
         running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
-        changeable = set(db.session.scalars(Agent.changeable_among(ids)))
+        changeable = Agent.changeable_among(ids)
         return {
             agent.id: self.due(agent, running=running.get(agent.id), changeable=agent.id in changeable)
             for agent in agents

@@ -28,8 +28,7 @@ from app.models import (
     open_keys,
     record,
 )
-from app.models.base import claim_row, lock_row
-from app.models.question import ASKED_AGAIN_AFTER
+from app.models.base import ASKED_AGAIN_AFTER, claim_row, lock_row
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
 from app.reflection.prompts import promotion_messages
 from app.reflection.replies import read_promotions

@@ -17,6 +17,5 @@ from app.silo.keys import (
     open_agent_keys,
     rewrap,
 )
-from app.silo.readers import TokenKey, hash_token, new_token, parse_token
+from app.silo.readers import TokenKey, ViewKey, hash_token, new_token, parse_token, seal_view
 from app.silo.sealed import SealBroken, Sealed
-from app.silo.viewing import ViewKey, seal_view

@@ -1,4 +1,6 @@
-"""An agent's API token: a bearer secret from which a key pair is derived, so that it opens that agent's own key."""
+"""Readers beside the master: an agent's token, from whose secret the key pair is derived that opens its own keys;
+and a look, whose key pair lives for one request, so that only this request reads what is sealed to it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from app.silo.keys import KeyPair
+from app.silo.keys import KeyPair, MasterPublicKey
 
 _SHAPE = re.compile(r"whet_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
@@ -37,3 +39,23 @@ def parse_token(token: str) -> tuple[str, TokenKey] | None:
 def hash_token(token: str) -> bytes:
     """What the database keeps: SHA-256; the token has 256 random bits, so no slow hash is needed."""
     return hashlib.sha256(token.encode()).digest()
+
+
+class ViewKey(KeyPair):
+    """Lives as long as a request; its private half is stored nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__(X25519PrivateKey.generate())
+
+    def open_view(self, sealed: bytes, *, view_id: str) -> str:
+        """What was sealed for this view. Raises SealBroken."""
+        return self.open(sealed, _view_info(view_id)).decode()
+
+
+def seal_view(text: str, *, view_id: str, reader: bytes) -> bytes:
+    """Seal a text to the key pair of one view, `reader` being its public half."""
+    return MasterPublicKey(reader).seal(text.encode(), _view_info(view_id))
+
+
+def _view_info(view_id: str) -> str:
+    return f"whetstone/view/1|{view_id}"

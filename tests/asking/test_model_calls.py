@@ -16,8 +16,8 @@ from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import ScriptedClient, ScriptedClients, ScriptEmpty
 from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement, open_keys
+from app.models.base import ASKED_AGAIN_AFTER
 from app.models.model_call import KEPT, drop_old_calls
-from app.models.question import ASKED_AGAIN_AFTER
 from app.refinement.start import request_stop
 from app.refinement.sweep import close_stalled
 from app.reflection.conversation import hand_in, reflect_on_conversation

@@ -21,8 +21,8 @@ from app.keys.rotation import rotate_master_key
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.llm.scripted import say
 from app.models import COMMAND_LINE, DEFAULT_REFLECTION_PROMPT, Action, Agent, Intake, IntakeStatus, Memory, MemoryType
+from app.models.base import ASKED_AGAIN_AFTER
 from app.models.intake import CONVERSATION, IMPORT
-from app.models.question import ASKED_AGAIN_AFTER
 from app.reflection.conversation import find_conversation, hand_in, reflect_on_conversation
 from app.shapes.intake import Conversation
 from tests.refinement.test_races import at_once

@@ -97,7 +97,7 @@ def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
     keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
     open_ones = select(Refinement).where(Refinement.agent_id.in_(ids), _IS_OPEN)
     running = {each.agent_id: each for each in db.session.scalars(open_ones)}
-    changeable = set(db.session.scalars(Agent.changeable_among(ids)))
+    changeable = Agent.changeable_among(ids)
     timetable = Timetable(operator_settings(), now())
 
     def row_of(agent: Agent, number: int) -> AgentRow:
