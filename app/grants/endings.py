@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
-from app.extensions import db, end_reading, now, reading, writing
+from app.extensions import db, now, reading, writing
 from app.grants.request import SILENCE, lock_both
 from app.history.telling import tell_agent
 from app.models import OPEN_GRANTS, WORKER, AccessGrant, AccessView, Action, Agent, AuditLog, GrantStatus, User
@@ -25,9 +26,8 @@ def end_what_is_over() -> list[str]:
     """
     run_out = (AccessGrant.status == GrantStatus.GRANTED) & (AccessGrant.expires_at <= database_now())
     silent = (AccessGrant.status == GrantStatus.PENDING) & (AccessGrant.requested_at <= now() - SILENCE)
-    ended = [*_end_all(run_out, GrantStatus.EXPIRED), *_end_all(silent, GrantStatus.UNANSWERED), *_end_lost()]
-    end_reading()
-    return ended
+    ended = [*_end_all(run_out, GrantStatus.EXPIRED), *_end_all(silent, GrantStatus.UNANSWERED)]
+    return ended + list(filter(end_if_lost, _find_ids(AccessGrant.is_lost())))
 
 
 def end_if_lost(grant_id: str) -> bool:
@@ -52,18 +52,16 @@ def why_it_ended(grant: AccessGrant) -> str:
 
 def find_untold() -> list[str]:
     """Ids of ended exceptions of which the agent's journal says nothing yet."""
-    query = select(AccessGrant.id).where(AccessGrant.told_at.is_(None), AccessGrant.status.not_in(OPEN_GRANTS))
-    query = query.join(Agent, Agent.id == AccessGrant.agent_id).where(Agent.forgotten_at.is_(None))
-    with reading() as session:
-        return list(session.scalars(query.order_by(AccessGrant.ended_at).limit(100)))
+    is_known = (Agent.id == AccessGrant.agent_id, Agent.forgotten_at.is_(None))
+    untold = (AccessGrant.told_at.is_(None), AccessGrant.status.not_in(OPEN_GRANTS), *is_known)
+    return _find_ids(*untold, first=AccessGrant.ended_at, limit=100)
 
 
 def find_unasked() -> list[str]:
     """Ids of pending exceptions whose question got lost on the way to a worker, or died with one."""
     late = AccessGrant.requested_at < now() - ASKED_AGAIN_AFTER
-    query = select(AccessGrant.id).where(AccessGrant.status == GrantStatus.PENDING, late, AccessGrant.is_free())
-    with reading() as session:
-        return list(session.scalars(query.order_by(AccessGrant.requested_at).limit(100)))
+    unasked = (AccessGrant.status == GrantStatus.PENDING, late, AccessGrant.is_free())
+    return _find_ids(*unasked, first=AccessGrant.requested_at, limit=100)
 
 
 def tell_ending(grant_id: str) -> None:
@@ -76,23 +74,20 @@ def tell_ending(grant_id: str) -> None:
         tell_agent(agent, _compose_note(grant), about={"exception": grant.id})
 
 
+def _find_ids(*conditions: ColumnElement[bool], first: Any = None, limit: int = 1000) -> list[str]:
+    with reading() as session:
+        return list(session.scalars(select(AccessGrant.id).where(*conditions).order_by(first).limit(limit)))
+
+
 def _end_all(condition: ColumnElement[bool], status: GrantStatus) -> list[str]:
-    with reading() as session:
-        ids = session.scalars(select(AccessGrant.id).where(condition).limit(1000)).all()
-    return [grant_id for grant_id in ids if _end_grant(grant_id, condition, status)]
-
-
-def _end_lost() -> list[str]:
-    with reading() as session:
-        ids = session.scalars(select(AccessGrant.id).where(AccessGrant.is_lost()).limit(1000)).all()
-    return [grant_id for grant_id in ids if end_if_lost(grant_id)]
+    return [grant_id for grant_id in _find_ids(condition) if _end_grant(grant_id, condition, status)]
 
 
 def _end_grant(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> bool:
     """Whether it was still so."""
     with writing():
         agent, grant = lock_both(grant_id)
-        if db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == grant_id, condition)) is None:
+        if not AccessGrant.row_matches(grant_id, condition):
             return False
         grant.end(agent, status, by=WORKER)
         return True
@@ -113,11 +108,8 @@ def _compose_note(grant: AccessGrant) -> str:
 
 
 def _describe_looks(count: int, seen: int, first: datetime | None, last: datetime | None) -> str:
-    if not count:
-        return "They never looked."
-    return (
-        f"They looked {count_times(count)}, from {_shown_time(first)} to {_shown_time(last)}, at {seen} texts in all."
-    )
+    when = f"from {_shown_time(first)} to {_shown_time(last)}"
+    return f"They looked {count_times(count)}, {when}, at {seen} texts in all." if count else "They never looked."
 
 
 def _end_words(grant: AccessGrant) -> str:

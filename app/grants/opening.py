@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -23,8 +22,6 @@ from app.models import (
     AccessGrant,
     AccessView,
     Action,
-    Actor,
-    ActorKind,
     Agent,
     AuditLog,
     Consent,
@@ -40,7 +37,7 @@ from app.models import (
 from app.models.base import iso
 from app.models.grant import NO_LONGER_ADMIN
 from app.models.memory import OLDEST_MEMORIES
-from app.silo import AgentKeys, SealBroken, Sealed, ViewKey, seal_view
+from app.silo import AgentKeys, SealBroken, ViewKey, seal_view
 from app.values.dates import other_days
 
 PAGE = 50
@@ -67,19 +64,10 @@ def look(grant: AccessGrant, user: User, **wanted: Any) -> RequestedView:
     """Write down what the user wants to see; the caller lets a worker answer. Raises NotCovered: nothing is written."""
     key = ViewKey()
     with writing():
-        live = select(AccessGrant.id).where(
-            AccessGrant.id == grant.id, AccessGrant.user_id == user.id, AccessGrant.is_live()
-        )
-        if db.session.scalar(live) is None:
+        if not AccessGrant.row_matches(grant.id, AccessGrant.user_id == user.id, AccessGrant.is_live()):
             raise NotCovered
-        view = AccessView(
-            id=str(uuid.uuid4()),
-            grant_id=grant.id,
-            user_id=user.id,
-            reader=key.public.raw,
-            wanted=wanted,
-            requested_at=now(),
-        )
+        view = AccessView(id=str(uuid.uuid4()), grant_id=grant.id, user_id=user.id, requested_at=now())
+        view.reader, view.wanted = key.public.raw, wanted
         db.session.add(view)
     return RequestedView(view.id, key)
 
@@ -101,8 +89,8 @@ def answer_view(view_id: str) -> None:
         if grant.end_if_lost(agent, by=WORKER):
             view.refused = f"The exception has ended: {NO_LONGER_ADMIN}."
             return
-        is_live = db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.is_live()))
-        if is_live is None or view.user_id != grant.user_id or view.requested_at < now() - FRESH:
+        is_live = AccessGrant.row_matches(grant.id, AccessGrant.is_live())
+        if not is_live or view.user_id != grant.user_id or view.requested_at < now() - FRESH:
             view.refused = "The exception has ended."
             return
         try:
@@ -132,10 +120,8 @@ def fetch_view(look: RequestedView) -> dict[str, Any]:
     with writing():
         view = db.session.get_one(AccessView, look.view_id, populate_existing=True)
         sealed, view.sealed = view.sealed, None
-        is_live = db.session.scalar(
-            select(AccessGrant.id).where(AccessGrant.id == view.grant_id, AccessGrant.is_live())
-        )
-    if sealed is None or is_live is None:
+        is_live = AccessGrant.row_matches(view.grant_id, AccessGrant.is_live())
+    if sealed is None or not is_live:
         raise NotCovered(view.refused or "")
     shown: dict[str, Any] = json.loads(look.key.open_view(sealed, view_id=look.view_id))
     return shown
@@ -209,9 +195,8 @@ def _describe_change(
 
 def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
     """The agent's own words about the refinement: its answer, and its summary."""
-    refinement = db.session.get_one(Refinement, refinement_id)
     words = db.session.scalar(select(Consent.words).where(Consent.refinement_id == refinement_id))
-    sealed: dict[str, Sealed | None] = {"consent": words, "summary": refinement.summary}
+    sealed = {"consent": words, "summary": db.session.get_one(Refinement, refinement_id).summary}
     return {
         name: keys.reveal(text, purpose=name, subject=refinement_id)
         for name, text in sealed.items()
@@ -220,14 +205,12 @@ def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
 
 
 def _write_receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
-    user = db.session.get_one(User, view.user_id)
-    ids: Sequence[int] = sorted({item["id"] for item in shown["items"]})
+    ids = sorted({item["id"] for item in shown["items"]})
     record(
         Action.ACCESS_VIEWED,
-        actor=Actor(ActorKind.USER, user.email, user.id),
+        actor=db.session.get_one(User, view.user_id).actor,
         of=agent,
         subject=grant.subject,
-        refinement_id=None,
         data={"exception": grant.id, "view": view.id, "part": shown["part"], "ids": ids, "count": len(ids)},
     )
     announce(

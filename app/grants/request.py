@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -78,13 +78,8 @@ class WantedException:
         if category not in list(GrantCategory):
             raise Invalid(f"The category must be one of {', '.join(GrantCategory)}.", "Nothing was asked.")
         scope = str(given.get("scope") or "ledger").strip().lower()
-        refinement_id = None if scope == "ledger" else scope
-        return cls(
-            GrantCategory(category),
-            _parse_purpose(given.get("purpose")),
-            _parse_minutes(given.get("minutes")),
-            refinement_id,
-        )
+        purpose, minutes = _parse_purpose(given.get("purpose")), _parse_minutes(given.get("minutes"))
+        return cls(GrantCategory(category), purpose, minutes, None if scope == "ledger" else scope)
 
 
 def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: Actor) -> AccessGrant:
@@ -100,10 +95,7 @@ def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: 
             account_id=agent.account_id,
             agent_id=agent.id,
             user_id=for_user.id,
-            category=wish.category,
-            purpose=wish.purpose,
-            refinement_id=wish.refinement_id,
-            minutes=wish.minutes,
+            **asdict(wish),
             status=GrantStatus.PENDING,
             requested_by=str(by),
             requested_at=now(),
@@ -111,20 +103,9 @@ def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: 
         )
         db.session.add(grant)
         db.session.flush()
-        record(
-            Action.ACCESS_REQUESTED,
-            actor=by,
-            of=agent,
-            subject=grant.subject,
-            data={
-                "exception": grant.id,
-                "for": for_user.email,
-                "category": str(wish.category),
-                "purpose": wish.purpose,
-                "scope": grant.scope,
-                "minutes": wish.minutes,
-            },
-        )
+        asked = {"category": str(wish.category), "purpose": wish.purpose, "scope": grant.scope, "minutes": wish.minutes}
+        data = {"exception": grant.id, "for": for_user.email} | asked
+        record(Action.ACCESS_REQUESTED, actor=by, of=agent, subject=grant.subject, data=data)
         announce("exception.requested", account_id=agent.account_id, agent_id=agent.id, data={"exception": grant.id})
     return grant
 
@@ -231,8 +212,7 @@ def _check_request(agent: Agent, wish: WantedException, for_user: User) -> None:
 
 def _has_run_out(grant: AccessGrant) -> bool:
     """Granted, and past its minute: the sweeper has only not written it down yet."""
-    live = db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.is_live()))
-    return grant.status == GrantStatus.GRANTED and live is None
+    return grant.status == GrantStatus.GRANTED and not AccessGrant.row_matches(grant.id, AccessGrant.is_live())
 
 
 def _make_consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> Consent:

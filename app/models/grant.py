@@ -86,6 +86,11 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
     told_at: Mapped[Moment | None]
 
     @classmethod
+    def row_matches(cls, grant_id: str, *conditions: ColumnElement[bool]) -> bool:
+        """Whether the one of that id is as these conditions say, now."""
+        return db.session.scalar(select(cls.id).where(cls.id == grant_id, *conditions)) is not None
+
+    @classmethod
     def is_live(cls) -> ColumnElement[bool]:
         """Whether it covers anything now: by the database's clock and roles, whatever any other place says."""
         return and_(cls.status == GrantStatus.GRANTED, cls.expires_at > database_now(), cls.is_for_an_admin())
@@ -145,7 +150,7 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
 
     def end_if_lost(self, agent: Agent, *, by: Actor) -> bool:
         """End it where its human is no admin here any more; returns whether it was so. For a caller like `end`'s."""
-        if db.session.scalar(select(AccessGrant.id).where(AccessGrant.id == self.id, AccessGrant.is_lost())) is None:
+        if not AccessGrant.row_matches(self.id, AccessGrant.is_lost()):
             return False
         self.end(agent, GrantStatus.REVOKED, by=by, why=NO_LONGER_ADMIN)
         return True
