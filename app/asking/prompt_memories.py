@@ -26,6 +26,9 @@ DEFAULT_CONTEXT_WINDOW = 32_000
 LEDGER_SHARE = Decimal("0.6")
 """Of the window; the rest is for rules, calls and results."""
 
+LEAST_SHARE = 10
+"""Memories keep at least a tenth of the window, however much else is shown."""
+
 CHARACTERS_A_TOKEN = 3
 """Careful on purpose: real tokenizers give more tokens than the estimate of mass does."""
 
@@ -134,3 +137,9 @@ def weigh_line(line: str) -> int:
 def room_of(window: int | None) -> int:
     """How many characters of memories a model's window has room for."""
     return int((window or DEFAULT_CONTEXT_WINDOW) * LEDGER_SHARE) * CHARACTERS_A_TOKEN
+
+
+def tokens_left(window: int | None, lines: Sequence[str]) -> int:
+    """Tokens of the window that these lines leave to the memories."""
+    whole = window or DEFAULT_CONTEXT_WINDOW
+    return max(whole - sum(map(weigh_line, lines)) // CHARACTERS_A_TOKEN, whole // LEAST_SHARE)

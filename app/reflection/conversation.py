@@ -1,22 +1,25 @@
 """A conversation: handed in and sealed at once; a worker opens it, and the agent's own model says what to remember.
 
 All of it is kept, in one transaction with one audit entry, or nothing is. Either way the transcript is gone then.
+What was said stands in the question as encoded data, one JSON object a line: none of it can pass for a rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
-from uuid import UUID
+from typing import Any
 
 from app.asking.calls import AskedAgent, Dependencies, ModelCalls
-from app.asking.replies import MalformedReply
+from app.asking.prompt_memories import tokens_left
+from app.asking.rendering import encode_json, render_prompt
+from app.asking.replies import MalformedReply, read_list, read_object
 from app.errors import Invalid, NotFound, Refused, Unavailable
 from app.extensions import db, end_reading, writing
 from app.keys.provision import ensure_keys
-from app.llm.client import Message, ModelError, Usage
+from app.llm.client import Message, ModelError, Reply, Usage
 from app.models import (
     DEFAULT_REFLECTION_PROMPT,
     Action,
@@ -32,10 +35,12 @@ from app.models import (
 )
 from app.models.base import reserve_ids
 from app.models.intake import CONVERSATION
-from app.reflection.prompts import conversation_messages
-from app.reflection.replies import ExtractedMemories, read_findings
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
 from app.silo import SealBroken
+from app.values.text import clean_content
+
+MAX_JOURNAL, MAX_CORE = 10, 3
+"""Memories of one conversation."""
 
 
 class NoMind(Refused):
@@ -59,7 +64,7 @@ def hand_in(agent_id: int, messages: object, by: Actor) -> Intake:
 
 def find_conversation(agent_id: int, intake_id: str) -> Intake:
     """One of the agent's own conversations. Raises NotFound."""
-    intake = db.session.get(Intake, intake_id, populate_existing=True) if _is_uuid(intake_id) else None
+    intake = db.session.get(Intake, intake_id, populate_existing=True) if intake_id.isprintable() else None
     if intake is None or intake.agent_id != agent_id or intake.kind != CONVERSATION:
         raise NotFound("There is no such conversation.")
     return intake
@@ -116,7 +121,13 @@ class _Heard:
         )
 
     def messages(self, window: int | None) -> Sequence[Message]:
-        return conversation_messages(self.agent, self.instructions, self.turns, window)
+        """The whole transcript, and as much of the memories as there is room for."""
+        lines = [encode_json(asdict(turn)) for turn in self.turns]
+        limits = {"most_journal": MAX_JOURNAL, "most_core": MAX_CORE}
+        question = render_prompt(
+            "conversation_question.txt", instructions=self.instructions, transcript=lines, **limits
+        )
+        return [self.agent.context(tokens_left(window, lines)), {"role": "user", "content": question}]
 
     def lock(self) -> tuple[Intake, Agent] | None:
         """Both rows, unless it was settled or taken over meanwhile."""
@@ -124,6 +135,27 @@ class _Heard:
         if intake.status != IntakeStatus.WAITING or intake.asked_at != self.asked_at:
             return None
         return intake, Agent.lock(intake.agent_id)
+
+
+@dataclass(frozen=True)
+class ExtractedMemories:
+    """The memories that an agent made of a conversation, as clean texts."""
+
+    core: tuple[str, ...] = field(repr=False)
+    journal: tuple[str, ...] = field(repr=False)
+
+
+def read_findings(reply: Reply) -> ExtractedMemories:
+    """What the model answered. Raises MalformedReply."""
+    found = read_object(reply, "journal", "core")
+    return ExtractedMemories(_read_texts(found, "core", MAX_CORE), _read_texts(found, "journal", MAX_JOURNAL))
+
+
+def _read_texts(found: dict[str, Any], name: str, most: int) -> tuple[str, ...]:
+    try:
+        return tuple(clean_content(text) for text in read_list(found, name, most))
+    except Invalid as error:
+        raise MalformedReply(f"in {name}: {error.sentence.rstrip('.')}") from None
 
 
 def _claim_conversation(intake_id: str) -> _Heard | None:
@@ -183,10 +215,3 @@ def _record_failure(heard: _Heard, why: str, usage: Usage, calls: ModelCalls) ->
         if held is not None:
             outcome = {"core": 0, "journal": 0, "duplicates": 0} | usage.as_json()
             held[0].settle(IntakeStatus.FAILED, error=f"{why} {_AGAIN}", outcome=outcome)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False

@@ -7,16 +7,18 @@ answer is no reflection: the next look asks again, a few times, and the entries 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, case, exists, or_, select
 
 from app.asking.calls import AskedAgent, Dependencies, ModelCalls
-from app.asking.replies import MalformedReply
+from app.asking.prompt_memories import memory_context, newest_that_fit, room_of, tokens_left
+from app.asking.rendering import render_prompt
+from app.asking.replies import MalformedReply, read_list, read_object
 from app.extensions import db, end_reading, now, reading, writing
-from app.llm.client import Message, ModelError, Usage
+from app.llm.client import Message, ModelError, Reply, Usage
 from app.models import (
     DEFAULT_MEMORY_REFLECTION_PROMPT,
     WORKER,
@@ -30,9 +32,10 @@ from app.models import (
 )
 from app.models.base import ASKED_AGAIN_AFTER, claim_row, lock_row
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
-from app.reflection.prompts import promotion_messages
-from app.reflection.replies import read_promotions
 from app.silo import SealBroken
+
+MAX_PROMOTED = 10
+"""Journal entries that one reflection lets become core."""
 
 REST = timedelta(hours=20)
 """Between two days' questions to one agent: less than a day, so that an hourly look finds it every day."""
@@ -91,8 +94,15 @@ class _PromotionQuestion:
         return self.error in (None, MalformedReply.code)
 
     def messages(self, window: int | None) -> Sequence[Message]:
-        messages, self.shown = promotion_messages(self.agent, self.instructions, window)
-        return messages
+        """The newest journal entries that fit into half of the room, beside the core memories."""
+        journal = self.agent.read_recent_journal(own=True)
+        lines = newest_that_fit(journal, room_of(window) // 2)
+        self.shown = [entry.id for entry in journal[len(journal) - len(lines) :]]
+        counts = {"count": len(journal), "most": MAX_PROMOTED}
+        question = render_prompt("promotion_question.txt", instructions=self.instructions, journal=lines, **counts)
+        left = tokens_left(window, lines)
+        context = memory_context(self.agent.system_prompt, self.agent.read_core(), (), left)
+        return [context, {"role": "user", "content": question}]
 
 
 def _claim_agent(agent_id: int) -> _PromotionQuestion | None:
@@ -115,6 +125,16 @@ def _ask_question(question: _PromotionQuestion, calls: ModelCalls) -> None:
     reply = calls.ask(CallPurpose.PROMOTION, question.messages)
     question.usage = reply.usage
     question.named = read_promotions(reply, question.shown)
+
+
+def read_promotions(reply: Reply, shown: Collection[int]) -> list[int]:
+    """Which of the shown journal entries are to become core. Raises MalformedReply."""
+    ids = read_list(read_object(reply, "promote"), "promote", MAX_PROMOTED)
+    if any(type(number) is not int for number in ids) or len(set(ids)) != len(ids):
+        raise MalformedReply("promote must be a list of different whole numbers")
+    if not set(ids) <= set(shown):
+        raise MalformedReply("promote names what is none of the journal entries that were shown")
+    return ids
 
 
 def _close_question(question: _PromotionQuestion, calls: ModelCalls) -> None:

@@ -16,8 +16,7 @@ from app.extensions import writing
 from app.grants.request import WantedException
 from app.llm.scripted import say
 from app.models import Agent, Memory, open_keys
-from app.reflection.conversation import hand_in
-from app.reflection.replies import read_findings
+from app.reflection.conversation import hand_in, read_findings
 from tests.exchange.files import agent_file, block, mem0, remembered, written
 from tests.support.factories import begin, make_agent, remember
 

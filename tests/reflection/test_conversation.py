@@ -24,7 +24,7 @@ from app.models import COMMAND_LINE, DEFAULT_REFLECTION_PROMPT, Action, Agent, I
 from app.models.base import ASKED_AGAIN_AFTER
 from app.models.intake import CONVERSATION, IMPORT
 from app.reflection.conversation import find_conversation, hand_in, reflect_on_conversation
-from app.shapes.intake import Conversation
+from app.shapes.memory import Conversation
 from tests.refinement.test_races import at_once
 from tests.reflection.conftest import TALK, at_rest, jot, means_of, talk, texts
 from tests.support.clock import FakeClock

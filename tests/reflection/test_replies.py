@@ -8,7 +8,8 @@ import pytest
 
 from app.asking.replies import MalformedReply
 from app.llm.scripted import say
-from app.reflection.replies import read_findings, read_promotions
+from app.reflection.conversation import read_findings
+from app.reflection.promotion import read_promotions
 
 GOOD = '{"journal": ["Dora comes on Friday."], "core": [" No sugar. "]}'
 
