@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.asking.calls import Dependencies
-from app.authoring import reading, telling
+from app.authoring import reading
 from app.llm.litellm import LiteLLMClients
 from tasks.celery import task
 from tasks.queue import send_lost, send_task
@@ -28,5 +28,5 @@ def find_unread() -> None:
 @task
 def tell_what_was_decided() -> None:
     """Every minute: the dashboard that decided it has no key of the agent's journal."""
-    for proposal_id in telling.find_untold():
-        telling.tell_outcome(proposal_id)
+    for proposal_id in reading.find_untold():
+        reading.tell_outcome(proposal_id)

@@ -6,7 +6,6 @@ Where a safety model is set, a prompt that an agent writes waits for its reading
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from app.authoring.versions import CurrentVersion, current_versions
@@ -22,7 +21,7 @@ from app.models import (
     SettingProposal,
 )
 from app.models.agent_settings import PROMPTS, clean_setting, operator_settings
-from app.shapes.setting import Setting
+from app.shapes.agent import Setting
 from app.values.text import clean_name
 
 FIELDS = ("name", *PROMPTS, "refinement_threshold")
@@ -101,21 +100,8 @@ def _must_wait(agent: Agent, field: str, cleaned: object, by: Actor) -> bool:
 
 
 def _build_setting(agent: Agent, field: str, last: CurrentVersion, proposal: SettingProposal | None) -> Setting:
-    value, default = getattr(agent, field), _default_value(field)
-    effective = agent.effective_refinement_threshold if field == "refinement_threshold" else value or default
-    return Setting.of(
-        last,
-        field=field,
-        value=value,
-        default=default,
-        effective=effective,
-        is_default=value is None,
-        version=last.count,
-        changed_at=last.at,
-        changed_by=last.by,
-        pending=proposal,
-    )
-
-
-def _default_value(field: str) -> str | Decimal | None:
-    return operator_settings().default_threshold if field == "refinement_threshold" else DEFAULTS.get(field)
+    value, default = getattr(agent, field), DEFAULTS.get(field)
+    used = {"value": value, "default": default, "effective": value or default}
+    if field == "refinement_threshold":
+        used["default"], used["effective"] = operator_settings().default_threshold, agent.effective_refinement_threshold
+    return Setting.of(last, field=field, **used, is_default=value is None, pending=proposal)

@@ -1,5 +1,7 @@
 """The safety reading: another model reads a prompt that an agent wrote for itself, before it applies.
 
+The agent is told in its journal when it is held, and what a human then decides.
+
 It fails closed. Only a reply whose first word is SAFE lets the prompt through; whatever else happens, it is held for an
 admin and the agent is told. The model gets the text of the prompt, quoted as data, and no memory of anybody's: so one
 line of what it answers is kept open in the log, for admins to read.
@@ -11,17 +13,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from app.asking.calls import AskedModel, Dependencies, ModelCalls
 from app.asking.model_endpoint import ModelEndpoint
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
-from app.authoring.telling import tell_held
-from app.extensions import db, end_reading, now, writing
+from app.errors import NotFound
+from app.extensions import db, now, reading, writing
+from app.history.telling import THOUGHT_OVER, tell_agent
 from app.llm.client import ModelError, Reply
-from app.models import WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
+from app.models import OPEN_PROPOSALS, WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
 from app.models.agent_settings import operator_settings
+from app.vocabulary import PROPOSAL_STATUSES
 
 LOST_AFTER = timedelta(minutes=1)
 
@@ -48,29 +52,53 @@ def read_proposal(proposal_id: str, dependencies: Dependencies) -> None:
     if question is None:
         return
     if not question.endpoint.model_id:
-        _hold_proposal(question, "The safety model was switched off before it had read this.")
+        _settle_proposal(question, "The safety model was switched off before it had read this.")
         return
     with ModelCalls(question, dependencies, subject_id=question.proposal_id) as calls:
         try:
             reply = calls.ask(CallPurpose.SAFETY_READING, lambda _: safety_messages(question.setting, question.text))
         except ModelError as error:
-            _hold_proposal(question, error.sentence, calls=calls)
+            _settle_proposal(question, error.sentence, calls=calls)
             return
-        objection, said = _find_objection(reply), clean_note(without_thought(reply.text)) or ""
-        if objection:
-            _hold_proposal(question, objection, said, calls)
-        else:
-            _apply_proposal(question, said, calls)
+        said = clean_note(without_thought(reply.text)) or ""
+        _settle_proposal(question, _find_objection(reply), said, calls)
 
 
 def find_unread() -> list[str]:
     """Ids of proposals whose question got lost on the way to a worker, or died with one."""
     late = SettingProposal.proposed_at < now() - LOST_AFTER
     waits = (SettingProposal.status == ProposalStatus.READING, late, SettingProposal.is_free())
-    query = select(SettingProposal.id).where(*waits)
-    found = list(db.session.scalars(query.order_by(SettingProposal.proposed_at).limit(100)))
-    end_reading()
-    return found
+    query = select(SettingProposal.id).where(*waits).order_by(SettingProposal.proposed_at)
+    with reading() as session:
+        return list(session.scalars(query.limit(100)))
+
+
+def find_untold() -> list[str]:
+    """Ids of those that somebody else than the agent has decided, and of which its journal says nothing yet.
+
+    A decision that stands for less than THOUGHT_OVER is easily taken back.
+    """
+    by_another = or_(SettingProposal.decided_by.is_(None), SettingProposal.decided_by != SettingProposal.proposed_by)
+    stands = SettingProposal.decided_at <= now() - THOUGHT_OVER
+    ended = SettingProposal.status.not_in(OPEN_PROPOSALS)
+    query = select(SettingProposal.id).where(SettingProposal.told_at.is_(None), ended, stands, by_another)
+    with reading() as session:
+        return list(session.scalars(query.order_by(SettingProposal.decided_at).limit(100)))
+
+
+def tell_outcome(proposal_id: str) -> None:
+    """Write the note, once, after the end. Raises NotFound."""
+    with writing():
+        agent_id = db.session.scalar(select(SettingProposal.agent_id).where(SettingProposal.id == proposal_id))
+        if agent_id is None:
+            raise NotFound("There is no such change of a setting.")
+        agent = Agent.lock(agent_id)
+        proposal = SettingProposal.lock(agent, proposal_id)
+        if proposal.told_at is not None or proposal.is_open:
+            return
+        proposal.told_at = now()
+        if agent.forgotten_at is None:
+            _tell_agent(agent, proposal, PROPOSAL_STATUSES[proposal.status].told)
 
 
 def _claim_question(proposal_id: str) -> _SafetyQuestion | None:
@@ -79,20 +107,16 @@ def _claim_question(proposal_id: str) -> _SafetyQuestion | None:
         proposal = SettingProposal.claim(proposal_id, SettingProposal.status == ProposalStatus.READING)
         if proposal is None:
             return None
+        known = operator_settings()
+        where = (known.safety_api_base or None, known.safety_api_key_env or None)
         return _SafetyQuestion(
             account_id=proposal.account_id,
             agent_id=proposal.agent_id,
-            endpoint=_safety_endpoint(),
+            endpoint=ModelEndpoint(known.safety_model, *where, is_operators=True),
             proposal_id=proposal.id,
             setting=proposal.field,
             text=proposal.value or "",
         )
-
-
-def _safety_endpoint() -> ModelEndpoint:
-    known = operator_settings()
-    where = (known.safety_api_base or None, known.safety_api_key_env or None)
-    return ModelEndpoint(known.safety_model, *where, is_operators=True)
 
 
 def safety_messages(setting: str, text: str) -> list[dict[str, Any]]:
@@ -111,27 +135,31 @@ def _find_objection(reply: Reply) -> str:
     return "" if word == "SAFE" else "The safety model gave no clear answer."
 
 
-def _apply_proposal(question: _SafetyQuestion, said: str, calls: ModelCalls) -> None:
-    with writing():
-        calls.book()
-        agent, proposal = _lock_both(question)
-        if proposal.status == ProposalStatus.READING and agent.forgotten_at is None:
-            proposal.apply(agent, by=agent.as_actor, said=said)
-
-
-def _hold_proposal(question: _SafetyQuestion, why: str, said: str = "", calls: ModelCalls | None = None) -> None:
-    """Keep it from applying, and tell the agent in its journal, in one transaction."""
+def _settle_proposal(
+    question: _SafetyQuestion, objection: str, said: str = "", calls: ModelCalls | None = None
+) -> None:
+    """Let it apply; or with an objection hold it, and tell the agent in its journal, in one transaction."""
     with writing():
         if calls is not None:
             calls.book()
-        agent, proposal = _lock_both(question)
+        agent = Agent.lock(question.agent_id)
+        proposal = SettingProposal.lock(agent, question.proposal_id)
         if proposal.status != ProposalStatus.READING or agent.forgotten_at is not None:
             return
-        proposal.hold(agent, by=WORKER, why=why, said=said)
-        tell_held(agent, proposal)
+        if not objection:
+            proposal.apply(agent, by=agent.as_actor, said=said)
+            return
+        proposal.hold(agent, by=WORKER, why=objection, said=said)
+        _tell_agent(agent, proposal, _HELD, why=proposal.why)
 
 
-def _lock_both(question: _SafetyQuestion) -> tuple[Agent, SettingProposal]:
-    """The agent's row, then the proposal's."""
-    agent = Agent.lock(question.agent_id)
-    return agent, SettingProposal.lock(agent, question.proposal_id)
+_HELD = (
+    "does not apply yet: {why} It waits for a human who runs this system to read it. "
+    "Until then my {name} stays as it was. I can write another one, or reset it."
+)
+
+
+def _tell_agent(agent: Agent, proposal: SettingProposal, words: str, **more: Any) -> None:
+    name = proposal.field.replace("_", " ")
+    opening = f"The new {name} that I wrote on {proposal.proposed_at:%Y-%m-%d %H:%M} UTC"
+    tell_agent(agent, f"{opening} {words.format(name=name, **more)}", about={"proposal": proposal.id})

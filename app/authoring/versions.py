@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select
 
@@ -13,7 +12,7 @@ from app.errors import NotFound, Refused
 from app.extensions import db, is_sqlite, writing
 from app.models import Action, Actor, ActorKind, Agent, AuditLog
 from app.models.agent_settings import CONFIGURATION, as_json
-from app.shapes.setting import Version
+from app.shapes.agent import Version
 
 SHOWN = 50
 
@@ -22,9 +21,9 @@ SHOWN = 50
 class CurrentVersion:
     """How many versions a setting has had, and when and by whom it became what it is."""
 
-    count: int = 0
-    at: datetime | None = None
-    by: str | None = None
+    version: int = 0
+    changed_at: datetime | None = None
+    changed_by: str | None = None
 
 
 def versions(agent: Agent, field: str, *, limit: int = SHOWN) -> list[Version]:
@@ -34,7 +33,11 @@ def versions(agent: Agent, field: str, *, limit: int = SHOWN) -> list[Version]:
     )
     return [
         Version.of(
-            entry, entry=entry.id, by=entry.actor, by_agent=is_by_agent(entry), value=_values_after(entry)[field]
+            entry,
+            entry=entry.id,
+            by=entry.actor,
+            by_agent=is_by_agent(entry),
+            value=entry.data["settings" if entry.action == Action.AGENT_CREATE else "after"][field],
         )
         for entry in db.session.scalars(query)
     ]
@@ -81,11 +84,6 @@ def revert_setting(agent_id: int, entry_id: int, field: str, *, by: Actor) -> in
 def is_by_agent(entry: AuditLog) -> bool:
     """Whether the agent itself wrote what this entry set, also where an admin let it through."""
     return entry.actor_kind == ActorKind.AGENT or str(entry.data.get("authored_by", "")).startswith("agent:")
-
-
-def _values_after(entry: AuditLog) -> dict[str, Any]:
-    found: dict[str, Any] = entry.data["settings" if entry.action == Action.AGENT_CREATE else "after"]
-    return found
 
 
 def _entry_conditions(agent: Agent) -> tuple[ColumnElement[bool], ...]:

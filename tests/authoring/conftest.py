@@ -13,7 +13,7 @@ from app.authoring.reading import read_proposal
 from app.extensions import db
 from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Agent, SettingProposal
-from app.shapes.setting import Setting
+from app.shapes.agent import Setting
 from tests.support.factories import make_agent, remember
 
 SECRET = "Ann hides the key under the blue stone."

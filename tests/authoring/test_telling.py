@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from app.authoring.fields import author_setting
-from app.authoring.telling import find_untold, tell_outcome
+from app.authoring.reading import find_untold, tell_outcome
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent
