@@ -10,7 +10,7 @@ from app.api.caller import Caller
 from app.api.operation import UUID_FORM, PathParameter, RequestBody, operation
 from app.models.key import Scope
 from app.reflection.conversation import find_conversation, hand_in
-from app.shapes.intake import Conversation
+from app.shapes.memory import Conversation
 from tasks import reflection as queue
 
 ID = PathParameter("conversation_id", str, "The conversation's UUID.", UUID_FORM)

@@ -9,8 +9,7 @@ from app.api.operation import operation
 from app.extensions import now
 from app.models import Refinement
 from app.models.key import Scope
-from app.shapes.agent import AgentShape
-from app.shapes.token import TokenTold
+from app.shapes.agent import AgentShape, TokenTold
 
 
 class Me(AgentShape):

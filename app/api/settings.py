@@ -12,8 +12,8 @@ from app.authoring.fields import FIELDS, author_setting, read_setting, read_sett
 from app.authoring.versions import versions
 from app.errors import Invalid
 from app.models.key import Scope
+from app.shapes.agent import Setting, Version
 from app.shapes.response import ResponseModel
-from app.shapes.setting import Setting, Version
 from tasks import authoring as queue
 
 FIELD = PathParameter("field", str, f"One of {', '.join(FIELDS)}.", {"enum": list(FIELDS)})

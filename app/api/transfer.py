@@ -21,7 +21,7 @@ from app.extensions import db
 from app.models import Intake
 from app.models.intake import IMPORT
 from app.models.key import Scope
-from app.shapes.intake import OneImport
+from app.shapes.memory import OneImport
 from app.shapes.response import ResponseModel
 from tasks import intake as queue
 

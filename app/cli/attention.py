@@ -8,7 +8,7 @@ from app.cli.common import CommandContext, installation_command
 from app.cli.printing import day_and_time, print_hint, print_json, print_table, say
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, AttentionItem
-from app.shapes.attention import AttentionShape
+from app.shapes.audit import AttentionShape
 
 HEADINGS = ("ID", "AT (UTC)", "AGENT", "ABOUT", "WHAT", "SEEN BY")
 

@@ -16,7 +16,7 @@ from app.extensions import db, end_reading
 from app.history.heads import export_heads, parse_heads
 from app.history.verify import verify as check
 from app.models import Agent, AuditLog, Refinement
-from app.shapes.entry import EntryShape
+from app.shapes.audit import EntryShape
 
 PAGE = 500
 LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"

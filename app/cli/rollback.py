@@ -13,7 +13,7 @@ from app.extensions import db
 from app.history.plan import GuardFinal, Plan, Target, preview_plan
 from app.history.undo import RollbackConflict, UndoResult, roll_back
 from app.models import COMMAND_LINE, Refinement, Rollback
-from app.shapes.rollback import PlanShape
+from app.shapes.audit import PlanShape
 from app.vocabulary.rollbacks import describe_memories, describe_moves
 
 

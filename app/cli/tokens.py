@@ -13,7 +13,7 @@ from app.keys.provision import ensure_keys
 from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, Agent, AgentToken
 from app.models.key import SCOPES, live_tokens, share_with_tokens
-from app.shapes.token import TokenShape, TokenTold
+from app.shapes.agent import TokenShape, TokenTold
 from app.silo import hash_token
 
 HEADINGS = ("ID", "NAME", "MAY", "MADE (UTC)", "LAST USED (UTC)", "STATE")

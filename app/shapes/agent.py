@@ -1,9 +1,15 @@
-"""An agent: its model, its budget, what it holds and whether it is being refined. Its prompts are settings."""
+"""An agent: what it holds and whether it is being refined; the settings that it writes itself; its tokens.
+
+Its prompts are settings. A token is told by its name, what it may, and when it was used: never its secret.
+"""
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from pydantic import Field
 
+from app.models import AgentToken, ProposalStatus
 from app.shapes.response import Moment, ResponseModel
 
 
@@ -39,3 +45,57 @@ class OperatedAgent(AdminAgent):
     api_base: str | None
     api_key_env: str | None
     created_at: Moment | None
+
+
+Value = str | float | int | None
+
+
+class Waiting(ResponseModel):
+    id: str
+    value: str | None
+    status: str = Field(description="reading: a safety model reads it. held: an admin has to let it through.")
+    why: str | None
+    proposed_at: Moment | None
+
+
+class Setting(ResponseModel):
+    field: str
+    value: Value = Field(description="What was set; null where the default holds.")
+    default: Value
+    effective: Value = Field(description="What is used.")
+    is_default: bool
+    version: int = Field(description="How many times it was set.")
+    changed_at: Moment | None
+    changed_by: str | None = Field(description="agent:YOU, or user:SOMEBODY.")
+    pending: Waiting | None = Field(description="A change of yours that does not apply yet.")
+
+    @property
+    def unread(self) -> str | None:
+        """The id of the change that a worker is to let the safety model read, once it is committed."""
+        return self.pending.id if self.pending and self.pending.status == ProposalStatus.READING else None
+
+
+class Version(ResponseModel):
+    entry: int
+    at: Moment | None
+    by: str
+    by_agent: bool
+    value: Value = Field(repr=False)
+
+
+class TokenTold(ResponseModel):
+    id: str
+    name: str
+    scopes: list[str]
+
+
+class TokenShape(TokenTold):
+    """With its dates, for who looks after it."""
+
+    created_at: Moment | None
+    last_used_at: Moment | None
+    revoked_at: Moment | None
+
+    @classmethod
+    def of(cls, token: AgentToken, /, **more: Any) -> Self:
+        return super().of(token, id=token.public_id, **more)

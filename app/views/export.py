@@ -14,7 +14,7 @@ from flask import Response, current_app, stream_with_context
 
 from app.errors import WhetstoneError
 from app.history.log import LogEntry, read_batches
-from app.shapes.entry import EntryShape
+from app.shapes.audit import EntryShape
 from app.views.filters import FilterForm
 
 MOST_AT_ONCE = 4

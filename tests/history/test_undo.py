@@ -27,7 +27,7 @@ from app.models import (
     open_keys,
 )
 from app.refinement.start import start_refinement
-from app.shapes.rollback import PlanShape
+from app.shapes.audit import PlanShape
 from tests.history.going_back import (
     LONG,
     Call,

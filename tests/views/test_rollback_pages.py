@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from app.models import Action, Agent, Status
-from app.shapes.rollback import RollbackShape
+from app.shapes.audit import RollbackShape
 from tests.history.going_back import count_entries, newest_entry, refined, update
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, remember, toggle

@@ -34,10 +34,9 @@ from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import BlindRow
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
-from app.shapes.intake import AdminImport
-from app.shapes.memory import LedgerRowShape
+from app.shapes.agent import TokenShape
+from app.shapes.memory import AdminImport, LedgerRowShape
 from app.shapes.refinement import RefinementShape
-from app.shapes.token import TokenShape
 from app.values.mass_story import exact_percent, percent
 from app.views.shown.agents import AgentRow, last_event, next_due
 from app.views.shown.attention import Unseen

@@ -18,7 +18,7 @@ from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor
 from app.processes.datadir import StoppedPart
 from app.refinement.failures import FailureReason
-from app.shapes.attention import AttentionShape
+from app.shapes.audit import AttentionShape
 from app.views.shown.entry import Subject, link_subject
 from app.vocabulary import ATTENTION_KINDS
 from app.vocabulary.term import Term

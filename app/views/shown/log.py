@@ -16,7 +16,7 @@ from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest_entr
 from app.history.plan import final_among
 from app.models import Action, ActorKind, Agent, AuditLog, MemoryState, Refinement, Rollback, User
 from app.models.keyset import TimeCursor
-from app.shapes.entry import EntryShape
+from app.shapes.audit import EntryShape
 from app.views.filters import FilterForm
 from app.views.shown.agent import AgentState
 from app.views.shown.agents import last_event

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.extensions import db
 from app.history.plan import GuardFinal, Target, preview_plan
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
-from app.shapes.rollback import PlanShape, RollbackShape
+from app.shapes.audit import PlanShape, RollbackShape
 from app.views.shown.agents import last_event
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term

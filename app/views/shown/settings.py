@@ -15,7 +15,7 @@ from app.extensions import db
 from app.models import Action, Agent, AuditLog, SettingProposal
 from app.models.agent_settings import PROMPTS
 from app.models.base import iso
-from app.shapes.setting import Waiting
+from app.shapes.agent import Waiting
 from app.views.forms import Form
 from app.views.shown.agent import AgentState
 from app.views.shown.diff import DiffPiece, compare_texts

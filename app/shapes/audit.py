@@ -1,12 +1,33 @@
-"""A use of the Time Machine, and the plan of one: counts, ids and tokens."""
+"""The audit log's entries, never content; uses of the Time Machine, and plans of them; what waits for an admin."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator
 
 from app.history.plan import GuardFinal, Plan
-from app.models import Rollback
+from app.models import AttentionItem, Rollback
 from app.shapes.response import Moment, ResponseModel
+
+Hex = Annotated[str, BeforeValidator(bytes.hex)]
+
+
+class EntryShape(ResponseModel):
+    id: int
+    at: Moment
+    actor: str
+    action: str
+    agent: str | None
+    refinement: str | None
+    subject: str
+    data: dict[str, Any]
+    hash: Hex
+    previous_hash: Hex
+
+    @classmethod
+    def of(cls, entry: Any, /, **more: Any) -> Self:
+        return super().of(entry, refinement=entry.refinement_id, **more)
 
 
 class RollbackShape(ResponseModel):
@@ -47,3 +68,21 @@ class PlanShape(ResponseModel):
     def of(cls, plan: Plan, /, **more: Any) -> Self:
         nothing = {"restored": 0, "removed": 0, "mass_after": plan.mass_before} if plan.conflicts else {}
         return super().of(plan, reason=GuardFinal.code if plan.final else None, **nothing, **more)
+
+
+class AttentionShape(ResponseModel):
+    id: int
+    kind: str
+    agent: str
+    agent_id: int
+    subject: str
+    at: Moment
+    line: str
+    text: str | None
+    resolved: bool
+    seen_by: str | None
+    seen_at: Moment | None
+
+    @classmethod
+    def of(cls, item: AttentionItem, /, **more: Any) -> Self:
+        return super().of(item, agent=item.agent.name, resolved=item.is_resolved, **more)
