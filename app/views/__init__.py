@@ -10,7 +10,6 @@ from app.views import (
     attention,
     audit,
     auth,
-    demo,
     errors,
     exceptions,
     failures,
@@ -54,7 +53,6 @@ def init_app(app: Flask) -> None:
         audit,
         exceptions,
         forget,
-        demo,
     ):
         app.register_blueprint(module.blueprint)
     live.init_app(app)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -14,14 +15,15 @@ from sqlalchemy import select
 
 from app.errors import NotFound, WhetstoneError
 from app.events.topics import LiveRow
-from app.extensions import db
-from app.models import AccessGrant, Agent, AttentionItem, AuditLog, Refinement, Rollback, User
+from app.extensions import db, writing
+from app.models import AccessGrant, Actor, Agent, AttentionItem, AuditLog, Refinement, Rollback, User
 from app.models.user import ADMIN, AUDITOR
 from app.views.answers import is_htmx, redirect_to, wants_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Row = TypeVar("Row", bound=LiveRow)
+Act = Callable[..., ResponseReturnValue]
+Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog)
 
 MOST_DIGITS = 18
 """Of an id: what is longer is no number that a database has."""
@@ -81,6 +83,11 @@ def needs(role: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return guard
 
 
+def post_act(blueprint: Blueprint, rule: str, role: str = ADMIN) -> Callable[[Act], Act]:
+    """Register a view for an act: a POST that needs a role."""
+    return lambda act: blueprint.post(rule)(needs(role)(act))
+
+
 def may_act() -> bool:
     """Whether to show buttons at all."""
     return bool(current_user.is_authenticated) and viewer().may(ADMIN)
@@ -88,40 +95,20 @@ def may_act() -> bool:
 
 def my_agent(agent_id: int) -> Agent:
     """An agent of the viewer's account, or NotFound."""
-    return own_row(Agent, viewer().account_id, agent_id)
+    return my_row(Agent, agent_id)
 
 
-def my_refinement(refinement_id: UUID) -> Refinement:
-    """A refinement of the viewer's account, or NotFound."""
-    return own_row(Refinement, viewer().account_id, refinement_id)
+def my_row(model: type[Row], row_id: int | UUID) -> Row:
+    """A row of the viewer's account, or NotFound."""
+    return own_row(model, viewer().account_id, row_id)
 
 
-def my_rollback(rollback_id: UUID) -> Rollback:
-    """A rollback of the viewer's account, or NotFound."""
-    return own_row(Rollback, viewer().account_id, rollback_id)
-
-
-def my_entry(entry_id: int) -> AuditLog:
-    """An entry of the account's audit log, or NotFound."""
-    mine = (AuditLog.id == entry_id, AuditLog.account_id == viewer().account_id)
-    entry = db.session.scalar(select(AuditLog).where(*mine))
-    if entry is None:
-        raise NotFound("There is no such entry in this account's audit log.")
-    return entry
-
-
-def my_attention_item(item_id: int) -> AttentionItem:
-    """Something that waits for the admins of the viewer's account, or NotFound."""
-    mine = (AttentionItem.id == item_id, AttentionItem.account_id == viewer().account_id)
-    item = db.session.scalar(AttentionItem.newest(*mine))
-    if item is None:
-        raise NotFound("There is no such item in this account.")
-    return item
-
-
-def my_exception(exception_id: UUID) -> AccessGrant:
-    """A mechanic's exception of the viewer's account, or NotFound."""
-    return own_row(AccessGrant, viewer().account_id, exception_id)
+@contextmanager
+def changing_agent(agent_id: int) -> Iterator[tuple[Agent, Actor]]:
+    """A write transaction that holds an agent, known to be of the viewer's account, and who changes it."""
+    actor = viewer().actor
+    with writing():
+        yield Agent.lock(agent_id), actor
 
 
 def row_id(typed: str) -> int:
@@ -136,11 +123,18 @@ def own_row(model: type[Row], account_id: int, row_id: int | str | UUID) -> Row:
     number = str(row_id) if isinstance(row_id, UUID) else row_id
     row = db.session.scalar(select(model).where(model.id == number, model.account_id == account_id))
     if row is None:
-        raise NotFound(f"There is no such {_NOUNS[model]} in this account.")
+        raise NotFound(f"There is no such {_NOUNS[model]}.")
     return row
 
 
-_NOUNS: Mapping[type, str] = {Agent: "agent", Refinement: "refinement", Rollback: "rollback", AccessGrant: "exception"}
+_NOUNS: Mapping[type, str] = {
+    Agent: "agent in this account",
+    Refinement: "refinement in this account",
+    Rollback: "rollback in this account",
+    AccessGrant: "exception in this account",
+    AttentionItem: "item in this account",
+    AuditLog: "entry in this account's audit log",
+}
 
 
 def _ask_to_sign_in() -> ResponseReturnValue:

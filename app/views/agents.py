@@ -14,7 +14,7 @@ from app.models import Account, Actor, Agent, AgentToken, Mode, Trigger
 from app.models.user import ADMIN
 from app.refinement.start import AlreadyRunning, start_refinement
 from app.values.plural import count_nouns
-from app.views.access import my_agent, needs, row_id, signed_in_pages, viewer
+from app.views.access import changing_agent, my_agent, needs, post_act, row_id, signed_in_pages, viewer
 from app.views.answers import answer_act, is_htmx, page, redirect_to, wants_json
 from app.views.errors import answer_error
 from app.views.forms import AGENT_FIELDS, Form
@@ -56,8 +56,7 @@ def new() -> ResponseReturnValue:
     return render_template("agents/new.html", form=Form.empty(AGENT_FIELDS))
 
 
-@blueprint.post("/agents")
-@needs(ADMIN)
+@post_act(blueprint, "/agents")
 def create() -> ResponseReturnValue:
     """The token is in this one answer and nowhere else: not in a redirect, a session or a log."""
     form = Form.read(AGENT_FIELDS, request.form)
@@ -75,8 +74,7 @@ def create() -> ResponseReturnValue:
     return render_template("agents/created.html", agent=agent, token=token), 201
 
 
-@blueprint.post("/agents/<int:agent_id>/refinements")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/refinements")
 def refine(agent_id: int) -> ResponseReturnValue:
     agent = my_agent(agent_id)
     mode = Mode.DEDUP_ONLY if request.form.get("mode") == Mode.DEDUP_ONLY else Mode.FULL
@@ -88,23 +86,20 @@ def refine(agent_id: int) -> ResponseReturnValue:
     return redirect_to(url_for("refinements.show", refinement_id=refinement_id))
 
 
-@blueprint.post("/agents/<int:agent_id>/pause")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/pause")
 def pause(agent_id: int) -> ResponseReturnValue:
     name = _change_agent(my_agent(agent_id).id, Agent.pause)
     undo = url_for("agents.resume", agent_id=agent_id)
     return _stay_on_page(agent_id, f"{name} is paused: no refinement starts by itself.", undo)
 
 
-@blueprint.post("/agents/<int:agent_id>/resume")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/resume")
 def resume(agent_id: int) -> ResponseReturnValue:
     name = _change_agent(my_agent(agent_id).id, Agent.resume)
     return _stay_on_page(agent_id, f"{name} is resumed.", url_for("agents.pause", agent_id=agent_id))
 
 
-@blueprint.post("/agents/selection")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/selection")
 def show_selection() -> ResponseReturnValue:
     """What Enter on a box does without scripts: the same list with the same boxes checked. Nothing is done."""
     _chosen_agent_ids()
@@ -119,22 +114,19 @@ def refuse_selection(error: SelectionRefused) -> ResponseReturnValue:
     return _list_again(problem=error.sentence), error.http_status
 
 
-@blueprint.post("/agents/pause")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/pause")
 def pause_many() -> ResponseReturnValue:
     count = _apply_to_chosen(lambda agent_id: _change_agent(agent_id, Agent.pause))
     return answer_act(f"{count_nouns(count, 'agent')} paused.", to=_list_url())
 
 
-@blueprint.post("/agents/resume")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/resume")
 def resume_many() -> ResponseReturnValue:
     count = _apply_to_chosen(lambda agent_id: _change_agent(agent_id, Agent.resume))
     return answer_act(f"{count_nouns(count, 'agent')} resumed.", to=_list_url())
 
 
-@blueprint.post("/agents/refinements")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/refinements")
 def refine_many() -> ResponseReturnValue:
     refused: list[str] = []
     count = _apply_to_chosen(lambda agent_id: _start_or_say_why(agent_id, refused))
@@ -160,9 +152,7 @@ def _start_or_say_why(agent_id: int, refused: list[str]) -> None:
 
 
 def _change_agent(agent_id: int, change: Callable[..., None]) -> str:
-    actor = viewer().actor
-    with writing():
-        agent = Agent.lock(agent_id)
+    with changing_agent(agent_id) as (agent, actor):
         change(agent, by=actor)
     return agent.name
 

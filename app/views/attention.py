@@ -7,10 +7,9 @@ from collections.abc import Callable
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.extensions import writing
-from app.models import Agent, AttentionItem
-from app.models.user import ADMIN
-from app.views.access import my_attention_item, needs, signed_in_pages, viewer
+from app.extensions import db
+from app.models import AttentionItem
+from app.views.access import changing_agent, my_row, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page
 from app.views.live import parts_of_this_page, pressed_on, wrap_part
 from app.views.shown.attention import AttentionList, ShownItem
@@ -24,16 +23,14 @@ def index() -> AttentionList:
     return AttentionList(viewer().account_id, with_seen=with_seen, before=request.args.get("before", "")[:80])
 
 
-@blueprint.post("/attention/<int:item_id>/seen")
-@needs(ADMIN)
+@post_act(blueprint, "/attention/<int:item_id>/seen")
 def mark_seen(item_id: int) -> ResponseReturnValue:
     if not _change_item(item_id, AttentionItem.mark_seen):
         return _stay_on_page(item_id, "It was marked as seen already.", tone="info")
     return _stay_on_page(item_id, "Marked as seen.", undo=url_for("attention.mark_unseen", item_id=item_id))
 
 
-@blueprint.post("/attention/<int:item_id>/unseen")
-@needs(ADMIN)
+@post_act(blueprint, "/attention/<int:item_id>/unseen")
 def mark_unseen(item_id: int) -> ResponseReturnValue:
     if not _change_item(item_id, AttentionItem.mark_unseen):
         return _stay_on_page(item_id, "It is not marked as seen.", tone="info")
@@ -41,14 +38,12 @@ def mark_unseen(item_id: int) -> ResponseReturnValue:
 
 
 def _change_item(item_id: int, change: Callable[..., bool]) -> bool:
-    agent_id, actor = my_attention_item(item_id).agent_id, viewer().actor
-    with writing():
-        agent = Agent.lock(agent_id)
+    with changing_agent(my_row(AttentionItem, item_id).agent_id) as (agent, actor):
         return change(AttentionItem.lock(item_id), agent, by=actor)
 
 
 def _stay_on_page(item_id: int, text: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
-    item = my_attention_item(item_id)
+    item = db.session.scalars(AttentionItem.newest(AttentionItem.id == item_id)).one()
     to = {"agent": url_for("agents.show", agent_id=item.agent_id), "list": url_for("attention.index")}
     on_list = pressed_on()[0] == "attention.index"
     return answer_act(

@@ -8,9 +8,9 @@ from uuid import UUID
 from flask import render_template, request
 from flask.typing import ResponseReturnValue
 
-from app.models import Agent
+from app.models import Refinement
 from app.models.keyset import TimeCursor
-from app.views.access import my_agent, my_refinement, signed_in_pages, viewer
+from app.views.access import my_agent, my_row, signed_in_pages, viewer
 from app.views.answers import page
 from app.views.export import CSV, JSON_LINES, download_log
 from app.views.filters import FilterForm
@@ -26,59 +26,43 @@ def index() -> AuditPage:
 
 @page(blueprint, "/agents/<int:agent_id>/audit", "audit/agent.html")
 def agent(agent_id: int) -> AuditPage:
-    return AuditPage(_read_form(my_agent(agent_id)), **_page_position())
+    return AuditPage(_read_form(agent_id), **_page_position())
 
 
 @blueprint.get("/audit.csv")
-def index_csv() -> ResponseReturnValue:
-    return download_log(_read_form(), CSV)
+@blueprint.get("/agents/<int:agent_id>/audit.csv")
+def download_csv(agent_id: int | None = None) -> ResponseReturnValue:
+    return download_log(_read_form(agent_id), CSV)
 
 
 @blueprint.get("/audit.jsonl")
-def index_jsonl() -> ResponseReturnValue:
-    return download_log(_read_form(), JSON_LINES)
-
-
-@blueprint.get("/agents/<int:agent_id>/audit.csv")
-def agent_csv(agent_id: int) -> ResponseReturnValue:
-    return download_log(_read_form(my_agent(agent_id)), CSV)
-
-
 @blueprint.get("/agents/<int:agent_id>/audit.jsonl")
-def agent_jsonl(agent_id: int) -> ResponseReturnValue:
-    return download_log(_read_form(my_agent(agent_id)), JSON_LINES)
+def download_jsonl(agent_id: int | None = None) -> ResponseReturnValue:
+    return download_log(_read_form(agent_id), JSON_LINES)
 
 
 @blueprint.get("/audit/newer")
-def index_newer() -> ResponseReturnValue:
-    return _render_newer(_read_form())
-
-
 @blueprint.get("/agents/<int:agent_id>/audit/newer")
-def agent_newer(agent_id: int) -> ResponseReturnValue:
-    return _render_newer(_read_form(my_agent(agent_id)))
+def count_newer(agent_id: int | None = None) -> ResponseReturnValue:
+    """How many fitting entries came since the page was made: a part of it."""
+    form, than = _read_form(agent_id), TimeCursor.parse(request.args.get("than", ""))
+    count = newer_entries(form.filters, than) if than and not form.errors else 0
+    url = log_url(form.agent, **form.typed)
+    return render_template("audit/_newer.html", count=count, most=MOST_NEWER, url=url)
 
 
 @blueprint.get("/audit/refinements/<uuid:refinement_id>")
 def fold(refinement_id: UUID) -> ResponseReturnValue:
     """What a folded row opens to: a part of the page, not a page."""
-    refinement = my_refinement(refinement_id)
+    refinement = my_row(Refinement, refinement_id)
     rows, more = rows_of_fold(refinement)
     anywhere = partial(log_url, None)
     url = anywhere(refinement=refinement.id)
     return render_template("audit/_opened.html", rows=rows, more=more, url=url, actor_url=anywhere)
 
 
-def _render_newer(form: FilterForm) -> ResponseReturnValue:
-    """How many fitting entries came since the page was made: a part of it."""
-    than = TimeCursor.parse(request.args.get("than", ""))
-    count = newer_entries(form.filters, than) if than and not form.errors else 0
-    url = log_url(form.agent, **form.typed)
-    return render_template("audit/_newer.html", count=count, most=MOST_NEWER, url=url)
-
-
-def _read_form(whose: Agent | None = None) -> FilterForm:
-    return FilterForm.read(viewer().account_id, request.args, whose)
+def _read_form(agent_id: int | None = None) -> FilterForm:
+    return FilterForm.read(viewer().account_id, request.args, None if agent_id is None else my_agent(agent_id))
 
 
 def _page_position() -> dict[str, str]:

@@ -60,7 +60,7 @@ def _of_http(error: HTTPException) -> Response:
     code = error.code or 500
     if error.response is not None or code < 400:
         return cast(Response, error.get_response())
-    response = answer_error(code, _status_name(code), _status_sentence(code))
+    response = answer_error(code, status_phrase(code).lower().replace(" ", "_"), _status_sentence(code))
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     if code == 429:
@@ -103,7 +103,3 @@ def answer_error(status: int, code: str, sentence: str, *, reference: str = "") 
         return make_response(render_template("errors/toast.html", sentence=sentence), status)
     page = render_template("errors/error.html", code=status, name=code, sentence=sentence, request_id=reference)
     return make_response(page, status)
-
-
-def _status_name(status: int) -> str:
-    return status_phrase(status).lower().replace(" ", "_")

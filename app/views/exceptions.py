@@ -20,7 +20,7 @@ from app.grants.request import revoke_grant as take_back
 from app.models import AccessGrant, GrantStatus
 from app.models.user import ADMIN
 from app.views import errors
-from app.views.access import MOST_DIGITS, my_agent, my_exception, needs, signed_in_pages, viewer
+from app.views.access import MOST_DIGITS, my_agent, my_row, needs, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page, redirect_to, wants_json
 from app.views.live import mine_part, parts_of_this_page
 from app.views.shown.content import HistoryContent, LedgerContent
@@ -40,17 +40,17 @@ blueprint = signed_in_pages("exceptions", __name__)
 
 @page(blueprint, "/exceptions", "exceptions/index.html")
 def index() -> ExceptionsPage:
-    return ExceptionsPage(viewer().account_id, before=_before_cursor())
+    return ExceptionsPage(viewer().account_id, before=request.args.get("before", "")[:36])
 
 
 @page(blueprint, "/agents/<int:agent_id>/exceptions", "exceptions/agent.html")
 def agent(agent_id: int) -> ExceptionsPage:
-    return ExceptionsPage(viewer().account_id, my_agent(agent_id), before=_before_cursor())
+    return ExceptionsPage(viewer().account_id, my_agent(agent_id), before=request.args.get("before", "")[:36])
 
 
 @page(blueprint, "/exceptions/<uuid:exception_id>", "exceptions/show.html")
 def show(exception_id: UUID) -> ExceptionPage:
-    return ExceptionPage(my_exception(exception_id))
+    return ExceptionPage(my_row(AccessGrant, exception_id))
 
 
 @blueprint.get("/agents/<int:agent_id>/exceptions/new")
@@ -61,8 +61,7 @@ def new(agent_id: int) -> ResponseReturnValue:
     return render_template("exceptions/new.html", page=AskPage(asked, typed))
 
 
-@blueprint.post("/agents/<int:agent_id>/exceptions")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/exceptions")
 def ask(agent_id: int) -> ResponseReturnValue:
     asked, user = my_agent(agent_id), viewer()
     typed = {name: request.form.get(name, "") for name in FIELDS}
@@ -74,10 +73,9 @@ def ask(agent_id: int) -> ResponseReturnValue:
     return redirect_to(url_for("exceptions.show", exception_id=grant.id))
 
 
-@blueprint.post("/exceptions/<uuid:exception_id>/revoke")
-@needs(ADMIN)
+@post_act(blueprint, "/exceptions/<uuid:exception_id>/revoke")
 def revoke(exception_id: UUID) -> ResponseReturnValue:
-    standing = ExceptionState.load(my_exception(exception_id))
+    standing = ExceptionState.load(my_row(AccessGrant, exception_id))
     was = standing.status
     take_back(standing.grant.id, by=viewer().actor)
     if was == GrantStatus.GRANTED:
@@ -96,7 +94,7 @@ def mine() -> ResponseReturnValue:
 @blueprint.get("/exceptions/<uuid:exception_id>/pulse.json")
 def pulse(exception_id: UUID) -> ResponseReturnValue:
     """Whether a page with content may go on showing it, by the database's clock: it asks all the time."""
-    left = milliseconds_left(my_exception(exception_id).id, viewer().id) if viewer().may(ADMIN) else 0
+    left = milliseconds_left(my_row(AccessGrant, exception_id).id, viewer().id) if viewer().may(ADMIN) else 0
     return jsonify({"live": left > 0, "milliseconds_left": left})
 
 
@@ -105,14 +103,14 @@ def pulse(exception_id: UUID) -> ResponseReturnValue:
 def ledger(exception_id: UUID) -> LedgerContent:
     after = request.args.get("after", "")
     after = after if after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS else ""
-    grant = my_exception(exception_id)
+    grant = my_row(AccessGrant, exception_id)
     return LedgerContent(grant, _fetch_look(grant, is_ledger=True, after=int(after or 0)), after=after)
 
 
 @page(blueprint, "/exceptions/<uuid:exception_id>/history", "exceptions/history.html")
 @needs(ADMIN)
 def history(exception_id: UUID) -> HistoryContent:
-    grant = my_exception(exception_id)
+    grant = my_row(AccessGrant, exception_id)
     return HistoryContent(grant, _fetch_look(grant, is_ledger=False))
 
 
@@ -174,7 +172,3 @@ def _fresh_parts() -> str:
     """The banner, and the live parts of the page that asked, if it has any."""
     parts = parts_of_this_page()
     return mine_part() + (parts() if parts else "")
-
-
-def _before_cursor() -> str:
-    return request.args.get("before", "")[:36]

@@ -15,6 +15,7 @@ from flask import Response, current_app, stream_with_context
 from app.errors import WhetstoneError
 from app.history.log import LogEntry, read_batches
 from app.shapes.audit import EntryShape
+from app.shapes.response import ResponseModel
 from app.views.filters import FilterForm
 
 MOST_AT_ONCE = 4
@@ -23,7 +24,7 @@ MOST_AT_ONCE = 4
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What a spreadsheet takes for the beginning of a formula, in full width too."""
 
-COLUMNS = ("id", "at", "actor", "action", "agent", "refinement", "subject", "data", "hash", "previous_hash")
+COLUMNS = tuple(EntryShape.model_fields)
 
 
 class ExportsBusy(WhetstoneError):
@@ -77,7 +78,7 @@ def _csv_lines(read: Iterable[list[LogEntry]]) -> Iterator[str]:
     """RFC 4180, with a header; what a program takes for a formula is made text by an apostrophe."""
     yield _format_csv([COLUMNS])
     for entries in read:
-        yield _format_csv(_entry_cells(entry) for entry in entries)
+        yield _format_csv(map(_cell_text, EntryShape.of(entry).as_json().values()) for entry in entries)
 
 
 def _format_csv(rows: Iterable[Iterable[str]]) -> str:
@@ -86,25 +87,20 @@ def _format_csv(rows: Iterable[Iterable[str]]) -> str:
     return text.getvalue()
 
 
-def _entry_cells(entry: LogEntry) -> list[str]:
-    told = EntryShape.of(entry)
-    return [_escape_formula(_cell_text(getattr(told, name))) for name in COLUMNS]
-
-
 def _cell_text(value: object) -> str:
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
-
-
-def _escape_formula(cell: str) -> str:
+    cell = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
     return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
 
 
-def _json_lines(read: Iterable[list[LogEntry]]) -> Iterator[str]:
-    for entries in read:
-        yield "".join(f"{json.dumps(EntryShape.of(entry).as_json())}\n" for entry in entries)
+def json_lines(shapes: Iterable[ResponseModel]) -> Iterator[str]:
+    return (f"{json.dumps(shape.as_json())}\n" for shape in shapes)
 
 
 CSV = ExportFormat("csv", "text/csv; charset=utf-8; header=present", _csv_lines)
-JSON_LINES = ExportFormat("jsonl", "application/jsonl; charset=utf-8", _json_lines)
+JSON_LINES = ExportFormat(
+    "jsonl",
+    "application/jsonl; charset=utf-8",
+    lambda read: ("".join(json_lines(map(EntryShape.of, entries))) for entries in read),
+)

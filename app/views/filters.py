@@ -108,10 +108,6 @@ def _parse_refinement(account_id: int, typed: str) -> str:
     return found[0]
 
 
-def _first_day(account_id: int, typed: str) -> datetime:
-    return _parse_day(typed)
-
-
 def _last_day(account_id: int, typed: str) -> datetime | None:
     """The end of that day, which belongs to what is wanted; None for the last day that there is."""
     try:
@@ -138,7 +134,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[int, str], Any]]] = {
     "actor": ("who", _parse_actor),
     "action": ("action", _parse_action),
     "refinement": ("refinement_id", _parse_refinement),
-    "from": ("since", _first_day),
+    "from": ("since", lambda _, typed: _parse_day(typed)),
     "to": ("until", _last_day),
 }
 """By field: which filter it sets, and how it is read."""

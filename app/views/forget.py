@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.keys.forgetting import forget_agent as destroy
+from app.keys.forgetting import forget_agent
 from app.keys.shredding import shred_files
 from app.models.user import OWNER
-from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.access import my_agent, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page
 from app.views.shown.agent import ForgetPage
 
@@ -20,8 +20,7 @@ def show(agent_id: int) -> ForgetPage:
     return ForgetPage(my_agent(agent_id), may_forget=viewer().may(OWNER))
 
 
-@blueprint.post("/agents/<int:agent_id>/forget")
-@needs(OWNER)
+@post_act(blueprint, "/agents/<int:agent_id>/forget", OWNER)
 def forget(agent_id: int) -> ResponseReturnValue:
     """Raises AgentForgotten when it was done already."""
     agent = my_agent(agent_id)
@@ -30,6 +29,6 @@ def forget(agent_id: int) -> ResponseReturnValue:
     if typed != name:
         shown = ForgetPage(agent, may_forget=True, typed=typed[:200])
         return render_template("agents/forget.html", page=shown, json_url=f"{request.path}.json"), 422
-    destroy(agent_id, by=actor)
+    forget_agent(agent_id, by=actor)
     shred_files()
     return answer_act(f"{name} is forgotten: its keys are destroyed.", to=url_for("agents.show", agent_id=agent_id))

@@ -14,8 +14,6 @@ from app.models.agent import AgentNameTaken
 from app.models.agent_settings import clean_setting
 from app.values.text import clean_name
 
-NUMBERS = ("core_token_budget",)
-
 AGENT_FIELDS = (
     "name",
     "model_id",
@@ -49,7 +47,8 @@ class Form:
     @classmethod
     def of(cls, names: Sequence[str], configuration: Mapping[str, Any]) -> Form:
         """Filled with what is set now."""
-        return cls(names, {name: _as_typed(configuration.get(name)) for name in names})
+        set_now = {name: configuration.get(name) for name in names}
+        return cls(names, {name: "" if value is None else str(value) for name, value in set_now.items()})
 
     @property
     def floor(self) -> str:
@@ -99,13 +98,9 @@ class Wrong(Invalid):
 
 
 def _parse_field(name: str, typed: str) -> Any:
-    if name in NUMBERS:
+    if name == "core_token_budget":
         digits = typed.strip().replace(",", "").replace(" ", "")
         return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else typed
     if name in ("name", "model_id"):
         return typed
     return typed.strip() or None
-
-
-def _as_typed(value: Any) -> str:
-    return "" if value is None else str(value)

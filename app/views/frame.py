@@ -47,6 +47,13 @@ TAKES_FILES = {"imports.receive"}
 
 _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 86_400, "d"))
 
+_STANDS_UNDER = {
+    **dict.fromkeys(("overview", "attention", "failures"), "overview"),
+    **dict.fromkeys(("agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"), "agents"),
+    **{name: name for name in ("exceptions", "audit")},
+}
+"""Of a page's blueprint, where the navigation says that it stands."""
+
 csrf = CSRFProtect()
 
 
@@ -77,10 +84,9 @@ def init_app(app: Flask) -> None:
     app.before_request(_allow_files)
     csrf.init_app(app)
     app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES)
-    app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, number=number, inert=inert)
+    app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, shell=quote_for_shell, inert=inert)
+    app.jinja_env.filters.update(number="{:,}".format, percent=percent, exact_percent=exact_percent)
     app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for, actor_name=actor_name)
-    app.jinja_env.filters["shell"] = quote_for_shell
-    app.jinja_env.filters.update(percent=percent, exact_percent=exact_percent)
     app.context_processor(_template_context)
     app.after_request(_add_headers)
 
@@ -114,10 +120,6 @@ def left_words(seconds: int) -> str:
     return f"{seconds // 60} min left" if seconds >= 120 else f"{seconds} s left"
 
 
-def number(value: int) -> str:
-    return f"{value:,}"
-
-
 def _csrf_token() -> str:
     """None in parts that the stream sends: they are rendered without a session, and htmx carries the token anyway."""
     return "" if g.get("streaming") else generate_csrf()
@@ -131,10 +133,11 @@ def _template_context() -> dict[str, Any]:
     user = viewer()
     account = db.session.get(Account, user.account_id)
     held = [role for role in reversed(ROLES) if user.may(role)]
+    role = next((role for role in held if role in ROLES[:3]), held[0] if held else "no role")
     return common | {
         "nav": _navigation_items(),
         "account_name": account.name if account else "",
-        "viewer": {"email": user.email, "role": _role_word(held)},
+        "viewer": {"email": user.email, "role": role.replace("_", " ")},
         "sign_out_url": url_for("security.logout"),
         "may_act": may_act(),
         "my_exceptions": _my_exceptions(),
@@ -149,32 +152,13 @@ def _my_exceptions() -> list[ExceptionState]:
     return found
 
 
-def _role_word(held: list[str]) -> str:
-    return next((role for role in held if role in ROLES[:3]), held[0] if held else "no role").replace("_", " ")
-
-
 def _navigation_items() -> list[dict[str, Any]]:
-    items = (
-        ("Overview", "overview.index", "overview"),
-        ("Agents", "agents.index", "agent"),
-        ("Exceptions", "exceptions.index", "eye"),
-        ("Audit", "audit.index", "audit"),
-    )
+    here = "agents" if "agent_id" in (request.view_args or {}) else _STANDS_UNDER.get(request.blueprint or "")
+    items = (("Overview", "overview"), ("Agents", "agent"), ("Exceptions", "eye"), ("Audit", "audit"))
     return [
-        {"label": label, "url": url_for(endpoint), "icon": icon, "current": _stands_under(endpoint)}
-        for label, endpoint, icon in items
+        {"label": label, "url": url_for(f"{label.lower()}.index"), "icon": icon, "current": here == label.lower()}
+        for label, icon in items
     ]
-
-
-def _stands_under(endpoint: str) -> bool:
-    under = {
-        "overview": {"overview", "attention", "failures"},
-        "agents": {"agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"},
-    }
-    noun = endpoint.partition(".")[0]
-    if "agent_id" in (request.view_args or {}):
-        return noun == "agents"
-    return request.blueprint in under.get(noun, {noun})
 
 
 def _add_headers(response: Response) -> Response:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
@@ -14,12 +11,10 @@ from app.exchange.draft import ImportRefused
 from app.exchange.parsed import ImportFormat, left_out_words
 from app.exchange.taking_in import Received, receive_file
 from app.models import Agent
-from app.models.user import ADMIN
-from app.shapes.memory import BlindMemory
 from app.values.plural import count_nouns
-from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.access import my_agent, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page
-from app.views.export import JSON_LINES, send_pieces
+from app.views.export import JSON_LINES, json_lines, send_pieces
 from app.views.shown.agent import ImportsPage
 from tasks import intake as queue
 
@@ -32,8 +27,7 @@ def show(agent_id: int) -> ImportsPage:
     return ImportsPage(my_agent(agent_id))
 
 
-@blueprint.post("/agents/<int:agent_id>/imports")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/imports")
 def receive(agent_id: int) -> ResponseReturnValue:
     """Check all of it before anything is written; then only sealed bytes reach the database."""
     agent = my_agent(agent_id)
@@ -52,12 +46,7 @@ def export(agent_id: int) -> ResponseReturnValue:
     """The blind record; `?discarded=1` with the soft-deleted ones. The same lines as `./whetstone memories export`."""
     agent = my_agent(agent_id)
     rows = blind_rows(agent.id, discarded=request.args.get("discarded") == "1")
-    return send_pieces(_json_lines(rows), f"memories-agent-{agent.id}", JSON_LINES)
-
-
-def _json_lines(rows: Iterator[BlindMemory]) -> Iterator[str]:
-    for row in rows:
-        yield f"{json.dumps(row.as_json())}\n"
+    return send_pieces(json_lines(rows), f"memories-agent-{agent.id}", JSON_LINES)
 
 
 def _read_upload() -> tuple[str, bytes]:
@@ -87,11 +76,7 @@ def _render_refusal(agent: Agent, error: Invalid) -> ResponseReturnValue:
     problems = [error.sentence]
     if isinstance(error, ImportRefused):
         more = error.total - len(error.problems)
-        problems = [_capitalise_first(str(problem)) for problem in error.problems]
+        problems = [f"{text[:1].upper()}{text[1:]}" for text in map(str, error.problems)]
         problems += [f"And {count_nouns(more, f'more {error.noun}')}."] if more > 0 else []
     shown = ImportsPage(agent, problems=problems)
     return render_template("agents/imports.html", page=shown, json_url=f"{request.path}.json"), 422
-
-
-def _capitalise_first(text: str) -> str:
-    return text[:1].upper() + text[1:]

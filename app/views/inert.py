@@ -13,37 +13,12 @@ MOST_MARKS = 8
 """Of one unbroken row of unseen characters; the rest is counted."""
 
 _NAMES = {
-    0x00: "NUL",
-    0x07: "BEL",
-    0x08: "BS",
-    0x0B: "VT",
-    0x0C: "FF",
-    0x0D: "CR",
-    0x1B: "ESC",
-    0x7F: "DEL",
-    0xA0: "NBSP",
-    0xAD: "SHY",
-    0x061C: "ALM",
-    0x200B: "ZWSP",
-    0x200C: "ZWNJ",
-    0x200D: "ZWJ",
-    0x200E: "LRM",
-    0x200F: "RLM",
-    0x2028: "LSEP",
-    0x2029: "PSEP",
-    0x202A: "LRE",
-    0x202B: "RLE",
-    0x202C: "PDF",
-    0x202D: "LRO",
-    0x202E: "RLO",
-    0x2060: "WJ",
-    0x2066: "LRI",
-    0x2067: "RLI",
-    0x2068: "FSI",
-    0x2069: "PDI",
-    0xFE0F: "VS16",
+    0x00: "NUL", 0x07: "BEL", 0x08: "BS", 0x0B: "VT", 0x0C: "FF", 0x0D: "CR", 0x1B: "ESC", 0x7F: "DEL",
+    0xA0: "NBSP", 0xAD: "SHY", 0x061C: "ALM", 0x200B: "ZWSP", 0x200C: "ZWNJ", 0x200D: "ZWJ", 0x200E: "LRM",
+    0x200F: "RLM", 0x2028: "LSEP", 0x2029: "PSEP", 0x202A: "LRE", 0x202B: "RLE", 0x202C: "PDF", 0x202D: "LRO",
+    0x202E: "RLO", 0x2060: "WJ", 0x2066: "LRI", 0x2067: "RLI", 0x2068: "FSI", 0x2069: "PDI", 0xFE0F: "VS16",
     0xFEFF: "BOM",
-}
+}  # fmt: skip
 
 
 def inert(text: str, *, changed: bool = False) -> Markup:
@@ -69,12 +44,9 @@ def _mark_characters(row: str) -> Iterator[str]:
             return
         count = len(list(same))
         shown += count
-        yield _unseen_mark(_character_name(character) + (f" × {count:,}" if count > 1 else ""))
+        name = _NAMES.get(ord(character), f"U+{ord(character):04X}")
+        yield _unseen_mark(name + (f" × {count:,}" if count > 1 else ""))
 
 
 def _unseen_mark(words: str) -> str:
     return f'<span class="unseen">{words}</span>'
-
-
-def _character_name(character: str) -> str:
-    return _NAMES.get(ord(character), f"U+{ord(character):04X}")

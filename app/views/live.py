@@ -8,9 +8,9 @@ there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from flask import Flask, current_app, g, render_template, request
@@ -18,7 +18,7 @@ from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
 from app.errors import NotFound
-from app.events.topics import LiveRow, Topic, TopicKind, register_topic_kinds
+from app.events.topics import LiveRow, Topic, TopicKind, Viewer, register_topic_kinds
 from app.models import AccessGrant, Agent, Refinement, Rollback
 from app.models.rollback import ROLLED_BACK
 from app.models.user import ADMIN
@@ -37,31 +37,23 @@ from app.views.shown.settings import SettingsPage
 _ROOT = re.compile(r'\s*<\w+ id="([\w-]+)"')
 
 
-class StreamViewer(Protocol):
-    """Who holds a stream open: plain facts, checked again while it lives."""
-
-    @property
-    def account_id(self) -> int: ...
-
-    def may(self, role: str) -> bool: ...
-
-
 @dataclass(frozen=True, eq=False)
 class LivePage(TopicKind):
-    """`load(account_id, row)` gives what the templates of its parts read, once for each part of a list.
-
-    A button pressed on the page of `endpoint` is answered with all its parts.
+    """`load` takes the row, or the account's id where there is none, and gives what the templates of its parts read as
+    `reads`: of a list, each in turn. A button pressed on the page of `endpoint` is answered with all its parts.
     """
 
-    load: Callable[[int, Any], Iterable[dict[str, Any]]] = lambda account_id, row: ()
+    load: Callable[[Any], Any] = lambda _: []
     templates: Sequence[str] = ()
     endpoint: str = ""
+    reads: str = "page"
 
     def render(self, account_id: int, row: LiveRow | None = None, act: bool | None = None) -> Markup:
         """All of its parts as they are now; with buttons where `act`, or whoever asks, may act."""
         acts = may_act() if act is None else act
-        loaded = self.load(account_id, row)
-        parts = (_render_part(path, may_act=acts, **shown) for shown in loaded for path in self.templates)
+        loaded = self.load(account_id if row is None else row)
+        shown = loaded if isinstance(loaded, list) else [loaded]
+        parts = (_render_part(path, may_act=acts, **{self.reads: each}) for each in shown for path in self.templates)
         return Markup("").join(parts)
 
 
@@ -69,15 +61,14 @@ def init_app(app: Flask) -> None:
     app.extensions["stream_partials"] = stream_partials
 
 
-def stream_partials(topic: str, viewer: StreamViewer) -> str:
+def stream_partials(topic: str, viewer: Viewer) -> str:
     """All live parts of a topic's page as they are now. Raises NotFound for what is not the viewer's."""
     g.streaming = True
     found = Topic.parse(topic)
     if found is None or not isinstance(found.kind, LivePage):
         raise NotFound("There is no such topic.")
-    return found.kind.render(
-        viewer.account_id, _find_page_row(found.kind, viewer.account_id, found.id), viewer.may(ADMIN)
-    )
+    row = _find_page_row(found.kind, viewer.account_id, found.id)
+    return found.kind.render(viewer.account_id, row, viewer.may(ADMIN))
 
 
 def parts_of(page: str, row: LiveRow) -> str:
@@ -147,10 +138,6 @@ def _of_exceptions(event: Any, grant_id: str | None) -> Any:
     return event.kind.startswith("exception.")
 
 
-def _of_exceptions_of_agent(event: Any, agent_id: int) -> Any:
-    return _of_exceptions(event, None) & _of_agent(event, agent_id)
-
-
 def _of_rollbacks(event: Any, rollback_id: str) -> Any:
     """Any rollback may say of another one whether it stands; and they are few."""
     return event.kind == ROLLED_BACK
@@ -165,85 +152,57 @@ def _template_paths(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{folder}/_{name}.html" for name in names)
 
 
+_LOG = _template_paths("audit", "log")
+_EXCEPTIONS = _template_paths("exceptions", "open", "ended")
+
 LIVE_PAGES = (
     LivePage(
         "overview",
-        load=lambda account_id, _: [{"page": Overview(account_id)}],
+        load=Overview,
         templates=("attention/_unseen.html", *_template_paths("overview", "figures", "attention", "running", "recent")),
         endpoint="overview.index",
     ),
-    LivePage(
-        "agents",
-        load=lambda account_id, _: ({"row": row} for row in recently_moved(account_id)),
-        templates=_template_paths("agents", "row"),
-    ),
+    LivePage("agents", None, None, recently_moved, _template_paths("agents", "row"), reads="row"),
     LivePage(
         "agent",
         Agent,
         _of_agent,
-        lambda _, agent: [{"page": LedgerPage(agent)}],
+        LedgerPage,
         ("attention/_unseen.html", *_template_paths("agents", "state", "recent", "intakes", "mass", "ledger")),
         "agents.show",
     ),
-    LivePage(
-        "settings",
-        Agent,
-        _of_agent,
-        lambda _, agent: [{"page": SettingsPage(agent)}],
-        _template_paths("agents", "waiting", "history"),
-    ),
-    LivePage(
-        "tokens", Agent, _of_agent, lambda _, agent: [{"page": TokensPage(agent)}], _template_paths("agents", "tokens")
-    ),
+    LivePage("settings", Agent, _of_agent, SettingsPage, _template_paths("agents", "waiting", "history")),
+    LivePage("tokens", Agent, _of_agent, TokensPage, _template_paths("agents", "tokens")),
     LivePage(
         "refinement",
         Refinement,
         _of_refinement,
-        lambda _, refinement: [{"page": RefinementPage(refinement)}],
+        RefinementPage,
         _template_paths("refinements", "status", "figures", "outcome", "rollback", "timeline"),
         "refinements.show",
     ),
     LivePage(
-        "rollback",
-        Rollback,
-        _of_rollbacks,
-        lambda _, rollback: [{"page": RollbackPage(rollback)}],
-        _template_paths("rollbacks", "state"),
-        "rollbacks.show",
+        "rollback", Rollback, _of_rollbacks, RollbackPage, _template_paths("rollbacks", "state"), "rollbacks.show"
     ),
+    LivePage("audit", None, None, lambda account_id: Log(FilterForm.read(account_id, {})), _LOG, reads="log"),
     LivePage(
-        "audit",
-        load=lambda account_id, _: [{"log": Log(FilterForm.read(account_id, {}))}],
-        templates=_template_paths("audit", "log"),
+        "audit", Agent, _of_agent, lambda agent: Log(FilterForm.read(agent.account_id, {}, agent)), _LOG, reads="log"
     ),
-    LivePage(
-        "audit",
-        Agent,
-        _of_agent,
-        lambda account_id, agent: [{"log": Log(FilterForm.read(account_id, {}, agent))}],
-        _template_paths("audit", "log"),
-    ),
-    LivePage(
-        "exceptions",
-        None,
-        _of_exceptions,
-        lambda account_id, _: [{"list": ExceptionList(account_id)}],
-        _template_paths("exceptions", "open", "ended"),
-        "exceptions.index",
-    ),
+    LivePage("exceptions", None, _of_exceptions, ExceptionList, _EXCEPTIONS, "exceptions.index", "list"),
     LivePage(
         "exceptions",
         Agent,
-        _of_exceptions_of_agent,
-        lambda account_id, agent: [{"list": ExceptionList(account_id, agent)}],
-        _template_paths("exceptions", "open", "ended"),
+        lambda event, agent_id: _of_exceptions(event, None) & _of_agent(event, agent_id),
+        lambda agent: ExceptionList(agent.account_id, agent),
+        _EXCEPTIONS,
         "exceptions.agent",
+        "list",
     ),
     LivePage(
         "exception",
         AccessGrant,
         _of_exceptions,
-        lambda _, grant: [{"page": ExceptionPage(grant)}],
+        ExceptionPage,
         _template_paths("exceptions", "state", "facts", "views"),
         "exceptions.show",
     ),

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from flask import render_template, url_for
 from flask.typing import ResponseReturnValue
 
-from app.extensions import writing
 from app.models import Agent, Memory, Refinement
-from app.models.user import ADMIN
-from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.access import changing_agent, my_agent, post_act, signed_in_pages
 from app.views.answers import answer_act
 from app.views.live import pressed_on, wrap_part
 from app.views.shown.agent import AgentState, load_ledger_row
@@ -18,8 +16,7 @@ from app.views.shown.agent import AgentState, load_ledger_row
 blueprint = signed_in_pages("memories", __name__)
 
 
-@blueprint.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
 def protect(agent_id: int, memory_id: int) -> ResponseReturnValue:
     _change_memory(agent_id, memory_id, Memory.protect)
     text = f"Memory {memory_id} is constitutional: no refinement touches it."
@@ -28,8 +25,7 @@ def protect(agent_id: int, memory_id: int) -> ResponseReturnValue:
     )
 
 
-@blueprint.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional/release")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional/release")
 def release(agent_id: int, memory_id: int) -> ResponseReturnValue:
     _change_memory(agent_id, memory_id, Memory.release)
     text = f"Memory {memory_id} is no longer constitutional."
@@ -39,10 +35,7 @@ def release(agent_id: int, memory_id: int) -> ResponseReturnValue:
 
 
 def _change_memory(agent_id: int, memory_id: int, change: Callable[..., None]) -> None:
-    my_agent(agent_id)
-    actor = viewer().actor
-    with writing():
-        agent = Agent.lock(agent_id)
+    with changing_agent(my_agent(agent_id).id) as (agent, actor):
         change(Memory.lock_core(agent, memory_id), agent, by=actor)
 
 

@@ -9,9 +9,9 @@ from flask.typing import ResponseReturnValue
 
 from app.history.plan import Target
 from app.history.undo import RollbackConflict, UndoResult, roll_back
-from app.models import RollbackKind
-from app.models.user import ADMIN
-from app.views.access import my_entry, my_refinement, my_rollback, needs, signed_in_pages, viewer
+from app.history.words import describe_moves
+from app.models import AuditLog, Refinement, Rollback, RollbackKind
+from app.views.access import my_row, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page, wants_json
 from app.views.live import parts_of_this_page, pressed_on
 from app.views.shown.rollback import PlanPage, RollbackPage, target_url
@@ -23,51 +23,47 @@ blueprint = signed_in_pages("rollbacks", __name__)
 
 @page(blueprint, "/refinements/<uuid:refinement_id>/rollback", "rollbacks/plan.html")
 def plan_refinement(refinement_id: UUID) -> PlanPage:
-    return PlanPage(Target.refinement(my_refinement(refinement_id).id))
+    return PlanPage(Target.refinement(my_row(Refinement, refinement_id).id))
 
 
 @page(blueprint, "/refinements/<uuid:refinement_id>/rewind", "rollbacks/plan.html")
 def plan_rewind(refinement_id: UUID) -> PlanPage:
-    return PlanPage(Target.rewind(my_refinement(refinement_id).id))
+    return PlanPage(Target.rewind(my_row(Refinement, refinement_id).id))
 
 
 @page(blueprint, "/audit/<int:entry_id>/rollback", "rollbacks/plan.html")
 def plan_entry(entry_id: int) -> PlanPage:
-    return PlanPage(Target.entry(my_entry(entry_id).id))
+    return PlanPage(Target.entry(my_row(AuditLog, entry_id).id))
 
 
 @page(blueprint, "/rollbacks/<uuid:rollback_id>/rollback", "rollbacks/plan.html")
 def plan_rollback(rollback_id: UUID) -> PlanPage:
-    return PlanPage(Target.rollback(my_rollback(rollback_id).id))
+    return PlanPage(Target.rollback(my_row(Rollback, rollback_id).id))
 
 
 @page(blueprint, "/rollbacks/<uuid:rollback_id>", "rollbacks/show.html")
 def show(rollback_id: UUID) -> RollbackPage:
-    return RollbackPage(my_rollback(rollback_id))
+    return RollbackPage(my_row(Rollback, rollback_id))
 
 
-@blueprint.post("/refinements/<uuid:refinement_id>/rollback")
-@needs(ADMIN)
+@post_act(blueprint, "/refinements/<uuid:refinement_id>/rollback")
 def undo_refinement(refinement_id: UUID) -> ResponseReturnValue:
-    return _roll_back(Target.refinement(my_refinement(refinement_id).id))
+    return _roll_back(Target.refinement(my_row(Refinement, refinement_id).id))
 
 
-@blueprint.post("/refinements/<uuid:refinement_id>/rewind")
-@needs(ADMIN)
+@post_act(blueprint, "/refinements/<uuid:refinement_id>/rewind")
 def undo_rewind(refinement_id: UUID) -> ResponseReturnValue:
-    return _roll_back(Target.rewind(my_refinement(refinement_id).id))
+    return _roll_back(Target.rewind(my_row(Refinement, refinement_id).id))
 
 
-@blueprint.post("/audit/<int:entry_id>/rollback")
-@needs(ADMIN)
+@post_act(blueprint, "/audit/<int:entry_id>/rollback")
 def undo_entry(entry_id: int) -> ResponseReturnValue:
-    return _roll_back(Target.entry(my_entry(entry_id).id))
+    return _roll_back(Target.entry(my_row(AuditLog, entry_id).id))
 
 
-@blueprint.post("/rollbacks/<uuid:rollback_id>/rollback")
-@needs(ADMIN)
+@post_act(blueprint, "/rollbacks/<uuid:rollback_id>/rollback")
 def undo_rollback(rollback_id: UUID) -> ResponseReturnValue:
-    return _roll_back(Target.rollback(my_rollback(rollback_id).id))
+    return _roll_back(Target.rollback(my_row(Rollback, rollback_id).id))
 
 
 def _roll_back(target: Target) -> ResponseReturnValue:

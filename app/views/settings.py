@@ -11,10 +11,9 @@ from flask.typing import ResponseReturnValue
 from app.authoring.versions import revert_setting as take_back
 from app.authoring.versions import versions
 from app.errors import Invalid, Refused
-from app.extensions import writing
-from app.models import Actor, Agent, SettingProposal
-from app.models.user import ADMIN
-from app.views.access import my_agent, needs, row_id, signed_in_pages, viewer
+from app.models import SettingProposal
+from app.models.agent_settings import CONFIGURATION
+from app.views.access import changing_agent, my_agent, post_act, row_id, signed_in_pages, viewer
 from app.views.answers import answer_act, page
 from app.views.forms import SETTINGS_FIELDS, Form
 from app.views.shown.settings import SettingsPage
@@ -28,26 +27,22 @@ def show(agent_id: int) -> SettingsPage:
     return SettingsPage(agent, Form.of(SETTINGS_FIELDS, agent.configuration()))
 
 
-@blueprint.post("/agents/<int:agent_id>/settings")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/settings")
 def change(agent_id: int) -> ResponseReturnValue:
-    agent = my_agent(agent_id)
+    my_agent(agent_id)
     form = Form.read(SETTINGS_FIELDS, request.form)
-    actor = viewer().actor
     try:
         form.check()
-        with writing():
-            locked = Agent.lock(agent_id)
-            changed = locked.change(by=actor, **form.values)
+        with changing_agent(agent_id) as (agent, actor):
+            changed = agent.change(by=actor, **form.values)
     except (Invalid, Refused) as error:
-        shown = SettingsPage(my_agent(agent.id), form.blame(error))
+        shown = SettingsPage(my_agent(agent_id), form.blame(error))
         return render_template("agents/settings.html", page=shown, json_url=f"{request.path}.json"), 422
     words = f"Saved: {', '.join(LABELS[name] for name in changed)}." if changed else "Nothing was different."
     return _return_to_page(agent_id, words, tone="success" if changed else "info")
 
 
-@blueprint.post("/agents/<int:agent_id>/settings/revert")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/settings/revert")
 def revert(agent_id: int) -> ResponseReturnValue:
     """What an entry changed goes back to what it was before; `entry` and `field` stand in the form or the address."""
     my_agent(agent_id)
@@ -58,24 +53,21 @@ def revert(agent_id: int) -> ResponseReturnValue:
     )
 
 
-@blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/apply")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/proposals/<uuid:proposal_id>/apply")
 def apply(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
     field = _decide_proposal(agent_id, proposal_id, SettingProposal.apply)
     undo = _undo_url(agent_id, versions(my_agent(agent_id), field, limit=1)[0].entry, field)
     return _return_to_page(agent_id, f"The {LABELS[field]} that the agent wrote applies.", undo=undo)
 
 
-@blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/dismiss")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/proposals/<uuid:proposal_id>/dismiss")
 def dismiss(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
     field = _decide_proposal(agent_id, proposal_id, SettingProposal.dismiss)
     undo = url_for("settings.hold", agent_id=agent_id, proposal_id=proposal_id)
     return _return_to_page(agent_id, f"The {LABELS[field]} that the agent wrote is dismissed.", undo=undo)
 
 
-@blueprint.post("/agents/<int:agent_id>/proposals/<uuid:proposal_id>/hold")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/proposals/<uuid:proposal_id>/hold")
 def hold(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
     """A dismissal taken back: it waits again."""
     field = _decide_proposal(agent_id, proposal_id, SettingProposal.reopen)
@@ -84,10 +76,7 @@ def hold(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
 
 def _decide_proposal(agent_id: int, proposal_id: UUID, decide: Callable[..., None]) -> str:
     """The setting that it is about. Raises NotFound or Refused."""
-    my_agent(agent_id)
-    actor: Actor = viewer().actor
-    with writing():
-        agent = Agent.lock(agent_id)
+    with changing_agent(my_agent(agent_id).id) as (agent, actor):
         proposal = SettingProposal.lock(agent, str(proposal_id))
         decide(proposal, agent, by=actor)
     return proposal.field
@@ -102,16 +91,10 @@ def _return_to_page(agent_id: int, words: str, *, undo: str = "", tone: str = "s
     return answer_act(words, to=url_for("settings.show", agent_id=agent_id), undo=undo, tone=tone)
 
 
-LABELS = {
-    "name": "name",
+LABELS = {name: name.replace("_", " ") for name in CONFIGURATION} | {
     "model_id": "model",
     "api_base": "API base",
     "api_key_env": "API key variable",
     "core_token_budget": "budget",
     "refinement_threshold": "threshold",
-    "system_prompt": "system prompt",
-    "refinement_prompt": "refinement prompt",
-    "reflection_prompt": "reflection prompt",
-    "memory_reflection_prompt": "memory reflection prompt",
-    "active": "active",
 }

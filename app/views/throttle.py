@@ -70,14 +70,14 @@ class FailureCounts:
 
     def note_failed_sign_in(self, email: str) -> None:
         for items, key in [*self._sign_in_rules(email), (ATTACK, _account_key(email))]:
-            self._call_limiter(items, key, lambda limiter, item, key: limiter.hit(item, *key))
+            self._call_limiter(items, key, FixedWindowRateLimiter.hit)
 
     def check_user(self, user_id: int) -> None:
         """Raises TooManyTries."""
         self._check_rules([(BY_USER, ("user", str(user_id)))])
 
     def note_failed_user(self, user_id: int) -> None:
-        self._call_limiter(BY_USER, ("user", str(user_id)), lambda limiter, item, key: limiter.hit(item, *key))
+        self._call_limiter(BY_USER, ("user", str(user_id)), FixedWindowRateLimiter.hit)
 
     def _sign_in_rules(self, email: str) -> list[Counted]:
         if device := known_device(request, email):
@@ -96,25 +96,20 @@ class FailureCounts:
 
     def _seconds_left(self, items: Iterable[RateLimitItem], key: tuple[str, ...]) -> int:
         """Until there is room; 0 where there is."""
+        return max(self._call_limiter(items, key, _seconds_until_room))
 
-        def left(limiter: FixedWindowRateLimiter, item: RateLimitItem, key: tuple[str, ...]) -> int:
-            if limiter.test(item, *key):
-                return 0
-            return max(1, math.ceil(limiter.get_window_stats(item, *key).reset_time - time.time()))
-
-        return max(self._call_limiter(items, key, left))
-
-    def _call_limiter(
-        self,
-        items: Iterable[RateLimitItem],
-        key: tuple[str, ...],
-        act: Callable[[FixedWindowRateLimiter, RateLimitItem, tuple[str, ...]], int],
-    ) -> list[int]:
+    def _call_limiter(self, items: Iterable[RateLimitItem], key: tuple[str, ...], act: Callable[..., int]) -> list[int]:
         try:
-            return [act(self._shared, item, key) for item in items]
+            return [act(self._shared, item, *key) for item in items]
         except (RedisError, OSError) as error:
             log.warning("broker away: failed sign-ins are counted here", error=type(error).__name__)
-            return [act(self._own, item, key) for item in items]
+            return [act(self._own, item, *key) for item in items]
+
+
+def _seconds_until_room(limiter: FixedWindowRateLimiter, item: RateLimitItem, *key: str) -> int:
+    if limiter.test(item, *key):
+        return 0
+    return max(1, math.ceil(limiter.get_window_stats(item, *key).reset_time - time.time()))
 
 
 def known_device(asked: Request, email: str) -> str:

@@ -6,13 +6,11 @@ from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from app.errors import Invalid
-from app.extensions import writing
-from app.models import Agent, AgentToken
+from app.models import AgentToken
 from app.models.key import clean_scopes
-from app.models.user import ADMIN
 from app.silo import parse_token
 from app.values.text import clean_name
-from app.views.access import my_agent, needs, signed_in_pages, viewer
+from app.views.access import changing_agent, my_agent, post_act, signed_in_pages
 from app.views.answers import answer_act, page
 from app.views.live import parts_of
 from app.views.shown.agent import MadeToken, TokenForm, TokensPage
@@ -26,26 +24,20 @@ def index(agent_id: int) -> TokensPage:
     return TokensPage(my_agent(agent_id))
 
 
-@blueprint.post("/agents/<int:agent_id>/tokens")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/tokens")
 def create(agent_id: int) -> ResponseReturnValue:
     agent = my_agent(agent_id)
     form = _read_form()
     if form.errors:
         return _render_page(TokensPage(agent, form=form), 422)
-    actor = viewer().actor
-    with writing():
-        token = AgentToken.issue(Agent.lock(agent_id), by=actor, name=form.name, scopes=form.scopes)
+    with changing_agent(agent_id) as (locked, actor):
+        token = AgentToken.issue(locked, by=actor, name=form.name, scopes=form.scopes)
     return _show_once(agent_id, clean_name(form.name), token)
 
 
-@blueprint.post("/agents/<int:agent_id>/tokens/<token_id>/revoke")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/tokens/<token_id>/revoke")
 def revoke(agent_id: int, token_id: str) -> ResponseReturnValue:
-    my_agent(agent_id)
-    actor = viewer().actor
-    with writing():
-        agent = Agent.lock(agent_id)
+    with changing_agent(my_agent(agent_id).id) as (agent, actor):
         token = AgentToken.lock(agent, token_id)
         was_live = token.revoke(agent, by=actor)
     words = f"The token {token.name} is revoked." if was_live else f"The token {token.name} was revoked already."
@@ -53,13 +45,9 @@ def revoke(agent_id: int, token_id: str) -> ResponseReturnValue:
     return answer_act(words, to=to, tone=tone, parts=lambda: parts_of("tokens", my_agent(agent_id)))
 
 
-@blueprint.post("/agents/<int:agent_id>/tokens/<token_id>/rotate")
-@needs(ADMIN)
+@post_act(blueprint, "/agents/<int:agent_id>/tokens/<token_id>/rotate")
 def rotate(agent_id: int, token_id: str) -> ResponseReturnValue:
-    my_agent(agent_id)
-    actor = viewer().actor
-    with writing():
-        agent = Agent.lock(agent_id)
+    with changing_agent(my_agent(agent_id).id) as (agent, actor):
         old = AgentToken.lock(agent, token_id)
         token = old.rotate(agent, by=actor)
     return _show_once(agent_id, old.name, token, replaced=token_id)

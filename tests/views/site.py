@@ -187,7 +187,7 @@ ACTS: dict[str, Act] = {
     "exceptions.ask": Act(_wish),
     "exceptions.revoke": Act(),
     "forget.forget": Act(_its_name),
-    "demo.create": Act(status=frozenset({409})),
+    "overview.make_demo": Act(status=frozenset({409})),
 }
 """By endpoint."""
 
