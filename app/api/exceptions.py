@@ -9,10 +9,10 @@ from sqlalchemy import select
 
 from app.api.caller import Caller
 from app.api.operation import DIGITS, UUID_FORM, PathParameter, QueryModel, RequestBody, operation
-from app.asking.replies import clean_note
+from app.asking.replies import ConsentAnswer, clean_note
 from app.errors import Invalid, NotFound
 from app.extensions import db
-from app.grants.request import Decision, decide_grant, revoke_grant
+from app.grants.request import decide_grant, revoke_grant
 from app.history.log import Filters, LogEntry, read_log_entries, walk_log
 from app.models import AccessGrant, Action, GrantStatus
 from app.models.grant import NEWEST_GRANTS
@@ -95,13 +95,12 @@ def get_access_request(caller: Caller, request_id: str) -> Request:
 def decide_access_request(caller: Caller, request_id: str, given: NewDecision) -> Request:
     """Answer a request to read memories of yours. After a deny you are not asked again for 24 hours."""
     grant = _find_own_request(caller, request_id)
-    decision = Decision(
+    answer = ConsentAnswer(
         granted=given.decision == "grant",
         words=clean_text(given.reason, what="reason").strip(),
         note_to_admins=clean_note(clean_text(given.note_to_admins or "", what="note_to_admins")),
-        asked_at=grant.requested_at,
     )
-    return Request.of(decide_grant(grant.id, decision, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys))
+    return Request.of(decide_grant(grant.id, answer, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys))
 
 
 @operation("POST", "/access-requests/{request_id}/revocation", Scope.DECIDE, at=ID, destroys=True)

@@ -47,7 +47,7 @@ class ConsentAnswer:
     """`words` are the agent's own and content; `note_to_admins` was written for admins to see."""
 
     granted: bool
-    words: str = field(repr=False)
+    words: str = field(default="", repr=False)
     note_to_admins: str | None = None
 
 

@@ -12,7 +12,7 @@ from app.asking.replies import read_answer
 from app.errors import Refused
 from app.extensions import db, end_reading, writing
 from app.grants.endings import end_if_lost
-from app.grants.request import Decision, decide_grant, lock_both
+from app.grants.request import decide_grant, lock_both
 from app.llm.client import Message, ModelError
 from app.models import WORKER, AccessGrant, Agent, CallPurpose, GrantStatus, User, open_keys
 
@@ -46,10 +46,10 @@ def ask_agent(grant_id: str, dependencies: Dependencies) -> None:
         except ModelError as error:
             _end_as_failed(grant_id, error.sentence, calls)
             return
-        answer, agent = read_answer(reply), question.agent
-        decision = Decision(answer.granted, answer.words, answer.note_to_admins, question.asked_at)
+        answer, agent_id, asked_at = read_answer(reply), question.agent.agent_id, question.asked_at
+        by, keys = question.agent.as_actor, question.agent.keys
         try:
-            decide_grant(grant_id, decision, agent_id=agent.agent_id, by=agent.as_actor, keys=agent.keys, calls=calls)
+            decide_grant(grant_id, answer, agent_id=agent_id, by=by, keys=keys, asked_at=asked_at, calls=calls)
         except Refused:
             # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
             end_reading()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.asking.calls import ModelCalls
+from app.asking.replies import ConsentAnswer
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, now, writing
 from app.models import (
@@ -29,6 +30,7 @@ from app.models import (
     note_to_admins,
     record,
 )
+from app.models.base import require_row
 from app.models.user import ADMIN
 from app.silo import AgentKeys
 from app.values.text import clean_text, is_blank
@@ -110,30 +112,20 @@ def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: 
     return grant
 
 
-@dataclass(frozen=True)
-class Decision:
-    """The agent's own answer. `words` are content; `note_to_admins` was written for admins to see."""
-
-    granted: bool
-    words: str = field(default="", repr=False)
-    note_to_admins: str | None = None
-    asked_at: datetime | None = None
-
-
 def decide_grant(
     grant_id: str,
-    decision: Decision,
+    answer: ConsentAnswer,
     *,
     agent_id: int,
     by: Actor,
     keys: AgentKeys | None,
+    asked_at: datetime | None = None,
     calls: ModelCalls | None = None,
 ) -> AccessGrant:
     """Write the agent's answer down: it counts once. Raises NotFound or Refused.
 
-    `keys` seal its words; `calls` are those of its model, where that was asked.
-
-    A YES for a human who may not look any more ends it: as revoked, never granted.
+    `keys` seal its words; where its model was asked, `asked_at` says when, and `calls` are those of it. A YES for a
+    human who may not look any more ends it: as revoked, never granted.
     """
     with writing():
         agent, grant = lock_both(grant_id)
@@ -142,14 +134,17 @@ def decide_grant(
         if grant.status != GrantStatus.PENDING:
             may = " To take it back, revoke it." if grant.status == GrantStatus.GRANTED else ""
             raise Refused(f"This exception is {grant.status} already.", f"Nothing was changed.{may}")
-        if keys is not None and decision.words:
-            grant.reason = keys.seal(decision.words, purpose="exception", subject=grant.id)
-        db.session.add(_make_consent(grant, decision, keys))
-        if not decision.granted:
+        consent = Consent(account_id=grant.account_id, agent_id=agent_id, grant_id=grant.id, granted=answer.granted)
+        consent.asked_at, consent.answered_at = asked_at or grant.requested_at, now()
+        if keys is not None and answer.words:
+            grant.reason = keys.seal(answer.words, purpose="exception", subject=grant.id)
+            consent.words = keys.seal(answer.words, purpose="consent", subject=grant.id)
+        db.session.add(consent)
+        if not answer.granted:
             grant.end(agent, GrantStatus.DENIED, by=by)
         elif not grant.end_if_lost(agent, by=WORKER):
             grant.allow(agent, by=by)
-        note_to_admins(agent, decision.note_to_admins, about=grant)
+        note_to_admins(agent, answer.note_to_admins, about=grant)
         if calls is not None:
             calls.book()
     return grant
@@ -166,20 +161,14 @@ def revoke_grant(grant_id: str, *, by: Actor) -> AccessGrant:
 def lock_both(grant_id: str) -> tuple[Agent, AccessGrant]:
     """The agent's row, then the exception's. Raises NotFound."""
     agent_id = db.session.scalar(select(AccessGrant.agent_id).where(AccessGrant.id == grant_id))
-    if agent_id is None:
-        raise NotFound("There is no such exception.")
-    agent = Agent.lock(agent_id)
+    agent = Agent.lock(require_row(agent_id, "There is no such exception."))
     return agent, AccessGrant.lock(grant_id)
 
 
 def resting_until(agent_id: int) -> datetime | None:
     """Until when this agent is not asked again, if that is so now."""
-    last: datetime | None = db.session.scalar(
-        select(AccessGrant.ended_at)
-        .where(AccessGrant.agent_id == agent_id, AccessGrant.status.in_(_NOT_GIVEN))
-        .order_by(AccessGrant.ended_at.desc())
-        .limit(1)
-    )
+    query = select(func.max(AccessGrant.ended_at))
+    last = db.session.scalar(query.where(AccessGrant.agent_id == agent_id, AccessGrant.status.in_(_NOT_GIVEN)))
     return last + REST if last is not None and last + REST > now() else None
 
 
@@ -215,19 +204,6 @@ def _has_run_out(grant: AccessGrant) -> bool:
     return grant.status == GrantStatus.GRANTED and not AccessGrant.row_matches(grant.id, AccessGrant.is_live())
 
 
-def _make_consent(grant: AccessGrant, decision: Decision, keys: AgentKeys | None) -> Consent:
-    words = keys.seal(decision.words, purpose="consent", subject=grant.id) if keys and decision.words else None
-    return Consent(
-        account_id=grant.account_id,
-        agent_id=grant.agent_id,
-        grant_id=grant.id,
-        granted=decision.granted,
-        words=words,
-        asked_at=decision.asked_at or grant.requested_at,
-        answered_at=now(),
-    )
-
-
 def _parse_purpose(value: object) -> str:
     cleaned = " ".join(clean_text(value if value is not None else "", what="purpose").split())
     if is_blank(cleaned) or len(cleaned) > MAX_PURPOSE:
@@ -237,12 +213,7 @@ def _parse_purpose(value: object) -> str:
 
 def _parse_minutes(value: object) -> int:
     written = str(value).strip()
-    if isinstance(value, bool) or not (written.isascii() and written.isdigit()) or len(written) > 4:
-        raise Invalid(_RANGE, "Nothing was asked.")
-    minutes = int(written)
-    if not MIN_MINUTES <= minutes <= MAX_MINUTES:
-        raise Invalid(_RANGE, "Nothing was asked.")
-    return minutes
-
-
-_RANGE = f"The minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}."
+    is_number = not isinstance(value, bool) and written.isascii() and written.isdigit() and len(written) <= 4
+    if not is_number or not MIN_MINUTES <= int(written) <= MAX_MINUTES:
+        raise Invalid(f"The minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}.", "Nothing was asked.")
+    return int(written)

@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy import select
 
 from app.asking.calls import Dependencies
+from app.asking.replies import ConsentAnswer
 from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.asking import ask_agent
-from app.grants.request import Decision, decide_grant, request_access
+from app.grants.request import decide_grant, request_access
 from app.history.verify import verify
 from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, AccessView, Account, Action, Agent, AuditLog, GrantStatus, Role, User
@@ -140,7 +141,7 @@ def test_nobody_is_asked_on_behalf_of_somebody_who_may_not_look(agent: Agent, an
 def test_a_yes_that_comes_too_late_for_the_role_shows_nothing(agent: Agent, ann: User) -> None:
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     change(ann, deactivate)
-    answered = decide_grant(grant.id, Decision(True), agent_id=agent.id, by=agent.as_actor, keys=None)
+    answered = decide_grant(grant.id, ConsentAnswer(True), agent_id=agent.id, by=agent.as_actor, keys=None)
 
     assert (answered.status, answered.expires_at) == (GrantStatus.REVOKED, None)
     assert [entry.action for entry in told(grant)] == [Action.ACCESS_REVOKED]

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import ColumnElement
 
 from app.asking.calls import Dependencies
+from app.asking.replies import ConsentAnswer
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.asking import ask_agent
 from app.grants.request import (
-    Decision,
     RestingAfterAsk,
     WantedException,
     decide_grant,
@@ -45,7 +45,7 @@ from tests.grants.test_exceptions import contents, seen
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 
-YES, NO = Decision(granted=True), Decision(granted=False)
+YES, NO = ConsentAnswer(granted=True), ConsentAnswer(granted=False)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def other(agent: Agent) -> Agent:
     return made
 
 
-def answer(grant: AccessGrant, agent: Agent, decision: Decision) -> AccessGrant:
+def answer(grant: AccessGrant, agent: Agent, decision: ConsentAnswer) -> AccessGrant:
     return decide_grant(grant.id, decision, agent_id=agent.id, by=agent.as_actor, keys=None)
 
 
@@ -107,7 +107,7 @@ def test_what_is_answered_at_the_last_moment_does_not_end_as_unanswered(
 
 
 @pytest.mark.parametrize("second", [YES, NO])
-def test_an_answer_counts_once(agent: Agent, ann: User, second: Decision) -> None:
+def test_an_answer_counts_once(agent: Agent, ann: User, second: ConsentAnswer) -> None:
     grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     answer(grant, agent, YES)
     until = reload(grant).expires_at

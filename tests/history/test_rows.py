@@ -14,9 +14,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import JSON, Boolean, Column, Connection, DateTime, Integer, LargeBinary, Table, TypeDecorator, text
 
+from app.asking.replies import ConsentAnswer
 from app.extensions import db, writing
 from app.grants import opening
-from app.grants.request import Decision, decide_grant, request_access
+from app.grants.request import decide_grant, request_access
 from app.history.rows import _Words
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, Trigger, User, open_keys
@@ -101,7 +102,7 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
 def _look(agent: Agent, user: User) -> None:
     """An exception that was asked for, granted, used, and run out of words to say."""
     grant = request_access(agent.id, WISH, for_user=user, by=user.actor)
-    decision = Decision(True, "Yes, do look.", "Look well.")
+    decision = ConsentAnswer(True, "Yes, do look.", "Look well.")
     decide_grant(grant.id, decision, agent_id=agent.id, by=Actor(ActorKind.AGENT, agent.name), keys=open_keys(agent))
     look = opening.look(grant, user)
     opening.answer_view(look.view_id)
