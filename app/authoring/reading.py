@@ -19,12 +19,12 @@ from app.asking.calls import AskedModel, Dependencies, ModelCalls
 from app.asking.model_endpoint import ModelEndpoint
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
-from app.errors import NotFound
 from app.extensions import db, now, reading, writing
 from app.history.telling import THOUGHT_OVER, tell_agent
 from app.llm.client import ModelError, Reply
 from app.models import OPEN_PROPOSALS, WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
 from app.models.agent_settings import operator_settings
+from app.models.base import require_row
 from app.vocabulary import PROPOSAL_STATUSES
 
 LOST_AFTER = timedelta(minutes=1)
@@ -90,9 +90,7 @@ def tell_outcome(proposal_id: str) -> None:
     """Write the note, once, after the end. Raises NotFound."""
     with writing():
         agent_id = db.session.scalar(select(SettingProposal.agent_id).where(SettingProposal.id == proposal_id))
-        if agent_id is None:
-            raise NotFound("There is no such change of a setting.")
-        agent = Agent.lock(agent_id)
+        agent = Agent.lock(require_row(agent_id, "There is no such change of a setting."))
         proposal = SettingProposal.lock(agent, proposal_id)
         if proposal.told_at is not None or proposal.is_open:
             return

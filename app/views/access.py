@@ -17,6 +17,7 @@ from app.errors import NotFound, WhetstoneError
 from app.events.topics import LiveRow
 from app.extensions import db, writing
 from app.models import AccessGrant, Actor, Agent, AttentionItem, AuditLog, Refinement, Rollback, User
+from app.models.base import require_row
 from app.models.user import ADMIN, AUDITOR
 from app.views.answers import is_htmx, redirect_to, wants_json
 
@@ -122,9 +123,7 @@ def own_row(model: type[Row], account_id: int, row_id: int | str | UUID) -> Row:
     """A row of the account. Another account's and one that does not exist are alike: NotFound."""
     number = str(row_id) if isinstance(row_id, UUID) else row_id
     row = db.session.scalar(select(model).where(model.id == number, model.account_id == account_id))
-    if row is None:
-        raise NotFound(f"There is no such {_NOUNS[model]}.")
-    return row
+    return require_row(row, f"There is no such {_NOUNS[model]}.")
 
 
 _NOUNS: Mapping[type, str] = {

@@ -116,22 +116,23 @@ def refuse_selection(error: SelectionRefused) -> ResponseReturnValue:
 
 @post_act(blueprint, "/agents/pause")
 def pause_many() -> ResponseReturnValue:
-    count = _apply_to_chosen(lambda agent_id: _change_agent(agent_id, Agent.pause))
-    return answer_act(f"{count_nouns(count, 'agent')} paused.", to=_list_url())
+    return _change_chosen(Agent.pause, "paused")
 
 
 @post_act(blueprint, "/agents/resume")
 def resume_many() -> ResponseReturnValue:
-    count = _apply_to_chosen(lambda agent_id: _change_agent(agent_id, Agent.resume))
-    return answer_act(f"{count_nouns(count, 'agent')} resumed.", to=_list_url())
+    return _change_chosen(Agent.resume, "resumed")
 
 
 @post_act(blueprint, "/agents/refinements")
 def refine_many() -> ResponseReturnValue:
-    refused: list[str] = []
-    count = _apply_to_chosen(lambda agent_id: _start_or_say_why(agent_id, refused))
-    started = count - len(refused)
-    words = f"{count_nouns(started, 'agent')} put on the queue."
+    chosen, refused = _chosen_agent_ids(), list[str]()
+    for agent_id in chosen:
+        try:
+            start_by_hand(agent_id, viewer().actor)
+        except Refused as error:
+            refused.append(error.sentence)
+    words = f"{count_nouns(len(chosen) - len(refused), 'agent')} put on the queue."
     if refused:
         words += f" {count_nouns(len(refused), 'agent')} not: {' '.join(refused[:3])}"
     return answer_act(words, to=_list_url(), tone="warning" if refused else "success")
@@ -142,13 +143,6 @@ def start_by_hand(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
     refinement = start_refinement(agent_id, trigger=Trigger.ADMIN, by=actor, mode=mode)
     queue.enqueue(refinement.id)
     return refinement.id
-
-
-def _start_or_say_why(agent_id: int, refused: list[str]) -> None:
-    try:
-        start_by_hand(agent_id, viewer().actor)
-    except Refused as error:
-        refused.append(error.sentence)
 
 
 def _change_agent(agent_id: int, change: Callable[..., None]) -> str:
@@ -162,12 +156,12 @@ def _stay_on_page(agent_id: int, text: str, undo: str) -> ResponseReturnValue:
     return answer_act(text, to=to, undo=undo, parts=lambda: parts_of("agent", my_agent(agent_id)))
 
 
-def _apply_to_chosen(act: Callable[[int], object]) -> int:
-    """Do it to each chosen agent, in a transaction of its own: one refusal leaves the others."""
+def _change_chosen(change: Callable[..., None], done: str) -> ResponseReturnValue:
+    """Each in a transaction of its own: one refusal leaves the others."""
     chosen = _chosen_agent_ids()
     for agent_id in chosen:
-        act(agent_id)
-    return len(chosen)
+        _change_agent(agent_id, change)
+    return answer_act(f"{count_nouns(len(chosen), 'agent')} {done}.", to=_list_url())
 
 
 def _chosen_agent_ids() -> Sequence[int]:

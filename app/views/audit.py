@@ -29,20 +29,20 @@ def agent(agent_id: int) -> AuditPage:
     return AuditPage(_read_form(agent_id), **_page_position())
 
 
-@blueprint.get("/audit.csv")
-@blueprint.get("/agents/<int:agent_id>/audit.csv")
+@blueprint.get("/audit.csv", endpoint="index_csv")
+@blueprint.get("/agents/<int:agent_id>/audit.csv", endpoint="agent_csv")
 def download_csv(agent_id: int | None = None) -> ResponseReturnValue:
     return download_log(_read_form(agent_id), CSV)
 
 
-@blueprint.get("/audit.jsonl")
-@blueprint.get("/agents/<int:agent_id>/audit.jsonl")
+@blueprint.get("/audit.jsonl", endpoint="index_jsonl")
+@blueprint.get("/agents/<int:agent_id>/audit.jsonl", endpoint="agent_jsonl")
 def download_jsonl(agent_id: int | None = None) -> ResponseReturnValue:
     return download_log(_read_form(agent_id), JSON_LINES)
 
 
-@blueprint.get("/audit/newer")
-@blueprint.get("/agents/<int:agent_id>/audit/newer")
+@blueprint.get("/audit/newer", endpoint="index_newer")
+@blueprint.get("/agents/<int:agent_id>/audit/newer", endpoint="agent_newer")
 def count_newer(agent_id: int | None = None) -> ResponseReturnValue:
     """How many fitting entries came since the page was made: a part of it."""
     form, than = _read_form(agent_id), TimeCursor.parse(request.args.get("than", ""))

@@ -42,9 +42,10 @@ def init_app(app: Flask) -> None:
     user_authenticated.connect(_on_sign_in, app)
     user_failed_authn.connect(_on_failure, app)
     app.extensions["failure_counts"] = FailureCounts(app.extensions["settings"])
-    _wrap_view(app, "security.login", _throttled_sign_in)
-    _wrap_view(app, "security.verify", _throttled_verify)
-    _wrap_view(app, "security.logout", _audited_sign_out)
+    views = app.view_functions
+    views["security.login"] = _throttled_sign_in(views["security.login"])
+    views["security.verify"] = _throttled_verify(views["security.verify"])
+    views["security.logout"] = _audited_sign_out(views["security.logout"])
 
 
 def _by_no_token(_request: Request) -> None:
@@ -133,7 +134,3 @@ def _asked_for() -> str:
         raise Invalid("Send a JSON object with email and password.")
     email = sent.get("email", "")
     return email.strip().lower()[:254] if isinstance(email, str) else ""
-
-
-def _wrap_view(app: Flask, endpoint: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    app.view_functions[endpoint] = around(app.view_functions[endpoint])

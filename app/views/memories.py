@@ -18,32 +18,25 @@ blueprint = signed_in_pages("memories", __name__)
 
 @post_act(blueprint, "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
 def protect(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    _change_memory(agent_id, memory_id, Memory.protect)
     text = f"Memory {memory_id} is constitutional: no refinement touches it."
-    return _stay_on_page(
-        agent_id, memory_id, text, undo=url_for("memories.release", agent_id=agent_id, memory_id=memory_id)
-    )
+    return _change_memory(agent_id, memory_id, Memory.protect, text, undo="memories.release")
 
 
 @post_act(blueprint, "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional/release")
 def release(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    _change_memory(agent_id, memory_id, Memory.release)
     text = f"Memory {memory_id} is no longer constitutional."
-    return _stay_on_page(
-        agent_id, memory_id, text, undo=url_for("memories.protect", agent_id=agent_id, memory_id=memory_id)
-    )
+    return _change_memory(agent_id, memory_id, Memory.release, text, undo="memories.protect")
 
 
-def _change_memory(agent_id: int, memory_id: int, change: Callable[..., None]) -> None:
+def _change_memory(
+    agent_id: int, memory_id: int, change: Callable[..., None], text: str, *, undo: str
+) -> ResponseReturnValue:
     with changing_agent(my_agent(agent_id).id) as (agent, actor):
         change(Memory.lock_core(agent, memory_id), agent, by=actor)
-
-
-def _stay_on_page(agent_id: int, memory_id: int, text: str, undo: str) -> ResponseReturnValue:
     return answer_act(
         text,
         to=url_for("agents.show", agent_id=agent_id),
-        undo=undo,
+        undo=url_for(undo, agent_id=agent_id, memory_id=memory_id),
         parts=lambda: _render_row(my_agent(agent_id), memory_id),
     )
 

@@ -21,49 +21,33 @@ from app.vocabulary.rollbacks import describe_moves
 blueprint = signed_in_pages("rollbacks", __name__)
 
 
-@page(blueprint, "/refinements/<uuid:refinement_id>/rollback", "rollbacks/plan.html")
-def plan_refinement(refinement_id: UUID) -> PlanPage:
-    return PlanPage(Target.refinement(my_row(Refinement, refinement_id).id))
-
-
-@page(blueprint, "/refinements/<uuid:refinement_id>/rewind", "rollbacks/plan.html")
-def plan_rewind(refinement_id: UUID) -> PlanPage:
-    return PlanPage(Target.rewind(my_row(Refinement, refinement_id).id))
-
-
-@page(blueprint, "/audit/<int:entry_id>/rollback", "rollbacks/plan.html")
-def plan_entry(entry_id: int) -> PlanPage:
-    return PlanPage(Target.entry(my_row(AuditLog, entry_id).id))
-
-
-@page(blueprint, "/rollbacks/<uuid:rollback_id>/rollback", "rollbacks/plan.html")
-def plan_rollback(rollback_id: UUID) -> PlanPage:
-    return PlanPage(Target.rollback(my_row(Rollback, rollback_id).id))
-
-
 @page(blueprint, "/rollbacks/<uuid:rollback_id>", "rollbacks/show.html")
 def show(rollback_id: UUID) -> RollbackPage:
     return RollbackPage(my_row(Rollback, rollback_id))
 
 
-@post_act(blueprint, "/refinements/<uuid:refinement_id>/rollback")
-def undo_refinement(refinement_id: UUID) -> ResponseReturnValue:
-    return _roll_back(Target.refinement(my_row(Refinement, refinement_id).id))
+def _offer_undo(kind: RollbackKind, rule: str, model: type[Refinement | AuditLog | Rollback]) -> None:
+    """Two views at one address: the plan of what it would do, and the act itself."""
+
+    def target_of(named: dict[str, int | UUID]) -> Target:
+        (row_id,) = named.values()
+        return Target(kind, str(my_row(model, row_id).id))
+
+    def plan(**named: int | UUID) -> PlanPage:
+        return PlanPage(target_of(named))
+
+    def undo(**named: int | UUID) -> ResponseReturnValue:
+        return _roll_back(target_of(named))
+
+    plan.__name__, undo.__name__ = f"plan_{kind}", f"undo_{kind}"
+    page(blueprint, rule, "rollbacks/plan.html")(plan)
+    post_act(blueprint, rule)(undo)
 
 
-@post_act(blueprint, "/refinements/<uuid:refinement_id>/rewind")
-def undo_rewind(refinement_id: UUID) -> ResponseReturnValue:
-    return _roll_back(Target.rewind(my_row(Refinement, refinement_id).id))
-
-
-@post_act(blueprint, "/audit/<int:entry_id>/rollback")
-def undo_entry(entry_id: int) -> ResponseReturnValue:
-    return _roll_back(Target.entry(my_row(AuditLog, entry_id).id))
-
-
-@post_act(blueprint, "/rollbacks/<uuid:rollback_id>/rollback")
-def undo_rollback(rollback_id: UUID) -> ResponseReturnValue:
-    return _roll_back(Target.rollback(my_row(Rollback, rollback_id).id))
+_offer_undo(RollbackKind.REFINEMENT, "/refinements/<uuid:refinement_id>/rollback", Refinement)
+_offer_undo(RollbackKind.REWIND, "/refinements/<uuid:refinement_id>/rewind", Refinement)
+_offer_undo(RollbackKind.ENTRY, "/audit/<int:entry_id>/rollback", AuditLog)
+_offer_undo(RollbackKind.ROLLBACK, "/rollbacks/<uuid:rollback_id>/rollback", Rollback)
 
 
 def _roll_back(target: Target) -> ResponseReturnValue:

@@ -128,7 +128,7 @@ class Log:
         return log_url(self.form.agent)
 
     def url(self, form: str = "", /, **changes: str | TimeCursor | None) -> str:
-        """The address of this log with its filters: by another view, from another place, or filtered anew."""
+        """The address of this log with its filters: in another form (`csv`), from another place, or filtered anew."""
         return log_url(self.form.agent, form, **{**self.form.typed, **changes})
 
     def as_json(self) -> dict[str, Any]:
@@ -184,9 +184,9 @@ def newer_entries(filters: Filters, than: TimeCursor) -> int:
 
 def log_url(agent: Agent | None, form: str = "", /, **params: str | TimeCursor | None) -> str:
     """The address of the account's log, or of an agent's, in one of its forms."""
-    page = "agent" if agent else "index"
+    endpoint = ("audit.agent" if agent else "audit.index") + (f"_{form}" if form else "")
     given: dict[str, Any] = {name: str(value) for name, value in params.items() if value}
-    return url_for(f"audit.{form or page}", **given | ({"agent_id": agent.id} if agent else {}))
+    return url_for(endpoint, **given | ({"agent_id": agent.id} if agent else {}))
 
 
 def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
