@@ -50,9 +50,8 @@ _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 8
 _STANDS_UNDER = {
     **dict.fromkeys(("overview", "attention", "failures"), "overview"),
     **dict.fromkeys(("agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"), "agents"),
-    **{name: name for name in ("exceptions", "audit")},
 }
-"""Of a page's blueprint, where the navigation says that it stands."""
+"""Of a page's blueprint, where the navigation says that it stands, unless under its own name."""
 
 csrf = CSRFProtect()
 
@@ -147,7 +146,8 @@ def _my_exceptions() -> list[ExceptionState]:
 
 
 def _navigation_items() -> list[dict[str, Any]]:
-    here = "agents" if "agent_id" in (request.view_args or {}) else _STANDS_UNDER.get(request.blueprint or "")
+    blueprint = request.blueprint or ""
+    here = "agents" if "agent_id" in (request.view_args or {}) else _STANDS_UNDER.get(blueprint, blueprint)
     items = (("Overview", "overview"), ("Agents", "agent"), ("Exceptions", "eye"), ("Audit", "audit"))
     return [
         {"label": label, "url": url_for(f"{label.lower()}.index"), "icon": icon, "current": here == label.lower()}

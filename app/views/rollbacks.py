@@ -9,7 +9,6 @@ from flask.typing import ResponseReturnValue
 
 from app.history.plan import Target
 from app.history.undo import RollbackConflict, UndoResult, roll_back
-from app.history.words import describe_moves
 from app.models import AuditLog, Refinement, Rollback, RollbackKind
 from app.views.access import my_row, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page, wants_json
