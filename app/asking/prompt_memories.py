@@ -47,6 +47,11 @@ class PromptMemory:
     tags: tuple[str, ...] = ()
     other_dates: tuple[datetime, ...] = ()
 
+    @classmethod
+    def of(cls, row: SealedRow, content: str) -> PromptMemory:
+        tags, dates = tuple(row.tags), tuple(row.other_dates)
+        return cls(row.id, row.origin_at, row.tokens, content, row.constitutional, tags, dates)
+
     def __repr__(self) -> str:
         return f"<Entry {self.id}, {self.tokens} tokens>"
 
@@ -72,18 +77,7 @@ def read_journal(agent_id: int, keys: AgentKeys, *, since: datetime, own: bool =
 
 
 def _reveal_memories(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
-    return [
-        PromptMemory(
-            memory.id,
-            memory.origin_at,
-            memory.tokens,
-            keys.reveal_memory(memory.id, memory.content),
-            memory.constitutional,
-            tuple(memory.tags),
-            tuple(memory.other_dates),
-        )
-        for memory in SealedRow.load(query)
-    ]
+    return [PromptMemory.of(row, keys.reveal_memory(row.id, row.content)) for row in SealedRow.load(query)]
 
 
 def memory_context(

@@ -15,9 +15,8 @@ from sqlalchemy import func, select
 from app.errors import NotFound, Refused
 from app.extensions import db
 from app.history.log import LogEntry
-from app.history.rewinding import plan_rewind
 from app.history.trace import Entries, MemoryReversal, PlanFindings, read_traces
-from app.history.undoing import plan_undo
+from app.history.undoing import plan_rewind, plan_undo
 from app.models import Action, Agent, AuditLog, Memory, MemoryState, Refinement, Rollback, RollbackKind
 from app.models.audit import OPERATIONS
 

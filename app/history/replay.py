@@ -1,5 +1,7 @@
 """The replay of an agent: what the entries, taken in order, say of its settings and of what was undone, called for
 attention or is to be told, against the rows as they stand; and its refinements and rollbacks, each against its entry.
+
+A reader is given every entry of the chain in order (`take`), then the agent (`compare`). All of it raises Difference.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ class ReplayedSettings:
         self._said: dict[str, tuple[object, str, int]] = {}
 
     def take(self, entry: AuditLog) -> None:
-        """The next entry of the agent's chain. Raises Difference."""
         match entry.action:
             case Action.AGENT_CREATE:
                 made = as_dict(entry.data.get("settings"))
@@ -39,7 +40,6 @@ class ReplayedSettings:
                 self._record_settings(entry, {"forgotten": True})
 
     def compare(self, agent: Agent) -> None:
-        """Raises Difference unless the agent's row says the same."""
         rows = {"paused": agent.paused, "forgotten": agent.forgotten_at is not None, **agent.configuration()}
         for name, (value, by, entry_id) in self._said.items():
             if name in rows and rows[name] != value:
@@ -61,7 +61,6 @@ class ReplayedUndoing:
         self._by: dict[str, tuple[str, str, int]] = {}
 
     def take(self, entry: AuditLog) -> None:
-        """The next entry of the agent's chain."""
         if entry.action != Action.ROLLBACK:
             return
         for undone in _listed_ids(entry, "undid"):
@@ -70,7 +69,6 @@ class ReplayedUndoing:
             self._by.pop(redone, None)
 
     def compare(self, agent: Agent) -> None:
-        """Raises Difference unless the rows say the same."""
         left = dict(self._by)
         for model in (Refinement, Rollback):
             rows = select(model.id, model.undone_by).where(model.agent_id == agent.id, model.undone_by.is_not(None))
@@ -91,7 +89,6 @@ class ReplayedAttention:
         self._seen: dict[int, tuple[str, datetime]] = {}
 
     def take(self, entry: AuditLog) -> None:
-        """The next entry of the agent's chain. Raises Difference."""
         try:
             if entry.action == Action.ATTENTION_SEEN:
                 self._seen[int(entry.data["item"])] = entry.actor, entry.at
@@ -102,7 +99,6 @@ class ReplayedAttention:
             raise entry_difference(entry, "does not say what an entry of its kind says.") from None
 
     def compare(self, agent: Agent) -> None:
-        """Raises Difference unless the rows say the same."""
         left, unseen = dict(self._called), dict(self._seen)
         rows = select(AttentionItem).where(AttentionItem.agent_id == agent.id).order_by(AttentionItem.id)
         for (item,) in stream_rows(rows):
@@ -127,7 +123,6 @@ class ReplayedActs:
         self._told: dict[int, datetime] = {}
 
     def take(self, entry: AuditLog) -> None:
-        """The next entry of the agent's chain. Raises Difference."""
         if is_human_act(entry):
             self._acts[entry.id] = entry.actor, entry.at
         if entry.action != Action.AGENT_TOLD:
@@ -138,7 +133,6 @@ class ReplayedActs:
         self._told |= dict.fromkeys(told, entry.at)
 
     def compare(self, agent: Agent) -> None:
-        """Raises Difference unless the rows say the same."""
         left = dict(self._acts)
         for (act,) in stream_rows(select(HumanAct).where(HumanAct.agent_id == agent.id).order_by(HumanAct.entry_id)):
             named = f"entry id {act.entry_id}"
@@ -194,7 +188,7 @@ def check_rollbacks(agent: Agent) -> None:
     for rollback, entry in stream_rows(rows.where(Rollback.agent_id == agent.id).order_by(Rollback.entry_id)):
         if entry is None or entry.action != Action.ROLLBACK or entry.chain != agent.chain:
             raise Difference(f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
-        if _of_row(rollback) != _of_entry(entry):
+        if not _is_as_said(rollback, entry):
             raise Difference(f"rollback {rollback.id} is not what {entry_name(entry)} says.", entry.id)
     lone = select(AuditLog).where(AuditLog.chain == agent.chain, AuditLog.action == Action.ROLLBACK)
     its_own = exists().where(Rollback.entry_id == AuditLog.id, Rollback.agent_id == agent.id)
@@ -212,24 +206,12 @@ _COUNTS = (
 )
 
 
-def _of_row(rollback: Rollback) -> dict[str, object]:
-    names = ("kind", "reversed", "mass_before", "mass_after", "undid", "redid", "at")
-    return {name: getattr(rollback, name) for name in names} | {
-        "rollback": rollback.id,
-        "refinement": rollback.refinement_id,
-        "entry": rollback.target_entry_id,
-        "of": rollback.rollback_id,
-        "account": rollback.account_id,
-        "by": rollback.requested_by,
-    }
-
-
-def _of_entry(entry: AuditLog) -> dict[str, object]:
-    data = entry.data
-    names = ("rollback", "kind", "refinement", "entry", "of", "mass_before", "mass_after", "undid", "redid")
-    reversed_ = [data.get(name, 0) for name in ("restored", "removed")]
-    written = {"reversed": sum(reversed_), "by": entry.actor, "account": entry.account_id, "at": entry.at}
-    return {name: data.get(name) for name in names} | written
+def _is_as_said(rollback: Rollback, entry: AuditLog) -> bool:
+    data, by = entry.data, rollback.requested_by
+    row = rollback.said(reversed=rollback.reversed, account=rollback.account_id, at=rollback.at, by=by)
+    counted = sum(data.get(name, 0) for name in ("restored", "removed"))
+    written = {"reversed": counted, "account": entry.account_id, "at": entry.at, "by": entry.actor}
+    return row == {name: data.get(name) for name in row} | written
 
 
 def _listed_ids(entry: AuditLog, name: str) -> list[str]:

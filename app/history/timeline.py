@@ -109,15 +109,10 @@ def _reversed_kinds(refinement: Refinement) -> tuple[str, ...]:
 def _rollbacks_of(refinement: Refinement) -> list[Rollback]:
     """Those that took its work back, whole or one entry of it, or gave it back; oldest first."""
     since = (Rollback.agent_id == refinement.agent_id, Rollback.at >= refinement.requested_at)
-    found = db.session.scalars(
-        select(Rollback).where(*since).order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(LOOKED_AT)
-    )
+    newest = select(Rollback).where(*since).order_by(Rollback.at.desc(), Rollback.entry_id.desc()).limit(LOOKED_AT)
+    found = reversed(db.session.scalars(newest).all())
     entries = set(db.session.scalars(select(AuditLog.id).where(AuditLog.refinement_id == refinement.id)))
-    return [
-        each
-        for each in reversed(list(found))
-        if refinement.id in (*each.undid, *each.redid) or each.target_entry_id in entries
-    ]
+    return [each for each in found if refinement.id in (*each.undid, *each.redid) or each.target_entry_id in entries]
 
 
 def _tell_rollback(rollback: Rollback, refinement: Refinement) -> TimelineRow:

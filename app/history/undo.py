@@ -84,9 +84,8 @@ def _try_roll_back(target: Target, by: Actor) -> UndoResult | None:
 
 def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     rollback = _make_rollback(plan, by)
-    entry = give_back(
-        plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=_entry_data(plan, rollback)
-    )
+    data = rollback.said(restored=plan.restored, removed=plan.removed, stays=list(plan.stays))
+    entry = give_back(plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=data)
     rollback.entry_id, rollback.at = entry.id, entry.at
     tell_later(entry)
     db.session.add(rollback)
@@ -150,20 +149,3 @@ def _undone_and_redone(plan: Plan) -> tuple[list[str], list[str]]:
     if plan.kind == RollbackKind.REWIND:
         return list(plan.later), []
     return ([found.refinement.id] if found.refinement else []), []
-
-
-def _entry_data(plan: Plan, rollback: Rollback) -> dict[str, Any]:
-    return {
-        "rollback": rollback.id,
-        "kind": str(rollback.kind),
-        "refinement": rollback.refinement_id,
-        "entry": rollback.target_entry_id,
-        "of": rollback.rollback_id,
-        "restored": plan.restored,
-        "removed": plan.removed,
-        "stays": list(plan.stays),
-        "mass_before": plan.mass_before,
-        "mass_after": plan.mass_after,
-        "undid": rollback.undid,
-        "redid": rollback.redid,
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -57,6 +58,21 @@ class Rollback(Model):
     @property
     def subject(self) -> str:
         return f"rollback:{self.id}"
+
+    def said(self, **more: Any) -> dict[str, Any]:
+        """What its audit entry says of it, with the counts or whatever else is to stand there."""
+        return {
+            "rollback": self.id,
+            "kind": str(self.kind),
+            "refinement": self.refinement_id,
+            "entry": self.target_entry_id,
+            "of": self.rollback_id,
+            **more,
+            "mass_before": self.mass_before,
+            "mass_after": self.mass_after,
+            "undid": self.undid,
+            "redid": self.redid,
+        }
 
     @property
     def stands(self) -> bool:
