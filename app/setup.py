@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flask import Flask, current_app
+from flask import Flask
 from sqlalchemy import Text, cast, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
@@ -36,14 +36,15 @@ def prepare_installation(
     `with_admin`: False for those who run the parts apart and make their users themselves. `with_words`: somebody is
     there to write down the recovery words of a master key that is made now.
     """
-    with _brief_context(create_app(settings)):
+    app = create_app(settings)
+    with _brief_context(app):
         check_data_dir(settings)
         before = _database_version()
-        upgrade_database(before)
+        upgrade_database(app, before)
         made = ensure_master_key(settings)
         flag_immutable_memories(settings)
-        email, password = ensure_first_admin() if with_admin else ensure_first_account()
-        words = _recovery_words(settings) if made and with_words else ""
+        email, password = ensure_first_admin(app) if with_admin else ensure_first_account()
+        words = _recovery_words(app, settings) if made and with_words else ""
     key_file = str(settings.master_key_path) if made else ""
     return PreparedInstallation(email, password, key_file, words, before, revision_ids()[-1])
 
@@ -96,14 +97,14 @@ def check_data_dir(settings: Settings) -> None:
         ) from None
 
 
-def upgrade_database(version: str | None) -> None:
+def upgrade_database(app: Flask, version: str | None) -> None:
     """Bring the database of that version to this one. Raises Misconfigured for one of a newer version."""
     if version == revision_ids()[-1]:
         return
     _refuse_other(version)
     from flask_migrate import upgrade
 
-    init_migrations(_app_object())
+    init_migrations(app)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     upgrade()
 
@@ -145,9 +146,9 @@ def ensure_master_key(settings: Settings) -> bool:
     return made
 
 
-def _recovery_words(settings: Settings) -> str:
+def _recovery_words(app: Flask, settings: Settings) -> str:
     """The recovery words of the key that was made just now, recorded as shown."""
-    _app_object().extensions["master_key"] = load_master_key(settings)
+    app.extensions["master_key"] = load_master_key(settings)
     return " ".join(reveal_words(by=SETUP))
 
 
@@ -162,11 +163,11 @@ def _load_unused(path: Path) -> MasterKey:
         ) from None
 
 
-def ensure_first_admin() -> tuple[str, str]:
+def ensure_first_admin(app: Flask) -> tuple[str, str]:
     """Make the first account and its owner. Returns address and password, or blanks when somebody is there."""
     if db.session.scalar(select(User.id).limit(1)) is not None:
         return "", ""
-    security.init_app(_app_object(), views=False)
+    security.init_app(app, views=False)
     password = secrets.token_urlsafe(12)
     with writing():
         security.create_user(_first_account(), FIRST_EMAIL, password, roles=(OWNER, SITE_ADMIN), by=SETUP)
@@ -197,10 +198,6 @@ def _first_account() -> Account:
     if found is not None:
         return Account.lock(found.id)
     return Account.create(FIRST_ACCOUNT)
-
-
-def _app_object() -> Flask:
-    return current_app._get_current_object()  # type: ignore[attr-defined, no-any-return]
 
 
 def _database_version() -> str | None:

@@ -32,6 +32,8 @@ R = TypeVar("R")
 REFUSED = Refused.exit_status
 """The exit status where a rule said no without an error: an agent's NO, a guard, a conflict."""
 
+NOT_QUEUED = "The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`)."
+
 
 @dataclass(frozen=True)
 class CommandContext:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -17,7 +18,12 @@ _BEGINNING = re.compile(r"[0-9a-f-]{6,36}")
 
 _ENTRY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
-_KINDS = ("refinement", "rollback", "entry")
+_TARGETS: dict[str, tuple[type, Callable[[Any], Target]]] = {
+    "refinement": (Refinement, Target.refinement),
+    "rollback": (Rollback, Target.rollback),
+    "entry": (AuditLog, Target.entry),
+}
+"""What can be undone, by the word that may stand before its id."""
 
 _NOUNS: dict[type, tuple[str, str]] = {
     Refinement: ("refinement", "refinements list"),
@@ -32,7 +38,7 @@ def find_row(rows: type[R], number: str) -> R:
     """A refinement or an exception. Raises NotFound, also when the beginning of an id fits several."""
     noun, listing = _NOUNS[rows]
     begins = number.strip().lower()
-    found: list[R] = _beginning_with(begins, rows, None)
+    found: list[R] = _find_rows(rows, begins, None)
     if len(found) == 1:
         return found[0]
     if found:
@@ -40,14 +46,14 @@ def find_row(rows: type[R], number: str) -> R:
     raise NotFound(f"There is no {noun} {number!r}. `whetstone {listing}` names them all.")
 
 
-def find_target(number: str, account_id: int | None = None) -> Target:
+def find_target(number: str, account_id: int | None) -> Target:
     """What can be undone: a refinement, an earlier rollback, or the audit entry of that number.
 
     `refinement:`, `rollback:` or `entry:` in front says which, where several fit. Raises NotFound.
     """
     kind, _, begins = number.strip().lower().rpartition(":")
-    wanted = (kind,) if kind else _KINDS
-    found = [target for each in wanted for target in _find_targets(each, begins, account_id)]
+    wanted = [target for name, target in _TARGETS.items() if kind in ("", name)]
+    found = [target(row.id) for rows, target in wanted for row in _find_rows(rows, begins, account_id)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -59,27 +65,12 @@ def find_target(number: str, account_id: int | None = None) -> Target:
     )
 
 
-def _find_targets(kind: str, begins: str, account_id: int | None) -> list[Target]:
-    match kind:
-        case "refinement":
-            return [Target.refinement(row.id) for row in _beginning_with(begins, Refinement, account_id)]
-        case "rollback":
-            return [Target.rollback(row.id) for row in _beginning_with(begins, Rollback, account_id)]
-        case "entry" if _ENTRY.fullmatch(begins):
-            found = _find_rows(AuditLog, AuditLog.id == int(begins), account_id)
-            return [Target.entry(entry.id) for entry in found]
-    return []
-
-
-def _beginning_with(begins: str, rows: Any, account_id: int | None) -> list[Any]:
-    """At most two of them: more than one is one too many."""
-    if not _BEGINNING.fullmatch(begins):
+def _find_rows(rows: Any, begins: str, account_id: int | None) -> list[Any]:
+    """By the beginning of an id; an entry by its number. At most two of them: more than one is one too many."""
+    is_entry = rows is AuditLog
+    if not (_ENTRY if is_entry else _BEGINNING).fullmatch(begins):
         return []
-    return _find_rows(rows, rows.id.startswith(begins, autoescape=True), account_id)
-
-
-def _find_rows(rows: Any, condition: Any, account_id: int | None) -> list[Any]:
-    query = select(rows).where(condition)
+    query = select(rows).where(rows.id == int(begins) if is_entry else rows.id.startswith(begins, autoescape=True))
     if account_id is not None:
         query = query.where(rows.account_id == account_id)
     return list(db.session.scalars(query.limit(2)))

@@ -9,7 +9,7 @@ import click
 from sqlalchemy import select
 
 from app.asking.calls import Dependencies
-from app.cli.common import REFUSED, CommandContext, as_usage, installation_command
+from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, as_usage, installation_command
 from app.cli.follow import LOOK_SECONDS
 from app.cli.found import find_row
 from app.cli.printing import Cell, day_and_time, print_hint, print_json, print_table, say, say_on_stderr
@@ -82,7 +82,10 @@ def request(context: CommandContext, name: str, email: str, wait: bool, **wish: 
         scope = wish["scope"] if wish["scope"].strip().lower() == "ledger" else find_row(Refinement, wish["scope"]).id
         wanted = WantedException.read(wish | {"scope": scope})
     grant = request_access(agent.id, wanted, for_user=user, by=COMMAND_LINE)
-    grant = _ask_and_wait(grant) if wait else _left_to_a_worker(grant)
+    if wait:
+        grant = _ask_and_wait(grant)
+    elif not enqueue(grant.id):
+        say_on_stderr(NOT_QUEUED)
     if context.as_json:
         print_json(_grant_json(grant, agent.name, email))
     else:
@@ -119,14 +122,6 @@ def _find_user(agent: Agent, email: str) -> User:
         f"There is no user {email!r} in the account of {agent.name}. There are: "
         f"{', '.join(user.email for user in people) or 'none yet; `./whetstone users create` makes one'}."
     )
-
-
-def _left_to_a_worker(grant: AccessGrant) -> AccessGrant:
-    if not enqueue(grant.id):
-        say_on_stderr(
-            "The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`)."
-        )
-    return grant
 
 
 def _ask_and_wait(grant: AccessGrant) -> AccessGrant:

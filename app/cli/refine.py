@@ -7,7 +7,7 @@ from typing import Any
 import click
 from sqlalchemy import select
 
-from app.cli.common import REFUSED, CommandContext, installation_command
+from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, installation_command
 from app.cli.follow import refine_here, watch_refinement
 from app.cli.found import find_row
 from app.cli.printing import print_hint, print_json, say, say_on_stderr
@@ -168,10 +168,8 @@ def _start_on_queue(context: CommandContext, agent: Agent, mode: str) -> Refinem
         print_hint(f"refinements show {refinement.id[:SHORT]}", "Follow it")
     if not taken:
         here = f"./whetstone refine {context.agent_argument(agent)} --wait"
-        say_on_stderr(
-            "The task queue did not accept it: it waits in the database until a worker runs (`./whetstone up`). "
-            f"To do it here: ./whetstone refinements stop {refinement.id[:SHORT]} && {here}"
-        )
+        stop_it = f"./whetstone refinements stop {refinement.id[:SHORT]}"
+        say_on_stderr(f"{NOT_QUEUED} To do it here: {stop_it} && {here}")
     return refinement
 
 
