@@ -70,6 +70,7 @@ class AgentList:
     def __init__(self, account_id: int, *, query: str = "", state: str = "", after: str = "") -> None:
         self.query, self.after = query, after
         self.state = state if state in STATES else ""
+        self.is_filtered = bool(query or self.state)
         self.selected: Sequence[int] = ()
         self.problem = ""
         self.last_event = last_event(account_id)
@@ -80,10 +81,6 @@ class AgentList:
         whole = select(func.count()).select_from(Agent).where(Agent.account_id == account_id)
         self.total = db.session.scalar(whole) or 0
         self.rows, self.next_after = load_rows(agents), last.name if last else ""
-
-    @property
-    def is_filtered(self) -> bool:
-        return bool(self.query or self.state)
 
     def as_json(self) -> dict[str, Any]:
         rows = [row.as_json() | {"last_outcome": row.last and str(row.last.status)} for row in self.rows]

@@ -129,10 +129,7 @@ class ExceptionList:
         self.waiting = [each for each in found if each.status == GrantStatus.PENDING]
         self.live, self.ended = [each for each in found if each.is_live], [*over, *ended]
         self.before, self.next_before = before if position else "", last.grant.id if last else ""
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.waiting or self.live or self.ended or self.before)
+        self.is_empty = not (self.waiting or self.live or self.ended or self.before)
 
     def url(self, before: str | None = None) -> str:
         """This list's own address, or that of its older ones."""

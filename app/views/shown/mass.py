@@ -49,7 +49,10 @@ class ChartMark:
 
 
 class MassChart:
-    """`points` are (x, tokens), x in percent of the width; time is stretched where marks would cover one another."""
+    """`points` are (x, tokens), x in percent of the width; `since` is the day of the first mark.
+
+    Time is stretched where marks would cover one another.
+    """
 
     def __init__(self, agent: Agent) -> None:
         marks = sorted([*_of_refinements(agent), *_of_rollbacks(agent)], key=lambda mark: mark.at)[-EVENTS:]
@@ -58,11 +61,7 @@ class MassChart:
         self.points = [point for mark in self.marks for point in ((mark.x, mark.before), (mark.x, mark.after))]
         if marks:
             self.points.append((places[-1], agent.core_token_usage))
-
-    @property
-    def since(self) -> str:
-        """The day of the first mark."""
-        return f"{self.marks[0].at:%Y-%m-%d}" if self.marks else ""
+        self.since = f"{marks[0].at:%Y-%m-%d}" if marks else ""
 
     @property
     def legend(self) -> list[tuple[str, bool, str]]:

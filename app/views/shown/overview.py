@@ -70,6 +70,7 @@ class Overview:
     def __init__(self, account_id: int) -> None:
         self.last_event = last_event(account_id)
         self.figures = AccountFigures(account_id)
+        self.is_empty = self.figures.agents == 0
         proof = Proof.of(account_id)
         self.verified_at = proof.at if proof else None
         self.attention = [
@@ -85,10 +86,6 @@ class Overview:
         self.unseen = Unseen(account_id)
         waiting_last = (Refinement.started_at.is_(None), Refinement.started_at.desc(), Refinement.id)
         self.running = _load_pairs(account_id, Refinement.status.in_(OPEN_STATES), order=waiting_last)
-
-    @property
-    def is_empty(self) -> bool:
-        return self.figures.agents == 0
 
     def as_json(self) -> dict[str, Any]:
         figures = {name: getattr(self.figures, name) for name in ("agents", "over_budget", "paused", "core_tokens")}

@@ -13,7 +13,6 @@ from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
 from app.shapes.refinement import NamedRefinement
-from app.values.mass_story import MassStory
 from app.values.plural import count_nouns
 from app.views.shown.agents import last_event, next_due
 from app.views.shown.rollback import RollbackOffer
@@ -22,30 +21,22 @@ from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 
 class RefinementPage:
+    """`story` is what became of the mass, with the agent's present one while it is open."""
+
     def __init__(self, refinement: Refinement) -> None:
         self.last_event = last_event(refinement.account_id)
         db.session.refresh(refinement)
         self.refinement = refinement
+        self.is_stopping = refinement.is_open and refinement.stop_requested_at is not None
         self.agent = db.session.get_one(Agent, refinement.agent_id)
         self.consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
         running, changeable = Refinement.open_of(self.agent.id), self.agent.has_changeable_memories()
         self.due = next_due(self.agent, running, changeable)
+        after = refinement.mass_after
+        self.mass_now = self.agent.core_token_usage if after is None else after
+        self.story = refinement.mass_story(self.mass_now)
         self.rows = timeline_of(refinement)
         self.offer = _rollback_offer(refinement)
-
-    @property
-    def is_stopping(self) -> bool:
-        return self.refinement.is_open and self.refinement.stop_requested_at is not None
-
-    @property
-    def story(self) -> MassStory | None:
-        """What became of the mass, with the agent's present one while it is open."""
-        return self.refinement.mass_story(self.mass_now)
-
-    @property
-    def mass_now(self) -> int:
-        after = self.refinement.mass_after
-        return self.agent.core_token_usage if after is None else after
 
     @property
     def line(self) -> str:

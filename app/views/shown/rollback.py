@@ -19,16 +19,23 @@ from app.vocabulary.rollbacks import describe_memories, describe_moves
 
 
 class RollbackOffer:
-    """What taking something back would do now; or who has done it already.
+    """What taking something back would do now, in one `line`; or who has done it already.
 
     `later` are refinements since, newest first: those that stand in the way, or those that a rewind reverses.
+    `conflict` says why it is not possible by itself, `final` why it can never be done.
     """
 
     def __init__(self, target: Target) -> None:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
-        self.target, self.plan = target, preview_plan(target)
-        self.undone = db.session.get(Rollback, self.plan.undone_by) if self.plan.undone_by else None
-        self.later = refinements_by_id(self.plan.later)
+        self.target = target
+        self.plan = plan = preview_plan(target)
+        self.undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
+        self.who_undid = who(self.undone) if self.undone else ""
+        self.later = refinements_by_id(plan.later)
+        self.line = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after))
+        self.in_the_way = describe_memories(plan.conflicts)
+        self.conflict = f"since then, others changed {self.in_the_way}"
+        self.final = GuardFinal(plan).sentence if plan.final else ""
         self.button = ROLLBACKS[target.kind].button
         self.plan_url, self.undo_url = target_url("plan", target), target_url("undo", target)
 
@@ -42,36 +49,15 @@ class RollbackOffer:
             return "conflict"
         return "ready" if self.plan.changes or self.plan.stops else "nothing"
 
-    @property
-    def line(self) -> str:
-        """What would happen, in one line."""
-        plan = self.plan
-        return describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after))
-
-    @property
-    def conflict(self) -> str:
-        """Why it is not possible by itself."""
-        return f"since then, others changed {self.in_the_way}"
-
-    @property
-    def final(self) -> str:
-        """Why it can never be done."""
-        return GuardFinal(self.plan).sentence if self.plan.final else ""
-
-    @property
-    def in_the_way(self) -> str:
-        return describe_memories(self.plan.conflicts)
-
-    @property
-    def who_undid(self) -> str:
-        return who(self.undone) if self.undone else ""
-
     def as_json(self) -> dict[str, Any]:
         return PlanShape.of(self.plan).as_json() | {"state": self.state}
 
 
 class PlanPage:
-    """`rewind` is offered in a conflict: to before the refinement, or before the first of those that are in the way."""
+    """`rewind` is offered in a conflict: to before the refinement, or before the first of those that are in the way.
+
+    `rewinds_for_more` where it only clears the way, so that the undo itself comes after it.
+    """
 
     def __init__(self, target: Target) -> None:
         """Raises GuardFinal, NotFound, and NothingToUndo for an entry that changed no memory."""
@@ -83,11 +69,7 @@ class PlanPage:
         term = ROLLBACKS[target.kind]
         self.title = term.title.format(agent=self.agent.name, id=target.id, short=target.id[:8])
         self.lead, self.command = term.lead, command(target)
-
-    @property
-    def rewinds_for_more(self) -> bool:
-        """Whether the rewind only clears the way, so that the undo itself comes after it."""
-        return self.offer.plan.found.refinement is None
+        self.rewinds_for_more = self.offer.plan.found.refinement is None
 
     @property
     def back_url(self) -> str:
@@ -116,23 +98,15 @@ class RollbackPage:
         self.rollback = rollback
         self.facts: dict[str, Any] = db.session.get_one(AuditLog, rollback.entry_id).data
         self.target = db.session.get(AuditLog, rollback.target_entry_id) if rollback.target_entry_id else None
+        self.entry_words = action_term(self.target.action).words if self.target else ""
         self.agent = db.session.get_one(Agent, rollback.agent_id)
         self.taken = refinements_by_id(rollback.undid) if rollback.kind != RollbackKind.REFINEMENT else []
         self.given = refinements_by_id(rollback.redid)
         self.offer = RollbackOffer(Target.rollback(rollback.id))
         self.name, self.who = ROLLBACKS[rollback.kind].capitalized, who(rollback)
+        mass = (rollback.mass_before, rollback.mass_after)
+        self.line = describe_moves(self.facts["restored"], self.facts["removed"], mass, past=True)
         self.command = command(self.offer.target)
-
-    @property
-    def entry_words(self) -> str:
-        """What the entry had done that this undid."""
-        return action_term(self.target.action).words if self.target else ""
-
-    @property
-    def line(self) -> str:
-        """What it did, in one line."""
-        mass = (self.rollback.mass_before, self.rollback.mass_after)
-        return describe_moves(self.facts["restored"], self.facts["removed"], mass, past=True)
 
     def as_json(self) -> dict[str, Any]:
         counted = {name: self.facts[name] for name in ("restored", "removed", "stays")}
