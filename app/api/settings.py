@@ -8,8 +8,7 @@ from pydantic import Field
 
 from app.api.caller import Caller
 from app.api.operation import PathParameter, RequestBody, operation
-from app.authoring.fields import FIELDS, author_setting, read_setting, read_settings
-from app.authoring.versions import versions
+from app.authoring.fields import FIELDS, author_setting, read_setting, read_settings, versions
 from app.errors import Invalid
 from app.models.key import Scope
 from app.shapes.agent import Setting, Version

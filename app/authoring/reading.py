@@ -19,7 +19,7 @@ from app.asking.calls import AskedModel, Dependencies, ModelCalls
 from app.asking.model_endpoint import ModelEndpoint
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
-from app.extensions import db, now, reading, writing
+from app.extensions import db, now, writing
 from app.history.telling import THOUGHT_OVER, tell_agent
 from app.llm.client import ModelError, Reply
 from app.models import OPEN_PROPOSALS, WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
@@ -68,9 +68,7 @@ def find_unread() -> list[str]:
     """Ids of proposals whose question got lost on the way to a worker, or died with one."""
     late = SettingProposal.proposed_at < now() - LOST_AFTER
     waits = (SettingProposal.status == ProposalStatus.READING, late, SettingProposal.is_free())
-    query = select(SettingProposal.id).where(*waits).order_by(SettingProposal.proposed_at)
-    with reading() as session:
-        return list(session.scalars(query.limit(100)))
+    return SettingProposal.find_ids(*waits, first=SettingProposal.proposed_at)
 
 
 def find_untold() -> list[str]:
@@ -81,9 +79,8 @@ def find_untold() -> list[str]:
     by_another = or_(SettingProposal.decided_by.is_(None), SettingProposal.decided_by != SettingProposal.proposed_by)
     stands = SettingProposal.decided_at <= now() - THOUGHT_OVER
     ended = SettingProposal.status.not_in(OPEN_PROPOSALS)
-    query = select(SettingProposal.id).where(SettingProposal.told_at.is_(None), ended, stands, by_another)
-    with reading() as session:
-        return list(session.scalars(query.order_by(SettingProposal.decided_at).limit(100)))
+    untold = (SettingProposal.told_at.is_(None), ended, stands, by_another)
+    return SettingProposal.find_ids(*untold, first=SettingProposal.decided_at)
 
 
 def tell_outcome(proposal_id: str) -> None:

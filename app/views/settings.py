@@ -8,8 +8,8 @@ from uuid import UUID
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.authoring.versions import revert_setting as take_back
-from app.authoring.versions import versions
+from app.authoring.fields import revert_setting as take_back
+from app.authoring.fields import versions
 from app.errors import Invalid, Refused
 from app.models import SettingProposal
 from app.models.agent_settings import CONFIGURATION

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.authoring.fields import FIELDS, NoDefault, author_setting, read_setting, read_settings
-from app.authoring.versions import revert_setting, versions
+from app.authoring.fields import (
+    FIELDS,
+    NoDefault,
+    author_setting,
+    read_setting,
+    read_settings,
+    revert_setting,
+    versions,
+)
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db
 from app.history.verify import verify

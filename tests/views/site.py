@@ -14,7 +14,7 @@ from typing import Any
 from flask import Flask
 from werkzeug.routing import Rule
 
-from app.authoring.versions import versions
+from app.authoring.fields import versions
 from app.extensions import db, writing
 from app.grants.request import WantedException, request_access
 from app.history.plan import Target as Undo

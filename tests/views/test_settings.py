@@ -8,8 +8,7 @@ from html import unescape
 import pytest
 from flask import Flask
 
-from app.authoring.fields import author_setting, read_setting
-from app.authoring.versions import versions
+from app.authoring.fields import author_setting, read_setting, versions
 from app.extensions import writing
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent

@@ -9,8 +9,7 @@ from typing import Any
 from flask import url_for
 from sqlalchemy import select
 
-from app.authoring.fields import DEFAULTS
-from app.authoring.versions import is_by_agent
+from app.authoring.fields import DEFAULTS, is_by_agent
 from app.extensions import db
 from app.models import Action, Agent, AuditLog, SettingProposal
 from app.models.agent_settings import PROMPTS
