@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
-from app.extensions import db, now, reading, writing
+from app.extensions import db, now, writing
 from app.grants.request import SILENCE, lock_both
 from app.history.telling import tell_agent
 from app.models import OPEN_GRANTS, WORKER, AccessGrant, AccessView, Action, Agent, AuditLog, GrantStatus, User
@@ -26,8 +25,11 @@ def end_what_is_over() -> list[str]:
     """
     run_out = (AccessGrant.status == GrantStatus.GRANTED) & (AccessGrant.expires_at <= database_now())
     silent = (AccessGrant.status == GrantStatus.PENDING) & (AccessGrant.requested_at <= now() - SILENCE)
-    ended = [*_end_all(run_out, GrantStatus.EXPIRED), *_end_all(silent, GrantStatus.UNANSWERED)]
-    return ended + list(filter(end_if_lost, _find_ids(AccessGrant.is_lost())))
+    ended = []
+    for condition, status in ((run_out, GrantStatus.EXPIRED), (silent, GrantStatus.UNANSWERED)):
+        found = AccessGrant.find_ids(condition, limit=1000)
+        ended += [grant_id for grant_id in found if _end_grant(grant_id, condition, status)]
+    return ended + list(filter(end_if_lost, AccessGrant.find_ids(AccessGrant.is_lost(), limit=1000)))
 
 
 def end_if_lost(grant_id: str) -> bool:
@@ -54,14 +56,14 @@ def find_untold() -> list[str]:
     """Ids of ended exceptions of which the agent's journal says nothing yet."""
     is_known = (Agent.id == AccessGrant.agent_id, Agent.forgotten_at.is_(None))
     untold = (AccessGrant.told_at.is_(None), AccessGrant.status.not_in(OPEN_GRANTS), *is_known)
-    return _find_ids(*untold, first=AccessGrant.ended_at, limit=100)
+    return AccessGrant.find_ids(*untold, first=AccessGrant.ended_at)
 
 
 def find_unasked() -> list[str]:
     """Ids of pending exceptions whose question got lost on the way to a worker, or died with one."""
     late = AccessGrant.requested_at < now() - ASKED_AGAIN_AFTER
     unasked = (AccessGrant.status == GrantStatus.PENDING, late, AccessGrant.is_free())
-    return _find_ids(*unasked, first=AccessGrant.requested_at, limit=100)
+    return AccessGrant.find_ids(*unasked, first=AccessGrant.requested_at)
 
 
 def tell_ending(grant_id: str) -> None:
@@ -72,15 +74,6 @@ def tell_ending(grant_id: str) -> None:
             return
         grant.told_at = now()
         tell_agent(agent, _compose_note(grant), about={"exception": grant.id})
-
-
-def _find_ids(*conditions: ColumnElement[bool], first: Any = None, limit: int = 1000) -> list[str]:
-    with reading() as session:
-        return list(session.scalars(select(AccessGrant.id).where(*conditions).order_by(first).limit(limit)))
-
-
-def _end_all(condition: ColumnElement[bool], status: GrantStatus) -> list[str]:
-    return [grant_id for grant_id in _find_ids(condition) if _end_grant(grant_id, condition, status)]
 
 
 def _end_grant(grant_id: str, condition: ColumnElement[bool], status: GrantStatus) -> bool:

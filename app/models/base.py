@@ -218,6 +218,12 @@ class Question:
         return or_(cls.asked_at.is_(None), cls.asked_at < now() - ASKED_AGAIN_AFTER)
 
     @classmethod
+    def find_ids(cls, *conditions: ColumnElement[bool], first: Any = None, limit: int = 100) -> list[str]:
+        """Ids of those that are so, in the order of the column `first`; in a read transaction of its own."""
+        with reading() as session:
+            return list(session.scalars(select(cls.id).where(*conditions).order_by(first).limit(limit)))
+
+    @classmethod
     def claim(cls, number: str, *waits: ColumnElement[bool]) -> Self | None:
         """The row, if it is as `waits` says and free, for exactly one worker."""
         return claim_row(cls, cls.id == number, cls.is_free(), *waits, asked_at=now())

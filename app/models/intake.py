@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, LargeBinary, String, Text, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import db, now, reading
+from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.base import Lockable, Model, Moment, Question, lock_row
 from app.models.event import announce
@@ -99,9 +99,8 @@ class Intake(Lockable, Question, Model):
     def find_lost(cls, kind: str) -> list[str]:
         """Ids of those that nobody took for more than a minute, or whose worker died over it, the oldest first."""
         late = cls.created_at < now() - LOST_AFTER
-        query = select(cls.id).where(cls.status == IntakeStatus.WAITING, cls.kind == kind, late, cls.is_free())
-        with reading() as session:
-            return list(session.scalars(query.order_by(cls.created_at).limit(100)))
+        lost = (cls.status == IntakeStatus.WAITING, cls.kind == kind, late, cls.is_free())
+        return cls.find_ids(*lost, first=cls.created_at)
 
     @classmethod
     def lock_waiting(cls, agent_id: int) -> list[Intake]:
