@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -17,7 +16,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, create_model
 from sqlalchemy.exc import OperationalError
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.caller import Caller, admit
@@ -29,7 +28,7 @@ from app.errors import Unavailable, WhetstoneError
 from app.events.stream import CLOSED
 from app.extensions import db
 from app.logs import place, silence_library
-from app.problems import status_phrase
+from app.problems import problem_document
 
 PATH = "/mcp"
 MOST_BYTES = 64_000_000
@@ -76,11 +75,7 @@ class McpEndpoint:
             max_request_body_size=MOST_BYTES,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async with self._server.session_manager.run():
-            yield
+        self.running = self._server.session_manager.run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A page elsewhere can't use it through somebody's browser: it has no token, and no cookie counts here."""
@@ -88,7 +83,9 @@ class McpEndpoint:
         try:
             caller = await run_sync(self._admit_caller, ", ".join(Headers(scope=scope).getlist("authorization")))
         except WhetstoneError as error:
-            await _http_refusal(error)(scope, receive, send)
+            said = problem_document(error.http_status, error.code, error.sentence)
+            refusal = JSONResponse(said, error.http_status, headers_of(error), "application/problem+json")
+            await refusal(scope, receive, send)
             return
         await self._app({**scope, "whetstone.caller": caller}, receive, send)
 
@@ -177,9 +174,3 @@ def _argument_schema(model: type[BaseModel]) -> dict[str, Any]:
 def _tool_refusal(sentence: str) -> CallToolResult:
     """A result that a model can read and act on."""
     return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
-
-
-def _http_refusal(error: WhetstoneError) -> Response:
-    status = error.http_status
-    said = {"type": "about:blank", "title": status_phrase(status), "status": status, "code": error.code}
-    return JSONResponse(said | {"detail": error.sentence}, status, headers_of(error), "application/problem+json")

@@ -71,7 +71,6 @@ def check_heads(heads: Iterable[Head]) -> None:
 
 def _heads_of(model: type[Agent | Account], account_id: int | None) -> Iterator[Head]:
     is_head = and_(AuditLog.chain == chain_of(model), AuditLog.sequence == model.audit_sequence)
-    owner = Agent.account_id if model is Agent else Account.id
     rows = (
         select(chain_of(model), model.audit_sequence, model.audit_head, AuditLog.hash, AuditLog.at, model.name)
         .add_columns(Account.name)
@@ -82,7 +81,7 @@ def _heads_of(model: type[Agent | Account], account_id: int | None) -> Iterator[
     if model is Agent:
         rows = rows.join(Account, Account.id == Agent.account_id)
     if account_id is not None:
-        rows = rows.where(owner == account_id)
+        rows = rows.where(Account.id == account_id)
     for chain, sequence, head, found, at, name, account in db.session.execute(rows.execution_options(yield_per=500)):
         if found != head:
             raise HeadsDiffer(f"{name} ({chain}): the log does not end as its row says. {HeadsDiffer.__doc__}")

@@ -236,5 +236,4 @@ def _is_newest_of_its_refinement(until: datetime | None) -> Looking:
     """True also for what belongs to none."""
     later = aliased(AuditLog)
     before_the_end = [later.at < until] if until is not None else []
-
     return lambda log: ~exists().where(later.refinement_id == log.refinement_id, later.id > log.id, *before_the_end)

@@ -56,9 +56,6 @@ class Proof:
         """Those that there are, of every account and of the rest."""
         return [proof for account_id in _account_ids() if (proof := cls.of(account_id)) is not None]
 
-    def keep(self, account_id: int | None) -> None:
-        InstallationMark.write(_mark_name(account_id), json.dumps(asdict(self.verdict) | {"at": self.at.isoformat()}))
-
     def is_stale(self, at: datetime) -> bool:
         return self.at < at - STALE
 
@@ -113,7 +110,8 @@ def _prove_account(account_id: int | None) -> None:
         before = Proof.of(account_id)
         if before is not None and before.at > proof.at:
             return
-        proof.keep(account_id)
+        kept = asdict(proof.verdict) | {"at": proof.at.isoformat()}
+        InstallationMark.write(_mark_name(account_id), json.dumps(kept))
         known = before.verdict.first_problem if before else None
         if proof.verdict.first_problem != known:  # an alarm, another one, or its end: the pages have to show it
             everybody = select(Account.id).order_by(Account.id)  # is told what belongs to nobody

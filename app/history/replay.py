@@ -196,14 +196,10 @@ def check_rollbacks(agent: Agent) -> None:
         raise entry_difference(entry, "is a rollback whose row is gone.")
 
 
-_COUNTS = (
-    *(getattr(Refinement, name) for name in NOUNS),
-    Refinement.memories_merged,
-    Refinement.memories_before,
-    Refinement.memories_after,
-    Refinement.refused,
-    Refinement.calls,
-)
+_COUNTS = [
+    getattr(Refinement, name)
+    for name in (*NOUNS, "memories_merged", "memories_before", "memories_after", "refused", "calls")
+]
 
 
 def _is_as_said(rollback: Rollback, entry: AuditLog) -> bool:

@@ -126,13 +126,8 @@ def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:
     return of.constitutional, cast(Any, of.discarded_at).is_(None), of.type, of.token_estimate
 
 
-STATES = select(
-    MemoryState.memory_id,
-    MemoryState.entry_id,
-    MemoryState.restores_entry_id,
-    MemoryState.tags,
-    *_fact_columns(MemoryState),
-)
+_NAMES = (MemoryState.memory_id, MemoryState.entry_id, MemoryState.restores_entry_id, MemoryState.tags)
+STATES = select(*_NAMES, *_fact_columns(MemoryState))
 """A query for all of them, to be narrowed."""
 
 

@@ -7,8 +7,7 @@ not by its bytes.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -92,7 +91,7 @@ class _Way:
     """One memory between what an undo finds and what it gives back. `before` is None when these entries made it."""
 
     memory: PresentMemory
-    entries: tuple[int, ...]
+    entries: Sequence[int]
     before: Recorded | None
     trace: Trace
 
@@ -123,8 +122,8 @@ class _Way:
 
     def later_refinements(self) -> list[str]:
         """Those that wrote it since."""
-        later = [step for step in self.trace.values() if step.entry_id > self.entries[-1]]
-        return [step.refinement_id for step in later if step.refinement_id is not None]
+        last = self.entries[-1]
+        return [step.refinement_id for step in self.trace.values() if step.entry_id > last and step.refinement_id]
 
     def _is_back(self, origin: int | None, is_ours: bool) -> bool:
         if self.before is not None:
@@ -153,16 +152,16 @@ class _Way:
         return self.trace.was_toggled_after(self.entries[0])
 
 
-def _memory_writes(entries: Entries) -> dict[int, tuple[int, ...]]:
+def _memory_writes(entries: Entries) -> dict[int, list[int]]:
     """By memory id: those of the entries that wrote it, oldest first."""
     query = select(MemoryState.memory_id, MemoryState.entry_id).where(MemoryState.entry_id.in_(entries))
-    found: dict[int, list[int]] = defaultdict(list)
+    found: dict[int, list[int]] = {}
     for memory_id, entry_id in db.session.execute(query.order_by(MemoryState.entry_id)).tuples():
-        found[memory_id].append(entry_id)
-    return {memory_id: tuple(entry_ids) for memory_id, entry_ids in found.items()}
+        found.setdefault(memory_id, []).append(entry_id)
+    return found
 
 
-def _states_before(entries: Entries, written: Mapping[int, tuple[int, ...]]) -> dict[int, Recorded]:
+def _states_before(entries: Entries, written: Mapping[int, Sequence[int]]) -> dict[int, Recorded]:
     """By memory id: the state just before the first of the entries that wrote it; none for what they made."""
     later = aliased(MemoryState)
     is_previous = and_(later.memory_id == MemoryState.memory_id, later.previous_entry_id == MemoryState.entry_id)
