@@ -43,10 +43,10 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
     if part is Part.WEB:
         from app import health, views
         from app.api import v1
-        from app.events import poll
+        from app.events import stream
 
         views.init_app(app)
         v1.init_app(app)
         health.init_app(app)
-        app.register_blueprint(poll.blueprint)
+        app.register_blueprint(stream.blueprint)
     return app

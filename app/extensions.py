@@ -49,14 +49,10 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-def clock() -> Clock:
-    """The app's clock: the system's, unless a test set another one."""
-    found: Clock = current_app.extensions["clock"]
-    return found
-
-
 def now() -> datetime:
-    return clock().now()
+    """By the app's clock: the system's, unless a test set another one."""
+    clock: Clock = current_app.extensions["clock"]
+    return clock.now()
 
 
 @contextmanager

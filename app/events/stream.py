@@ -4,6 +4,8 @@ Each message is the topic's live parts as they are now, as `<hx-partial>` blocks
 the id of the newest event that they show. The views render them: `app.extensions["stream_partials"](topic, viewer)`.
 Who is signed out, or asks for what is another's, gets `event: bye` with status 200: htmx would repeat a refused
 request for ever. Who holds too many already is refused; that page asks for its news itself meanwhile.
+
+`GET /events/poll?topic=…&after=ID` answers at once, with the newest event's id in the header `Last-Event-ID`.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from contextlib import suppress
 
 import structlog
 from a2wsgi.wsgi import build_environ
-from flask import request
+from flask import Blueprint, Response, abort, current_app, request
 from flask_security import current_user
 from starlette.types import Receive, Scope, Send
 
+from app.errors import NotFound
 from app.events.hub import End, Hub, Listener
 from app.events.topics import Topic, Visitor, catch_up, last_seen
 from app.logs import place
@@ -36,6 +39,7 @@ AGAIN_SECONDS = 30
 """A page that got no stream asks for its news itself, and for a stream again."""
 
 log = structlog.get_logger(__name__)
+blueprint = Blueprint("events", __name__)
 
 BYE = b"event: bye\ndata: bye\n\n"
 KEEP_ALIVE = b"event: beat\ndata: beat\n\n"
@@ -55,6 +59,25 @@ HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-bu
 
 
 AGAIN = (b"retry-after", b"%d" % AGAIN_SECONDS)
+
+
+@blueprint.get("/events/poll")
+def poll() -> Response:
+    """The stream's twin for whoever can't hold one open: 204 when nothing is new, else the same partials."""
+    visitor = Visitor.of(current_user._get_current_object())
+    if visitor is None:
+        abort(401)
+    if not visitor.viewer.may(AUDITOR):
+        abort(403)
+    account_id = visitor.viewer.account_id
+    topic = Topic.parse(request.args.get("topic", ""))
+    if topic is None or not topic.belongs_to(account_id):
+        raise NotFound("There is no such topic in this account.")
+    newest = catch_up(topic, account_id, last_seen(request.args.get("after"), account_id))
+    if newest is None:
+        return Response(status=204)
+    markup = str(current_app.extensions["stream_partials"](topic.name, visitor.viewer))
+    return Response(markup, headers={"Last-Event-ID": str(newest)}, mimetype="text/html")
 
 
 class EventStream:
