@@ -36,21 +36,16 @@ class RecordedRequest:
 class ScriptedClient:
     """Implements ModelClient with a queue of replies, each used once."""
 
-    def __init__(self, *replies: Scripted, context_window: int | None = None, name: str = "scripted") -> None:
+    def __init__(self, *replies: Scripted, context_window: int | None = None) -> None:
         self.asked: list[RecordedRequest] = []
         self.is_closed = False
-        self._name = name
         self._window = context_window
         self._queue: deque[Scripted] = deque(replies)
-
-    def script(self, *replies: Scripted) -> ScriptedClient:
-        self._queue.extend(replies)
-        return self
 
     def complete(self, messages: Messages, tools: Tools = (), *, timeout: float) -> Reply:
         self.asked.append(RecordedRequest(tuple(dict(message) for message in messages), tuple(tools), timeout))
         if not self._queue:
-            raise ScriptEmpty(f"{self._name} was asked {len(self.asked)} times; its script has no reply left.")
+            raise ScriptEmpty(f"The model was asked {len(self.asked)} times; its script has no reply left.")
         scripted = self._queue.popleft()
         if isinstance(scripted, ModelError):
             raise scripted
@@ -68,21 +63,19 @@ class ScriptedClient:
 
 
 class ScriptedClients:
-    """Implements ModelClients: one client for every model, or one a model name."""
+    """Implements ModelClients: one client for every model."""
 
-    def __init__(self, default: ScriptedClient | None = None, **by_model: ScriptedClient) -> None:
+    def __init__(self, client: ScriptedClient | None = None) -> None:
         self.made: list[str] = []
-        self._default = default
-        self._by_model = by_model
+        self._client = client
 
     def for_model(
         self, model_id: str, *, api_base: str | None = None, api_key_env: str | None = None
     ) -> ScriptedClient:
-        client = self._by_model.get(model_id, self._default)
-        if client is None:
+        if self._client is None:
             raise ScriptEmpty(f"No client was scripted for {model_id}.")
         self.made.append(model_id)
-        return client
+        return self._client
 
 
 def say(text: str, *, finish_reason: str = "stop") -> Reply:

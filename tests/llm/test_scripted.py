@@ -9,9 +9,8 @@ from app.llm.scripted import ScriptedClient, ScriptedClients, ScriptEmpty, call,
 
 
 def test_it_says_what_was_written_in_order_and_records_what_it_was_asked() -> None:
-    client: ModelClient = (scripted := ScriptedClient(say("YES"), context_window=8000)).script(
-        call("delete_memory", id=3)
-    )
+    scripted = ScriptedClient(say("YES"), call("delete_memory", id=3), context_window=8000)
+    client: ModelClient = scripted
     question = {"role": "user", "content": "?"}
     assert client.complete([question], timeout=5).text == "YES"
     (made,) = client.complete([question], [{"type": "function"}], timeout=7).tool_calls
@@ -46,11 +45,10 @@ def test_parallel_calls_have_ids_of_their_own_and_may_be_malformed() -> None:
     assert reply.finish_reason == "tool_calls"
 
 
-def test_voices_give_one_client_for_all_or_one_a_model() -> None:
-    ada, other = ScriptedClient(), ScriptedClient()
-    clients: ModelClients = (scripted := ScriptedClients(other, ada=ada))
-    assert clients.for_model("ada", api_base="http://x") is ada
-    assert clients.for_model("openai/anything") is other
+def test_all_models_have_one_client() -> None:
+    client = ScriptedClient()
+    clients: ModelClients = (scripted := ScriptedClients(client))
+    assert clients.for_model("ada", api_base="http://x") is clients.for_model("openai/anything") is client
     assert scripted.made == ["ada", "openai/anything"]
     with pytest.raises(ScriptEmpty, match="grace"):
-        ScriptedClients(ada=ada).for_model("grace")
+        ScriptedClients().for_model("grace")
