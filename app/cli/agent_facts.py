@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import current_app
-from sqlalchemy import select
-
 from app.cli.printing import Cell, day_and_time, print_facts, say
-from app.extensions import db, now
-from app.models import OPEN_STATES, Agent, Refinement
-from app.refinement.timetable import Timetable
+from app.models import Agent
+from app.refinement.timetable import Outlook, Timetable
 from app.shapes.agent import OperatedAgent
 
 HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)", "STATE")
@@ -18,19 +14,16 @@ HEADINGS = ("NAME", "MODEL", "MEMORIES", "TOKENS", "BUDGET", "LAST REFINED (UTC)
 
 def describe_agents(agents: list[Agent]) -> list[dict[str, Any]]:
     """What programs rely on, for any number of agents in two queries."""
-    ids = [agent.id for agent in agents]
-    is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
-    running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
-    changeable = Agent.changeable_among(ids)
-    timetable = Timetable(current_app.extensions["settings"], now())
+    timetable = Timetable()
+    outlooks = timetable.outlooks(agents)
 
-    def describe(agent: Agent, refinement: Refinement | None, can_change: bool) -> dict[str, Any]:
-        due = timetable.due(agent, running=refinement, changeable=can_change)
-        needs = agent.needs_refinement(timetable.at, changeable=can_change)
+    def describe(agent: Agent, outlook: Outlook) -> dict[str, Any]:
+        due, refinement = outlook.due, outlook.running
+        needs = agent.needs_refinement(timetable.at, changeable=outlook.is_changeable)
         more = {"open_refinement": refinement and refinement.id, "next_due": due.at, "next_due_words": due.words}
         return OperatedAgent.of(agent, needs_refinement=needs, **more).as_json()
 
-    return [describe(agent, running.get(agent.id), agent.id in changeable) for agent in agents]
+    return [describe(agent, outlooks[agent.id]) for agent in agents]
 
 
 def agent_row(agent: Agent, described: dict[str, Any]) -> list[Cell]:

@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from cronsim import CronSim
 from sqlalchemy import select
 
 from app.config import Settings
-from app.extensions import db
+from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
+from app.models.agent_settings import operator_settings
 from app.values.plural import count_nouns
 
 HOUR = timedelta(hours=1)
@@ -31,13 +33,21 @@ class Due:
     words: str
 
 
-class Timetable:
-    """The scheduled ticks of this installation, as seen at one moment."""
+class Outlook(NamedTuple):
+    """When an agent's next refinement starts, and what that follows from."""
 
-    def __init__(self, settings: Settings, at: datetime) -> None:
-        self._settings = settings
+    running: Refinement | None
+    due: Due
+    is_changeable: bool
+
+
+class Timetable:
+    """The scheduled ticks of this installation, as seen at one moment: now, unless another one is given."""
+
+    def __init__(self, settings: Settings | None = None, at: datetime | None = None) -> None:
+        self._settings = settings or operator_settings()
         self._ticks: dict[datetime, datetime] = {}
-        self.at = at
+        self.at = at or now()
 
     @property
     def next_tick(self) -> datetime:
@@ -52,20 +62,22 @@ class Timetable:
             self._ticks[start] = next(CronSim(self._settings.schedule, start))
         return self._ticks[start]
 
-    def due_of(self, agents: Sequence[Agent]) -> dict[int, Due]:
-        """The next automatic start of each, by id, in two queries."""
+    def outlooks(self, agents: Sequence[Agent]) -> dict[int, Outlook]:
+        """Of each agent, by its id, in two queries."""
         ids = [agent.id for agent in agents]
         is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
         running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
         changeable = Agent.changeable_among(ids)
-        return {
-            agent.id: self.due(agent, running=running.get(agent.id), changeable=agent.id in changeable)
-            for agent in agents
-        }
+        found = {}
+        for agent in agents:
+            its_own, is_changeable = running.get(agent.id), agent.id in changeable
+            due = self.due(agent, running=its_own, changeable=is_changeable)
+            found[agent.id] = Outlook(its_own, due, is_changeable)
+        return found
 
     def count(self, agents: Sequence[Agent]) -> list[tuple[str, int]]:
         """How many of them start how soon, the soonest first; last those that do not, by what keeps them."""
-        found = Counter(self._due_nearness(due) for due in self.due_of(agents).values())
+        found = Counter(self._due_nearness(each.due) for each in self.outlooks(agents).values())
         order = [*NEARNESS, *sorted(set(found) - {*NEARNESS})]
         return [(when, found[when]) for when in order if found[when]]
 

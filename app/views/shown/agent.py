@@ -34,11 +34,12 @@ from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import BlindRow
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
+from app.refinement.timetable import Timetable
 from app.shapes.agent import TokenShape
 from app.shapes.memory import AdminImport, LedgerRowShape
 from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
-from app.views.shown.agents import AgentRow, last_event, next_due
+from app.views.shown.agents import AgentRow, last_event
 from app.views.shown.attention import Unseen
 from app.views.shown.mass import MassChart
 
@@ -70,11 +71,10 @@ class AgentState(AgentRow):
     @classmethod
     def load(cls, agent: Agent) -> AgentState:
         seen = last_event(agent.account_id)
-        running, changeable = Refinement.open_of(agent.id), agent.has_changeable_memories()
-        due = next_due(agent, running, changeable)
+        outlook = Timetable().outlooks([agent])[agent.id]
         ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
         last = db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))
-        return cls(agent, last, running, due, changeable, has_keys(agent), erosion_of(agent), seen)
+        return cls(agent, last, *outlook, has_keys(agent), erosion_of(agent), seen)
 
     @property
     def erosion_floor(self) -> Decimal | None:

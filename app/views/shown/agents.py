@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, exists, func, select, true
 
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Event, Refinement
-from app.models.agent_settings import operator_settings
 from app.models.keyset import Keyset
 from app.refinement.timetable import Due, Timetable
 from app.shapes.agent import AdminAgent
@@ -92,16 +91,8 @@ def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
     ids = [agent.id for agent in agents]
     last = _last_refinements(ids)
     keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
-    open_ones = select(Refinement).where(Refinement.agent_id.in_(ids), _IS_OPEN)
-    running = {each.agent_id: each for each in db.session.scalars(open_ones)}
-    changeable = Agent.changeable_among(ids)
-    timetable = Timetable(operator_settings(), now())
-
-    def row_of(agent: Agent, number: int) -> AgentRow:
-        due = timetable.due(agent, running=running.get(number), changeable=number in changeable)
-        return AgentRow(agent, last.get(number), running.get(number), due, number in changeable, number in keyed)
-
-    return [row_of(agent, agent.id) for agent in agents]
+    outlooks = Timetable().outlooks(agents)
+    return [AgentRow(agent, last.get(agent.id), *outlooks[agent.id], agent.id in keyed) for agent in agents]
 
 
 def recently_moved(account_id: int) -> list[AgentRow]:
@@ -118,12 +109,6 @@ def recently_moved(account_id: int) -> list[AgentRow]:
 def last_event(account_id: int) -> int:
     """The newest event that what is read after this call already shows."""
     return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
-
-
-def next_due(agent: Agent, running: Refinement | None, changeable: bool) -> Due:
-    """When its next refinement starts by itself."""
-    timetable = Timetable(operator_settings(), now())
-    return timetable.due(agent, running=running, changeable=changeable)
 
 
 def _last_refinements(ids: Sequence[int]) -> dict[int, Refinement]:

@@ -13,7 +13,6 @@ from sqlalchemy.orm import load_only
 from app.extensions import db, now
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
-from app.models.agent_settings import operator_settings
 from app.models.base import iso
 from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
@@ -53,7 +52,7 @@ class AccountFigures:
         self.agents, self.over_budget, self.paused, self.core_tokens = map(int, counted)
         is_open = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
         self.running = db.session.scalar(select(func.count()).where(*is_open)) or 0
-        self.next_tick = Timetable(operator_settings(), now()).next_tick
+        self.next_tick = Timetable().next_tick
         self.due = 0
         for due in due_by_schedule(self.next_tick):
             some = due.where(Agent.account_id == account_id).order_by(None).limit(DUE_LIMIT + 1)
@@ -192,7 +191,7 @@ def _next_attempts(account_id: int) -> str:
     mine = select(Agent).where(Agent.account_id == account_id, OVER_BUDGET)
     schedule = load_only(*(getattr(Agent, name) for name in SCHEDULE_FIELDS))
     agents = list(db.session.scalars(mine.options(schedule).order_by(Agent.id).limit(PLANNED + 1)))
-    starts = Timetable(operator_settings(), now()).count(agents[:PLANNED])
+    starts = Timetable().count(agents[:PLANNED])
     words = ", ".join(f"{count:,} {when}" for when, count in starts)
     return f"{words} (of the first {PLANNED:,})" if len(agents) > PLANNED else words
 

@@ -12,9 +12,10 @@ from app.history.timeline import timeline_of
 from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
+from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
-from app.views.shown.agents import last_event, next_due
+from app.views.shown.agents import last_event
 from app.views.shown.rollback import RollbackOffer
 from app.vocabulary import STATUSES
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
@@ -30,8 +31,7 @@ class RefinementPage:
         self.is_stopping = refinement.is_open and refinement.stop_requested_at is not None
         self.agent = db.session.get_one(Agent, refinement.agent_id)
         self.consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
-        running, changeable = Refinement.open_of(self.agent.id), self.agent.has_changeable_memories()
-        self.due = next_due(self.agent, running, changeable)
+        self.due = Timetable().outlooks([self.agent])[self.agent.id].due
         after = refinement.mass_after
         self.mass_now = self.agent.core_token_usage if after is None else after
         self.story = refinement.mass_story(self.mass_now)
