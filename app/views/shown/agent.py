@@ -11,6 +11,7 @@ from typing import Any
 from flask import request, url_for
 from sqlalchemy import ColumnElement, func, select
 
+from app.events.topics import newest_event
 from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
 from app.models import (
@@ -39,7 +40,7 @@ from app.shapes.agent import TokenShape
 from app.shapes.memory import AdminImport, LedgerRowShape
 from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
-from app.views.shown.agents import AgentRow, last_event
+from app.views.shown.agents import AgentRow
 from app.views.shown.attention import Unseen
 from app.views.shown.mass import MassChart
 
@@ -70,7 +71,7 @@ class AgentState(AgentRow):
 
     @classmethod
     def load(cls, agent: Agent) -> AgentState:
-        seen = last_event(agent.account_id)
+        seen = newest_event(agent.account_id)
         outlook = Timetable().outlooks([agent])[agent.id]
         ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
         last = db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))

@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, exists, func, select, true
 
+from app.events.topics import newest_event
 from app.extensions import db, now
-from app.models import OPEN_STATES, Agent, AgentKey, Event, Refinement
+from app.models import OPEN_STATES, Agent, AgentKey, Refinement
 from app.models.keyset import Keyset
 from app.refinement.timetable import Due, Timetable
 from app.shapes.agent import AdminAgent
@@ -72,7 +73,7 @@ class AgentList:
         self.is_filtered = bool(query or self.state)
         self.selected: Sequence[int] = ()
         self.problem = ""
-        self.last_event = last_event(account_id)
+        self.last_event = newest_event(account_id)
         mine = select(Agent).where(Agent.account_id == account_id, STATES[self.state][1])
         if query:
             mine = mine.where(Agent.name.icontains(query, autoescape=True))
@@ -104,11 +105,6 @@ def recently_moved(account_id: int) -> list[AgentRow]:
     )
     agents = db.session.scalars(select(Agent).where(Agent.id.in_(moved)).order_by(Agent.name).limit(200))
     return load_rows(list(agents))
-
-
-def last_event(account_id: int) -> int:
-    """The newest event that what is read after this call already shows."""
-    return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
 
 
 def _last_refinements(ids: Sequence[int]) -> dict[int, Refinement]:

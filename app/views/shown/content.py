@@ -12,9 +12,9 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+from app.events.topics import newest_event
 from app.models import AccessGrant, Refinement
 from app.models.base import iso
-from app.views.shown.agents import last_event
 from app.views.shown.diff import ADDED, REMOVED, DiffPiece, compare_texts
 from app.views.shown.exception import ExceptionState
 from app.vocabulary.actions import ActionTerm, action_term
@@ -40,7 +40,7 @@ class LookContent:
     """What one look brought, beside the exception that covers it."""
 
     def __init__(self, grant: AccessGrant, seen: Seen) -> None:
-        self.last_event = last_event(grant.account_id)
+        self.last_event = newest_event(grant.account_id)
         self.standing, self.seen = ExceptionState.load(grant), seen
 
     def as_json(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from flask import url_for
 from sqlalchemy import ColumnElement, select
 
 from app.errors import Invalid, WhetstoneError
+from app.events.topics import newest_event
 from app.extensions import db
 from app.grants.endings import entries_about, why_it_ended
 from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, WantedException, resting_until
@@ -20,7 +21,6 @@ from app.models.keyset import cut_page
 from app.shapes.exception import StandingException
 from app.values.plural import count_times
 from app.views.shown.agent import AgentState, newest_refinements
-from app.views.shown.agents import last_event
 from app.views.shown.entry import actor_name
 from app.vocabulary import GRANT_CATEGORIES, GRANT_STATUSES
 
@@ -151,7 +151,7 @@ class ExceptionsPage:
 
     def __init__(self, account_id: int, agent: Agent | None = None, *, before: str = "") -> None:
         self.state = AgentState.load(agent) if agent else None
-        self.last_event = self.state.last_event if self.state else last_event(account_id)
+        self.last_event = self.state.last_event if self.state else newest_event(account_id)
         self.list = ExceptionList(account_id, agent, before=before)
         self.resting_until = resting_until(agent.id) if agent else None
 
@@ -164,7 +164,7 @@ class ExceptionPage:
     """`why` says how it came to its end, where the end alone does not; `receipts` are the entries of its views."""
 
     def __init__(self, grant: AccessGrant) -> None:
-        self.last_event = last_event(grant.account_id)
+        self.last_event = newest_event(grant.account_id)
         self.standing = ExceptionState.load(grant)
         was_live = self.standing.was_live
         self.receipts = entries_about(self.standing.grant, Action.ACCESS_VIEWED, limit=RECEIPTS) if was_live else []

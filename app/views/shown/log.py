@@ -11,6 +11,7 @@ from typing import Any
 from flask import url_for
 from sqlalchemy import func, select
 
+from app.events.topics import newest_event
 from app.extensions import db
 from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest_entry, read_log_entries, walk_log
 from app.history.plan import final_among
@@ -19,7 +20,6 @@ from app.models.keyset import TimeCursor
 from app.shapes.audit import EntryShape
 from app.views.filters import FilterForm
 from app.views.shown.agent import AgentState
-from app.views.shown.agents import last_event
 from app.views.shown.entry import PARTS, Fact, Subject, facts_of, subject_of
 from app.vocabulary import ACTIONS
 from app.vocabulary.actions import ActionTerm, action_term
@@ -163,7 +163,7 @@ class AuditPage:
 
     def __init__(self, form: FilterForm, *, before: str = "", after: str = "") -> None:
         self.state = AgentState.load(form.agent) if form.agent else None
-        self.last_event = self.state.last_event if self.state else last_event(form.filters.account_id)
+        self.last_event = self.state.last_event if self.state else newest_event(form.filters.account_id)
         self.log, self.offers = Log(form, before=before, after=after), AuditFilterOptions(form)
 
     def as_json(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from flask import url_for
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import load_only
 
+from app.events.topics import newest_event
 from app.extensions import db, now
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
@@ -22,7 +23,7 @@ from app.refinement.failures import FAILED, failure_conditions, has_reason, reas
 from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
-from app.views.shown.agents import IS_KEPT, OVER_BUDGET, last_event
+from app.views.shown.agents import IS_KEPT, OVER_BUDGET
 from app.views.shown.attention import REASONS_SHOWN, Attention, Unseen, health_alarms, proof_alarms
 from app.vocabulary import STATUSES
 
@@ -67,7 +68,7 @@ class AccountFigures:
 
 class Overview:
     def __init__(self, account_id: int) -> None:
-        self.last_event = last_event(account_id)
+        self.last_event = newest_event(account_id)
         self.figures = AccountFigures(account_id)
         self.is_empty = self.figures.agents == 0
         proof = Proof.of(account_id)

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from app.events.topics import newest_event
 from app.extensions import db, now
 from app.history.plan import Target
 from app.history.timeline import timeline_of
@@ -15,7 +16,6 @@ from app.models.schedule import ATTEMPT_PAUSE
 from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
-from app.views.shown.agents import last_event
 from app.views.shown.rollback import RollbackOffer
 from app.vocabulary import STATUSES
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
@@ -25,7 +25,7 @@ class RefinementPage:
     """`story` is what became of the mass, with the agent's present one while it is open."""
 
     def __init__(self, refinement: Refinement) -> None:
-        self.last_event = last_event(refinement.account_id)
+        self.last_event = newest_event(refinement.account_id)
         db.session.refresh(refinement)
         self.refinement = refinement
         self.is_stopping = refinement.is_open and refinement.stop_requested_at is not None

@@ -8,11 +8,11 @@ from typing import Any
 from flask import url_for
 from sqlalchemy import select
 
+from app.events.topics import newest_event
 from app.extensions import db
 from app.history.plan import GuardFinal, Target, preview_plan
 from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
 from app.shapes.audit import PlanShape, RollbackShape
-from app.views.shown.agents import last_event
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term
 from app.vocabulary.rollbacks import describe_memories, describe_moves
@@ -93,7 +93,7 @@ class RollbackPage:
     """
 
     def __init__(self, rollback: Rollback) -> None:
-        self.last_event = last_event(rollback.account_id)
+        self.last_event = newest_event(rollback.account_id)
         db.session.refresh(rollback)
         self.rollback = rollback
         self.facts: dict[str, Any] = db.session.get_one(AuditLog, rollback.entry_id).data
