@@ -11,6 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import FrameType, TracebackType
@@ -107,8 +108,12 @@ class Supervisor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._signals = 0
         try:
-            self._stop_all()
+            for part in reversed(self._parts):
+                if part.next_start is None:
+                    part.running.stop(hurry=lambda: self._signals > 0)
+            self._parts.clear()
         finally:
             signal.set_wakeup_fd(self._earlier_bell)
             for number, handler in self._earlier.items():
@@ -131,8 +136,7 @@ class Supervisor:
             self._wait_for_event(POLL_SECONDS)
             for part in self._parts:
                 if (status := part.running.status()) is not None:
-                    problem = "Whetstone was not ready yet, so nothing stays running."
-                    raise ChildFailed(_ending_message(part.running, status, problem))
+                    raise ChildFailed(_ending_message(part.running, status))
             if time.monotonic() > deadline:
                 raise NotReady(f"Not ready after {seconds:g} seconds, so all was stopped. {otherwise()}")
 
@@ -185,13 +189,6 @@ class Supervisor:
         except OSError as error:
             self._say(f"Which parts stopped can't be written down ({error.strerror}).")
 
-    def _stop_all(self) -> None:
-        self._signals = 0
-        for part in reversed(self._parts):
-            if part.next_start is None:
-                part.running.stop(hurry=lambda: self._signals > 0)
-        self._parts.clear()
-
     def _count_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
 
@@ -199,23 +196,18 @@ class Supervisor:
         """Sleep until a signal or a child's end, or `seconds`."""
         if self._signals == 0:
             select.select([self._alarm], [], [], None if seconds == float("inf") else max(seconds, 0.0))
-            _drain_pipe(self._alarm)
+            with suppress(BlockingIOError):
+                while os.read(self._alarm, 4096):
+                    pass
         if self._signals:
             raise StopRequested
 
 
-def _drain_pipe(descriptor: int) -> None:
-    try:
-        while os.read(descriptor, 4096):
-            pass
-    except BlockingIOError:
-        return
-
-
-def _ending_message(running: Running, status: int, consequence: str) -> str:
+def _ending_message(running: Running, status: int) -> str:
     lines = running.last_lines()
     log = [f"The end of {running.child.log}:", *(f"  {line}" for line in lines)] if lines else ["Its log is empty."]
-    return "\n".join([f"The {running.child.name} process ended ({_describe_status(status)}). {consequence}", *log])
+    how = f"The {running.child.name} process ended ({_describe_status(status)})."
+    return "\n".join([f"{how} Whetstone was not ready yet, so nothing stays running.", *log])
 
 
 def _describe_status(status: int) -> str:
