@@ -99,7 +99,9 @@ def metrics() -> Response:
 def look_around() -> dict[str, object]:
     """Each part in words, and whether all of them answer. A worker is asked only over a broker that answers."""
     database, broker = _check_database(), _check_broker()
-    worker = _check_worker() if broker == "ok" else "not asked: the broker does not answer"
+    worker = "not asked: the broker does not answer"
+    if broker == "ok":
+        worker = "ok" if worker_answers(ECHO_SECONDS) else f"none answered within {ECHO_SECONDS:.0f} seconds"
     parts = {"database": database, "broker": broker, "worker": worker}
     stopped = [part.sentence(datetime.now(UTC)) for part in stopped_parts()]
     found: dict[str, object] = {"ready": all(word == "ok" for word in parts.values()), **parts}
@@ -150,7 +152,3 @@ def _check_broker() -> str:
     except (RedisError, OSError) as error:
         return trouble_of(error)
     return "ok"
-
-
-def _check_worker() -> str:
-    return "ok" if worker_answers(ECHO_SECONDS) else f"none answered within {ECHO_SECONDS:.0f} seconds"

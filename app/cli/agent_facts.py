@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.cli.printing import Cell, day_and_time, print_facts, say
+from app.cli.printing import Cell, day_and_time, print_facts, print_table, say
 from app.models import Agent
 from app.refinement.timetable import Outlook, Timetable
 from app.shapes.agent import OperatedAgent
@@ -26,17 +26,9 @@ def describe_agents(agents: list[Agent]) -> list[dict[str, Any]]:
     return [describe(agent, outlooks[agent.id]) for agent in agents]
 
 
-def agent_row(agent: Agent, described: dict[str, Any]) -> list[Cell]:
-    """One line of the table under HEADINGS."""
-    return [
-        agent.name,
-        agent.model_id,
-        agent.core_count,
-        agent.core_token_usage,
-        agent.core_token_budget,
-        day_and_time(agent.last_refinement_at),
-        _state_words(agent, described),
-    ]
+def print_agents(agents: list[Agent], described: list[dict[str, Any]]) -> None:
+    """A table of agents, beside what programs are told of them."""
+    print_table(HEADINGS, [_agent_row(agent, each) for agent, each in zip(agents, described, strict=True)])
 
 
 def show_facts(agent: Agent, described: dict[str, Any]) -> None:
@@ -67,6 +59,11 @@ def brief_change(field: str, before: object, after: object) -> str:
     """A setting's change on one line."""
     words = _text_length if field.endswith("_prompt") else _format_value
     return f"{words(before)} → {words(after)}"
+
+
+def _agent_row(agent: Agent, described: dict[str, Any]) -> list[Cell]:
+    mass = [agent.core_count, agent.core_token_usage, agent.core_token_budget]
+    return [agent.name, agent.model_id, *mass, day_and_time(agent.last_refinement_at), _state_words(agent, described)]
 
 
 def _state_words(agent: Agent, described: dict[str, Any]) -> str:

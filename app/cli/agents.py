@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from app.cli.agent_facts import HEADINGS, agent_row, brief_change, describe_agents, show_facts
+from app.cli.agent_facts import brief_change, describe_agents, print_agents, show_facts
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
-from app.cli.printing import print_facts, print_hint, print_json, print_table, say
+from app.cli.printing import print_facts, print_hint, print_json, say
 from app.cli.tokens import token as token_commands
 from app.extensions import writing
 from app.keys.forgetting import forget_agent as destroy
@@ -81,7 +81,7 @@ def list_(context: CommandContext) -> None:
     if context.as_json:
         print_json(described)
     elif found:
-        print_table(HEADINGS, [agent_row(agent, each) for agent, each in zip(found, described, strict=True)])
+        print_agents(found, described)
     else:
         say(f"There are no agents in the account {home.name!r} yet.")
         print_hint("agents create NAME --model MODEL", "Create one")

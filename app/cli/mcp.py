@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
 
-from app.api.caller import Caller, admit
+from app.api.caller import admit
 from app.api.mcp import make_server
 from app.cli.common import open_installation
 from app.errors import Misconfigured
@@ -25,10 +24,7 @@ def mcp() -> None:
     token = os.environ.pop(TOKEN, "")
     if not token:
         raise Misconfigured(f"Set {TOKEN} to a token of the agent: `./whetstone agents token create NAME` makes one.")
+    bearer = f"Bearer {token}"
     with open_installation(with_key=False) as app:
-
-        def admit_it(_: Any) -> Caller:
-            return admit(f"Bearer {token}")
-
-        admit_it(None)
-        make_server(app, admit_it).run("stdio")
+        admit(bearer)
+        make_server(app, lambda _: admit(bearer)).run("stdio")

@@ -39,8 +39,7 @@ def web(port: int | None, on_word: bool, as_json: bool) -> None:
     from app.processes import asgi
     from app.setup import ready_app
 
-    _wait_for_word(on_word)
-    require_broker(settings)
+    _wait_for_start(settings, on_word)
     ready_app(Part.WEB, settings)
     asgi.serve(settings)
 
@@ -55,18 +54,15 @@ def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -
     settings = _begin_process()
     from tasks.celery import app, flask_app
 
-    _wait_for_word(on_word)
-    require_broker(settings)
+    _wait_for_start(settings, on_word)
     flask_app()  # looks at database and master key here, where a person reads why not
-    options = {
-        "pool": "threads",
-        "concurrency": concurrency or settings.concurrency,
-        "queues": queues,
-        "hostname": f"whetstone-{os.getpid()}@%h",
-        "loglevel": settings.log_level,
-    }
     app.worker_main(
-        ["worker", "--without-gossip", "--without-mingle", *(f"--{name}={value}" for name, value in options.items())]
+        [
+            *("worker", "--without-gossip", "--without-mingle", "--pool=threads", f"--queues={queues}"),
+            f"--concurrency={concurrency or settings.concurrency}",
+            f"--hostname=whetstone-{os.getpid()}@%h",
+            f"--loglevel={settings.log_level}",
+        ]
     )
 
 
@@ -78,8 +74,7 @@ def beat(on_word: bool, as_json: bool) -> None:
     settings = _begin_process()
     from tasks.celery import app
 
-    _wait_for_word(on_word)
-    require_broker(settings)
+    _wait_for_start(settings, on_word)
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     schedule = settings.run_dir / "beat-schedule"
     app.start(["beat", f"--schedule={schedule}", "--pidfile=", f"--loglevel={settings.log_level}"])
@@ -101,7 +96,8 @@ def _begin_process(**overrides: object) -> Settings:
     return load_settings(**{name: value for name, value in overrides.items() if value is not None})
 
 
-def _wait_for_word(on_word: bool) -> None:
-    """Raises Unavailable when the supervisor ends without a word."""
+def _wait_for_start(settings: Settings, on_word: bool) -> None:
+    """To the word and a broker that answers. Raises Unavailable, also when the supervisor ends without a word."""
     if on_word and not sys.stdin.readline():
         raise Unavailable("The supervisor ended before it gave the word. Nothing was started.")
+    require_broker(settings)
