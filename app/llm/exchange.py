@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any, TypeVar
@@ -64,24 +63,17 @@ def current_exchange() -> Exchange | None:
     return _current.get()
 
 
-@contextmanager
-def use_exchange(exchange: Exchange) -> Iterator[None]:
-    """What this thread sends meanwhile belongs to the exchange."""
-    before = _current.set(exchange)
-    try:
-        yield
-    finally:
-        _current.reset(before)
-
-
 def in_time(exchange: Exchange, work: Callable[[], T]) -> T:
-    """Do it in a thread of its own. Raises what it raises, or LeftBehind shortly after the deadline."""
+    """Do it in a thread of its own, whose requests belong to the exchange.
+
+    Raises what it raises, or LeftBehind shortly after the deadline.
+    """
     outcome: Future[T] = Future()
 
     def run() -> None:
+        _current.set(exchange)
         try:
-            with use_exchange(exchange):
-                outcome.set_result(work())
+            outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001  the one who waits gets it
             outcome.set_exception(error)
 

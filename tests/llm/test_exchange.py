@@ -13,7 +13,7 @@ import pytest
 
 from app.llm import body, wire
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.exchange import Exchange, LeftBehind, current_exchange, in_time, use_exchange
+from app.llm.exchange import Exchange, LeftBehind, current_exchange, in_time
 from app.llm.litellm import LiteLLMClients
 from tests.llm.conftest import Ask
 from tests.support.model_server import ModelServer, ServerReply, completion, error, html, text
@@ -173,10 +173,10 @@ def test_what_asks_no_model_is_sent_as_ever(server: ModelServer) -> None:
 def test_every_client_sends_through_the_one_place_that_bounds() -> None:
     """This fails when httpx or its pool moves what `wire` holds on to."""
     assert httpx.HTTPTransport.handle_request is wire._send_bounded
-    with httpx.Client() as client, use_exchange(Exchange.within(5)):
+    with httpx.Client() as client:
         transport = client._transport
         assert isinstance(transport, httpx.HTTPTransport)
         assert isinstance(transport._pool._network_backend, wire.httpcore.SyncBackend)
         with pytest.raises(httpx.ConnectError):
-            client.get("http://127.0.0.1:1")
+            in_time(Exchange.within(5), lambda: client.get("http://127.0.0.1:1"))
         assert transport._pool._network_backend is wire._BACKEND
