@@ -20,8 +20,6 @@ from app.models.audit import OPERATIONS
 MOST = 5000
 """More events than the limits of a refinement allow, but for a model that goes on calling without end."""
 
-Data = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Step:
@@ -59,7 +57,7 @@ def _read_log(refinement: Refinement) -> list[Step]:
     return steps
 
 
-_ENTRIES: Mapping[Action, tuple[str, Callable[[AuditLog], Data]]] = {
+_ENTRIES: Mapping[Action, tuple[str, Callable[[AuditLog], dict[str, Any]]]] = {
     Action.REFINEMENT_START: ("queued", lambda entry: dict(entry.data)),
     Action.DEDUP: (
         "deduplicated",
