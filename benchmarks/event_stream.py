@@ -129,7 +129,7 @@ def _happen() -> tuple[int, float]:
     with writing():
         committed: list[float] = []
         after_commit(lambda: committed.append(time.monotonic()))
-        announce("agent.changed", account_id=HOME)
+        announce("agent.changed", HOME)
     newest = newest_event(HOME)
     db.session.rollback()
     return newest, committed[0]

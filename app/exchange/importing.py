@@ -11,7 +11,7 @@ from app.exchange.draft import Draft
 from app.extensions import db
 from app.models.agent import Agent
 from app.models.audit import Action, record, tell_later
-from app.models.base import reserve_ids
+from app.models.base import reserve_memory_ids
 from app.models.memory import Memory
 from app.models.state import MemoryType, Source
 from app.silo import AgentKeys
@@ -38,7 +38,7 @@ def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by
 
     `name` is the import's, at most 80 characters on one line: their source tells it.
     """
-    ids = reserve_ids(db.session(), "memories", len(drafts))
+    ids = reserve_memory_ids(len(drafts))
     memories = [
         _write_memory(agent, each, number, keys, f"{Source.IMPORT}:{name}")
         for number, each in zip(ids, drafts, strict=True)

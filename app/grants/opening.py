@@ -205,17 +205,8 @@ def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
 
 
 def _write_receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
+    user = db.session.get_one(User, view.user_id)
     ids = sorted({item["id"] for item in shown["items"]})
-    record(
-        Action.ACCESS_VIEWED,
-        actor=db.session.get_one(User, view.user_id).actor,
-        of=agent,
-        subject=grant.subject,
-        data={"exception": grant.id, "view": view.id, "part": shown["part"], "ids": ids, "count": len(ids)},
-    )
-    announce(
-        "exception.viewed",
-        account_id=agent.account_id,
-        agent_id=agent.id,
-        data={"exception": grant.id, "seen": len(ids)},
-    )
+    data = {"exception": grant.id, "view": view.id, "part": shown["part"], "ids": ids, "count": len(ids)}
+    record(Action.ACCESS_VIEWED, actor=user.actor, of=agent, subject=grant.subject, data=data)
+    announce("exception.viewed", *agent.audited_as, exception=grant.id, seen=len(ids))

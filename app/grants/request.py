@@ -108,7 +108,7 @@ def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: 
         asked = {"category": str(wish.category), "purpose": wish.purpose, "scope": grant.scope, "minutes": wish.minutes}
         data = {"exception": grant.id, "for": for_user.email} | asked
         record(Action.ACCESS_REQUESTED, actor=by, of=agent, subject=grant.subject, data=data)
-        announce("exception.requested", account_id=agent.account_id, agent_id=agent.id, data={"exception": grant.id})
+        announce("exception.requested", *agent.audited_as, exception=grant.id)
     return grant
 
 

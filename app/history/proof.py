@@ -116,7 +116,7 @@ def _prove_account(account_id: int | None) -> None:
         if proof.verdict.first_problem != known:  # an alarm, another one, or its end: the pages have to show it
             everybody = select(Account.id).order_by(Account.id)  # is told what belongs to nobody
             for told in db.session.scalars(everybody).all() if account_id is None else [account_id]:
-                announce("proof.passed" if proof.verdict.ok else "proof.failed", account_id=told)
+                announce("proof.passed" if proof.verdict.ok else "proof.failed", told)
     if not proof.verdict.ok:
         where = {"account": account_id, "agent": proof.verdict.agent_id, "entry": proof.verdict.entry_id}
         log.error("the record is not as it was written", **where)

@@ -94,8 +94,8 @@ def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
         for ids, mark in ((rollback.undid, rollback.id), (rollback.redid, None)):
             statement = update(rows).where(rows.id.in_(ids)).values(undone_by=mark)
             db.session.execute(statement.execution_options(synchronize_session="fetch"))
-    about, number = {"rollback": rollback.id, "kind": str(rollback.kind)}, rollback.refinement_id
-    announce(ROLLED_BACK, account_id=agent.account_id, agent_id=agent.id, refinement_id=number, data=about)
+    about = {"rollback": rollback.id, "kind": str(rollback.kind)}
+    announce(ROLLED_BACK, *agent.audited_as, rollback.refinement_id, **about)
     return rollback
 
 

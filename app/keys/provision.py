@@ -9,7 +9,7 @@ from sqlalchemy import exists, select
 from app.extensions import db, now, reading, writing
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken, has_keys, make_keys, open_keys, share_with_tokens
-from app.silo import AgentKeys, MasterPublicKey
+from app.silo import AgentKeys
 
 LOST_AFTER = timedelta(seconds=60)
 LOOK_BACK = timedelta(days=7)
@@ -56,14 +56,8 @@ def _agents_without_keys() -> list[int]:
 
 
 def _agents_of_tokens_without_keys() -> set[int]:
-    moment = now()
-    tokens = db.session.scalars(
-        select(AgentToken).where(
-            AgentToken.revoked_at.is_(None),
-            AgentToken.created_at < moment - LOST_AFTER,
-            AgentToken.created_at > moment - LOOK_BACK,
-        )
-    ).all()
-    waiting = {MasterPublicKey(token.public_key).fingerprint: token.agent_id for token in tokens}
+    age = (AgentToken.created_at < now() - LOST_AFTER, AgentToken.created_at > now() - LOOK_BACK)
+    tokens = db.session.scalars(select(AgentToken).where(AgentToken.revoked_at.is_(None), *age))
+    waiting = {token.reader: token.agent_id for token in tokens}
     held = set(db.session.scalars(select(AgentKey.reader).where(AgentKey.agent_id.in_(set(waiting.values())))))
     return {agent_id for reader, agent_id in waiting.items() if reader not in held}

@@ -187,9 +187,9 @@ class Agent(Chained, ScheduleColumns, Model):
             record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject)
             self.announce("resumed")
 
-    def announce(self, step: str, **data: Any) -> None:
+    def announce(self, step: str, /, **data: Any) -> None:
         """A durable, content-free event of this agent."""
-        announce(f"agent.{step}", account_id=self.account_id, agent_id=self.id, data=data)
+        announce(f"agent.{step}", *self.audited_as, **data)
 
     def is_immutable(self, tags: Sequence[str]) -> bool:
         """Whether one of these tags forbids the Knife to touch a memory."""

@@ -42,14 +42,8 @@ NOT_A_KEY = (
 )
 
 CONFIGURATION = (
-    "name",
-    "model_id",
-    "api_base",
-    "api_key_env",
-    *PROMPTS,
-    "refinement_threshold",
-    "core_token_budget",
-    "active",
+    *("name", "model_id", "api_base", "api_key_env", *PROMPTS),
+    *("refinement_threshold", "core_token_budget", "active"),
 )
 
 

@@ -57,8 +57,6 @@ class AttentionItem(Lockable, Model):
         partial_index("ix_attention_items_unseen", "account_id", "at", "id", where=_UNSEEN),
         Index("ix_attention_items_agent", "agent_id", "id"),
         partial_index("ix_attention_items_agent_unseen", "agent_id", "at", "id", where=_UNSEEN),
-        Index("ix_attention_items_refinement_id", "refinement_id"),
-        Index("ix_attention_items_grant_id", "grant_id"),
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
@@ -66,8 +64,8 @@ class AttentionItem(Lockable, Model):
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"))
     kind: Mapped[AttentionKind] = mapped_column(String(16))
-    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
-    grant_id: Mapped[str | None] = mapped_column(ForeignKey("access_grants.id"))
+    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"), index=True)
+    grant_id: Mapped[str | None] = mapped_column(ForeignKey("access_grants.id"), index=True)
     text: Mapped[str | None] = mapped_column(String(MAX_NOTE))
     at: Mapped[Moment]
     seen_by: Mapped[str | None] = mapped_column(String(300))
@@ -135,7 +133,7 @@ class AttentionItem(Lockable, Model):
         return True
 
     def _record_action(self, action: Action, agent: Agent, by: Actor) -> AuditLog:
-        announce(f"attention.{self.kind}", account_id=self.account_id, agent_id=self.agent_id)
+        announce(f"attention.{self.kind}", self.account_id, self.agent_id)
         data = {"item": self.id, "kind": str(self.kind)}
         return record(action, actor=by, of=agent, subject=self.subject, data=data)
 
@@ -180,13 +178,7 @@ def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | Access
     )
     call_attention(entry)
     if refinement_id is not None:
-        announce(
-            "refinement.noted",
-            account_id=agent.account_id,
-            agent_id=agent.id,
-            refinement_id=refinement_id,
-            data={"entry": entry.id},
-        )
+        announce("refinement.noted", *agent.audited_as, refinement_id, entry=entry.id)
 
 
 def call_attention(entry: AuditLog) -> None:

@@ -235,14 +235,13 @@ class HumanAct(Model):
 
     __tablename__ = "human_acts"
     __table_args__ = (
-        Index("ix_human_acts_entry_id", "entry_id", unique=True),
         partial_index("ix_human_acts_untold", "agent_id", "actor", "at", where="told_at IS NULL"),
         Index("ix_human_acts_told", "agent_id", "actor", "told_at"),
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
-    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"))
+    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"), index=True, unique=True)
     actor: Mapped[str] = mapped_column(String(300))
     at: Mapped[Moment]
     told_at: Mapped[Moment | None]

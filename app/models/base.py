@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 from sqlalchemy.types import JSON, TypeDecorator
 
 from app.errors import NotFound
@@ -147,15 +147,8 @@ def iso(moment: datetime | None) -> str | None:
 
 
 LOCK_ORDER = (
-    "accounts",
-    "refinements",
-    "intakes",
-    "agents",
-    "access_grants",
-    "setting_proposals",
-    "agent_tokens",
-    "attention_items",
-    "memories",
+    *("accounts", "refinements", "intakes", "agents", "access_grants", "setting_proposals", "agent_tokens"),
+    *("attention_items", "memories"),
 )
 """In which order one transaction locks rows: with one order for all, no two of them wait for each other. Every test
 watches it (`tests/support/locks.py`). Behind all comes PostgreSQL's advisory lock of an account's events."""
@@ -274,17 +267,15 @@ def drop_old_rows(
     return dropped
 
 
-def reserve_ids(session: Session, table: str, count: int) -> list[int]:
-    """Numbers for rows to come, never given twice: content is sealed together with its row's number.
+def reserve_memory_ids(count: int) -> list[int]:
+    """Numbers for memories to come, never given twice: content is sealed together with its row's number.
 
     Call it inside `writing()`: on SQLite its write lock makes the highest number plus one safe; no row is ever removed.
     """
+    session = db.session()
     if is_sqlite(session):
         session.flush()
-        highest = session.scalar(text(f"SELECT coalesce(max(id), 0) FROM {table}")) or 0
+        highest = session.scalar(text("SELECT coalesce(max(id), 0) FROM memories")) or 0
         return list(range(highest + 1, highest + 1 + count))
-    rows = session.scalars(
-        text("SELECT nextval(pg_get_serial_sequence(:table, 'id')) FROM generate_series(1, :count)"),
-        {"table": table, "count": count},
-    )
-    return [int(row) for row in rows]
+    numbers = text("SELECT nextval(pg_get_serial_sequence('memories', 'id')) FROM generate_series(1, :count)")
+    return list(session.scalars(numbers, {"count": count}))

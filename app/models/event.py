@@ -6,7 +6,6 @@ PostgreSQL an advisory lock of the account, taken last, spans the insert and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -44,22 +43,10 @@ class Event(Model):
 
 
 def announce(
-    kind: str,
-    *,
-    account_id: int,
-    agent_id: int | None = None,
-    refinement_id: str | None = None,
-    data: Mapping[str, Any] | None = None,
+    kind: str, account_id: int, agent_id: int | None = None, refinement_id: str | None = None, /, **data: Any
 ) -> None:
     """Write an event with the open transaction, as its last step, and wake the streams once it is committed."""
-    event = Event(
-        account_id=account_id,
-        agent_id=agent_id,
-        refinement_id=refinement_id,
-        kind=kind,
-        data=dict(data or {}),
-        at=now(),
-    )
+    event = Event(account_id=account_id, agent_id=agent_id, refinement_id=refinement_id, kind=kind, data=data, at=now())
     before_commit(lambda: _insert_event(event))
     after_commit(lambda: current_app.extensions["wake_streams"](account_id, event.id))
 

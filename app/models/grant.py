@@ -132,8 +132,7 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
             raise RuntimeError("the database tells no time")
         self.status, self.decided_at = GrantStatus.GRANTED, moment
         self.expires_at = moment + timedelta(minutes=self.minutes)
-        self._record_action(Action.ACCESS_GRANTED, agent, by, minutes=self.minutes, until=iso(self.expires_at))
-        self._announce_step("granted")
+        self._record_status(agent, by, minutes=self.minutes, until=iso(self.expires_at))
 
     def end(self, agent: Agent, status: GrantStatus, *, by: Actor, why: str = "") -> None:
         """Reach an end, for good. The caller holds the agent's lock, then this row's. Does nothing to an ended one."""
@@ -145,8 +144,7 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
         self.decided_at = self.decided_at or self.ended_at
         if not was_live:
             self.told_at = self.ended_at
-        self._record_action(Action(f"access_{status}"), agent, by, views=self.views, why=why or None)
-        self._announce_step(str(status))
+        self._record_status(agent, by, views=self.views, why=why or None)
 
     def end_if_lost(self, agent: Agent, *, by: Actor) -> bool:
         """End it where its human is no admin here any more; returns whether it was so. For a caller like `end`'s."""
@@ -155,13 +153,10 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
         self.end(agent, GrantStatus.REVOKED, by=by, why=NO_LONGER_ADMIN)
         return True
 
-    def _record_action(self, action: Action, agent: Agent, by: Actor, **data: Any) -> None:
-        said = {name: value for name, value in data.items() if value is not None}
-        record(action, actor=by, of=agent, subject=self.subject, data={"exception": self.id, **said})
-
-    def _announce_step(self, step: str) -> None:
-        data = {"exception": self.id, "user": self.user_id}
-        announce(f"exception.{step}", account_id=self.account_id, agent_id=self.agent_id, data=data)
+    def _record_status(self, agent: Agent, by: Actor, **data: Any) -> None:
+        said = {"exception": self.id} | {name: value for name, value in data.items() if value is not None}
+        record(Action(f"access_{self.status}"), actor=by, of=agent, subject=self.subject, data=said)
+        announce(f"exception.{self.status}", self.account_id, self.agent_id, exception=self.id, user=self.user_id)
 
 
 NEWEST_GRANTS = Keyset((AccessGrant.requested_at, AccessGrant.id), newest_first=True)

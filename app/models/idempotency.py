@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, UniqueConstraint, delete, select
+from sqlalchemy import ColumnElement, ForeignKey, LargeBinary, String, UniqueConstraint, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import Invalid, Refused
@@ -44,7 +44,7 @@ class IdempotencyKey(Model):
     """
 
     __tablename__ = "idempotency_keys"
-    __table_args__ = (UniqueConstraint("agent_id", "key"), Index("ix_idempotency_keys_created_at", "created_at"))
+    __table_args__ = (UniqueConstraint("agent_id", "key"),)
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
@@ -52,7 +52,7 @@ class IdempotencyKey(Model):
     fingerprint: Mapped[bytes] = mapped_column(LargeBinary(32))
     status: Mapped[int]
     answer: Mapped[Sealed | None]
-    created_at: Mapped[Moment]
+    created_at: Mapped[Moment] = mapped_column(index=True)
 
     @classmethod
     def claim(cls, agent_id: int, key: str, fingerprint: bytes) -> IdempotencyKey | None:

@@ -92,7 +92,7 @@ class Intake(Lockable, Question, Model):
             created_at=now(),
         )
         db.session.add(intake)
-        announce("intake.received", account_id=agent.account_id, agent_id=agent.id, data={"intake": number})
+        announce("intake.received", *agent.audited_as, intake=number)
         return intake
 
     @classmethod
@@ -134,5 +134,4 @@ class Intake(Lockable, Question, Model):
         """Reach an end: the content is gone from here, and the page is told."""
         self.status, self.imported, self.error, self.outcome = status, imported, error, outcome
         self.sealed, self.taken_at = None, now()
-        data = {"intake": self.id, "imported": imported}
-        announce(f"intake.{status}", account_id=self.account_id, agent_id=self.agent_id, data=data)
+        announce(f"intake.{status}", self.account_id, self.agent_id, intake=self.id, imported=imported)

@@ -67,12 +67,8 @@ class Logged:
 
     def said(self) -> Said:
         """What an entry says of it as it is now, by column. Empty: nothing yet."""
-        return self._logged_values(self.logged_columns())
-
-    @classmethod
-    def logged_columns(cls) -> list[str]:
-        other = cls.PROVED_ELSEWHERE | cls.UNPROVED.keys()
-        return [column.name for column in cls.__table__.columns if column.name not in other]
+        other = self.PROVED_ELSEWHERE | self.UNPROVED.keys()
+        return self._logged_values(column.name for column in self.__table__.columns if column.name not in other)
 
     def _logged_values(self, names: Iterable[str]) -> Said:
         columns = self.__table__.columns

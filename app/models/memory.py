@@ -13,7 +13,7 @@ from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.audit import Action, record, tell_later
-from app.models.base import Identity, Model, lock_row, partial_index, reserve_ids
+from app.models.base import Identity, Model, lock_row, partial_index, reserve_memory_ids
 from app.models.keyset import Keyset
 from app.models.refinement import Refinement
 from app.models.state import MemoryState, MemoryType, Source, StateColumns
@@ -90,7 +90,7 @@ class Memory(StateColumns, Model):
 
         `source` is one of `Source`, of an import with its name.
         """
-        number = memory_id if memory_id is not None else reserve_ids(db.session(), "memories", 1)[0]
+        number = reserve_memory_ids(1)[0] if memory_id is None else memory_id
         moment = now()
         memory = cls(
             id=number,

@@ -41,16 +41,13 @@ class ModelCall(Model):
     """
 
     __tablename__ = "model_calls"
-    __table_args__ = (
-        Index("ix_model_calls_account", "account_id", "started_at"),
-        Index("ix_model_calls_subject_id", "subject_id"),
-    )
+    __table_args__ = (Index("ix_model_calls_account", "account_id", "started_at"),)
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     purpose: Mapped[CallPurpose] = mapped_column(String(16))
-    subject_id: Mapped[str | None] = mapped_column(String(36))
+    subject_id: Mapped[str | None] = mapped_column(String(36), index=True)
     model_id: Mapped[str] = mapped_column(String(200))
     prompt_tokens: Mapped[int]
     completion_tokens: Mapped[int]

@@ -222,13 +222,11 @@ class Refinement(Tally, Noted, Logged, Lockable, Model):
         """Take down what it leaves: the mass, and how many core memories."""
         self.mass_after, self.memories_after = agent.core_token_usage, agent.core_count
 
-    def announce(self, step: str, **data: Any) -> None:
+    def announce(self, step: str, /, **data: Any) -> None:
         """A durable, content-free event of this refinement; the last one tells its end."""
         if not self.is_open and step != "ended":
             raise RuntimeError(f"the step {step!r} of a refinement that has ended")
-        announce(
-            f"refinement.{step}", account_id=self.account_id, agent_id=self.agent_id, refinement_id=self.id, data=data
-        )
+        announce(f"refinement.{step}", self.account_id, self.agent_id, self.id, **data)
 
 
 NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)

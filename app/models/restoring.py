@@ -48,20 +48,13 @@ def _insert_states(statement: str, rows: list[list[Any]], values: dict[str, Any]
     db.session.execute(ready, values | {"given": json.dumps(rows)})
 
 
-_SQLITE = {
-    "given": "json_each(:given) AS g",
-    "memory": "json_extract(g.value, '$[0]')",
-    "source": "json_extract(g.value, '$[1]')",
-    "restores": "json_extract(g.value, '$[2]')",
-    "flag": "json_extract(g.value, '$[3]')",
-}
-_POSTGRESQL = {
-    "given": "jsonb_array_elements(CAST(:given AS jsonb)) AS g(value)",
-    "memory": "CAST(g.value ->> 0 AS bigint)",
-    "source": "CAST(g.value ->> 1 AS bigint)",
-    "restores": "CAST(g.value ->> 2 AS bigint)",
-    "flag": "CAST(g.value ->> 3 AS boolean)",
-}
+_COLUMNS = {"memory": "bigint", "source": "bigint", "restores": "bigint", "flag": "boolean"}
+"""What is given of each row, in this order."""
+
+_SQLITE = {name: f"json_extract(g.value, '$[{place}]')" for place, name in enumerate(_COLUMNS)}
+_SQLITE["given"] = "json_each(:given) AS g"
+_POSTGRESQL = {name: f"CAST(g.value ->> {place} AS {kind})" for place, (name, kind) in enumerate(_COLUMNS.items())}
+_POSTGRESQL["given"] = "jsonb_array_elements(CAST(:given AS jsonb)) AS g(value)"
 _INSERT = (
     "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, restores_entry_id, "
     f"{', '.join(STATE_FIELDS)}) SELECT m.id, :entry, m.entry_id"

@@ -32,20 +32,16 @@ class Rollback(Model):
     """
 
     __tablename__ = "rollbacks"
-    __table_args__ = (
-        Index("ix_rollbacks_agent_id_at", "agent_id", "at"),
-        Index("ix_rollbacks_entry_id", "entry_id", unique=True),
-        Index("ix_rollbacks_refinement_id", "refinement_id"),
-    )
+    __table_args__ = (Index("ix_rollbacks_agent_id_at", "agent_id", "at"),)
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     kind: Mapped[RollbackKind] = mapped_column(String(16))
-    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
+    refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"), index=True)
     target_entry_id: Mapped[int | None] = mapped_column(ForeignKey("audit_log.id"))
     rollback_id: Mapped[str | None] = mapped_column(ForeignKey("rollbacks.id"))
-    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"))
+    entry_id: Mapped[int] = mapped_column(ForeignKey("audit_log.id"), index=True, unique=True)
     requested_by: Mapped[str] = mapped_column(String(300))
     reversed: Mapped[int]
     mass_before: Mapped[int]

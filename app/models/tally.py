@@ -115,11 +115,7 @@ class Tally:
     @property
     def stats(self) -> dict[str, Any]:
         """The same, how many memories that were, and what was refused, by kind."""
-        memories = {
-            "memories_merged": self.memories_merged,
-            "memories_before": self.memories_before,
-            "memories_after": self.memories_after,
-        }
+        memories = {name: getattr(self, name) for name in ("memories_merged", "memories_before", "memories_after")}
         return self.counts | memories | {"refused": dict(self.refused)}
 
     @property

@@ -33,7 +33,7 @@ from app.models import (
     Source,
     record,
 )
-from app.models.base import reserve_ids
+from app.models.base import reserve_memory_ids
 from app.models.intake import CONVERSATION
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
 from app.silo import SealBroken
@@ -204,7 +204,7 @@ def _write_memories(heard: _Heard, agent: Agent, findings: ExtractedMemories) ->
     write = partial(
         Memory.write, agent, keys=heard.agent.keys, source=Source.CONVERSATION, origin_at=heard.handed_in_at
     )
-    numbers = reserve_ids(db.session(), "memories", len(new))
+    numbers = reserve_memory_ids(len(new))
     return [write(text, type_=type_, memory_id=number) for number, (type_, text) in zip(numbers, new, strict=True)]
 
 

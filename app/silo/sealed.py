@@ -86,12 +86,8 @@ def seal(text: str, *, key: bytes, version: int, identity: str) -> Sealed:
 
 def unseal(sealed: Sealed, *, key: bytes, identity: str) -> str:
     """Open sealed text. Raises SealBroken when anything, the row's identity included, is not as it was sealed."""
-    blob = sealed.at_rest
-    header, nonce, body = (
-        blob[: _HEADER.size],
-        blob[_HEADER.size : _HEADER.size + _NONCE],
-        blob[_HEADER.size + _NONCE :],
-    )
+    blob, end = sealed.at_rest, _HEADER.size + _NONCE
+    header, nonce, body = blob[: _HEADER.size], blob[_HEADER.size : end], blob[end:]
     try:
         return AESGCM(key).decrypt(nonce, body, _associated_data(identity, header)).decode()
     except InvalidTag:

@@ -87,7 +87,7 @@ def _record_action(action: Action, user: User) -> None:
         if action is Action.SIGN_IN:
             user.renew_password_hash()
         record(action, actor=actor, of=account, subject=f"user:{user_id}", data={"address": request.remote_addr})
-        announce(f"account.{action}", account_id=account_id)
+        announce(f"account.{action}", account_id)
 
 
 def _throttled_sign_in(view: Callable[..., Any]) -> Callable[..., Any]:

@@ -71,5 +71,5 @@ def happen(times: int = 1, *, account_id: int = HOME, agent_id: int | None = Non
     """Announce events, each in a transaction of its own; returns the newest one's id."""
     for _ in range(times):
         with writing():
-            announce("agent.changed", account_id=account_id, agent_id=agent_id)
+            announce("agent.changed", account_id, agent_id)
     return db.session.scalar(select(func.max(Event.id))) or 0

@@ -106,7 +106,7 @@ def test_a_page_hears_of_the_same_events_as_they_come_and_from_the_table(agent: 
     with writing():
         for account_id, about in ((HOME, agent), (HOME, other)):
             for kind in ("exception.granted", "account.sign_in", ROLLED_BACK):
-                announce(kind, account_id=account_id, agent_id=about.id)
+                announce(kind, account_id, about.id)
     ids = {Agent: agent.id, Refinement: mine[0], Rollback: NOBODY, AccessGrant: NOBODY}
     topic = Topic(page, ids[page.row] if page.row else None)
 
