@@ -79,16 +79,8 @@ def authenticate(bearer: str) -> Bearer | None:
 
 _FIND = (
     select(
-        AgentToken.id,
-        AgentToken.agent_id,
-        AgentToken.name,
-        AgentToken.token_hash,
-        AgentToken.scopes,
-        AgentToken.last_used_at,
-        Agent.uuid,
-        AgentKey.purpose,
-        AgentKey.version,
-        AgentKey.sealed,
+        *(AgentToken.id, AgentToken.agent_id, AgentToken.name, AgentToken.token_hash, AgentToken.scopes),
+        *(AgentToken.last_used_at, Agent.uuid, AgentKey.purpose, AgentKey.version, AgentKey.sealed),
     )
     .join(Agent, Agent.id == AgentToken.agent_id)
     .outerjoin(AgentKey, and_(AgentKey.agent_id == AgentToken.agent_id, AgentKey.reader == bindparam("reader")))

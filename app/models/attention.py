@@ -167,18 +167,14 @@ def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | Access
     """Keep what an agent wrote to the admins, if it did. `note` is clean; the caller holds the agent's lock."""
     if note is None:
         return
-    refinement_id = about.id if about.subject.startswith("refinement:") else None
+    refinement = about.id if about.subject.startswith("refinement:") else None
+    actor, data = agent.as_actor, {"text": note}
     entry = record(
-        Action.NOTE_TO_ADMINS,
-        actor=agent.as_actor,
-        of=agent,
-        subject=about.subject,
-        refinement_id=refinement_id,
-        data={"text": note},
+        Action.NOTE_TO_ADMINS, actor=actor, of=agent, subject=about.subject, refinement_id=refinement, data=data
     )
     call_attention(entry)
-    if refinement_id is not None:
-        announce("refinement.noted", *agent.audited_as, refinement_id, entry=entry.id)
+    if refinement is not None:
+        announce("refinement.noted", *agent.audited_as, refinement, entry=entry.id)
 
 
 def call_attention(entry: AuditLog) -> None:

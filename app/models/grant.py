@@ -127,9 +127,7 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
 
     def allow(self, agent: Agent, *, by: Actor) -> None:
         """The agent said YES: content is shown from now on, for so many minutes of the database's clock."""
-        moment = db.session.scalar(select(database_now()))
-        if moment is None:
-            raise RuntimeError("the database tells no time")
+        moment = db.session.scalars(select(database_now())).one()
         self.status, self.decided_at = GrantStatus.GRANTED, moment
         self.expires_at = moment + timedelta(minutes=self.minutes)
         self._record_status(agent, by, minutes=self.minutes, until=iso(self.expires_at))

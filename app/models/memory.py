@@ -227,14 +227,8 @@ class Memory(StateColumns, Model):
 
     def _set_constitutional(self, agent: Agent, constitutional: bool, by: Actor) -> None:
         self.become(agent, constitutional=constitutional, updated_at=now(), version=self.version + 1)
-        entry = record(
-            Action.CONSTITUTIONAL_TOGGLE,
-            actor=by,
-            of=agent,
-            subject=f"memory:{self.id}",
-            data={"id": self.id, "constitutional": constitutional},
-            memories=[self],
-        )
+        subject, data = f"memory:{self.id}", {"id": self.id, "constitutional": constitutional}
+        entry = record(Action.CONSTITUTIONAL_TOGGLE, actor=by, of=agent, subject=subject, data=data, memories=[self])
         tell_later(entry)
         agent.announce("toggled")
 

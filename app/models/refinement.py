@@ -161,21 +161,11 @@ class Refinement(Tally, Noted, Logged, Lockable, Model):
         self.status = Status.RUNNING
         self.mass_before = self.kept_mass = agent.core_token_usage
         self.threshold = agent.effective_refinement_threshold
-        entry = self.record_action(
-            Action.REFINEMENT_SNAPSHOT,
-            agent,
-            WORKER,
-            {
-                "mass": agent.core_token_usage,
-                "count": agent.core_count,
-                "threshold": str(self.threshold),
-                "cap": self.cap,
-                "model": self.model_id,
-                "erosion": {"cut": self.erosion_cut, "base": self.erosion_base},
-            },
-        )
-        self.snapshot_entry_id = entry.id
-        self.announce("running", mass=agent.core_token_usage, threshold=str(self.threshold))
+        mass, threshold = agent.core_token_usage, str(self.threshold)
+        data: dict[str, Any] = {"mass": mass, "count": agent.core_count, "threshold": threshold, "cap": self.cap}
+        data |= {"model": self.model_id, "erosion": {"cut": self.erosion_cut, "base": self.erosion_base}}
+        self.snapshot_entry_id = self.record_action(Action.REFINEMENT_SNAPSHOT, agent, WORKER, data).id
+        self.announce("running", mass=mass, threshold=threshold)
 
     def request_stop(self, agent: Agent, *, by: Actor) -> None:
         """End it where no worker has begun; else it ends before its next change. Nothing happens to an ended one.
