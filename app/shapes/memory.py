@@ -73,10 +73,8 @@ class Conversation(ResponseModel):
 
     @classmethod
     def of(cls, intake: Intake, /, **more: Any) -> Self:
-        is_taken = intake.status == IntakeStatus.TAKEN
-        counts = {
-            name: _outcome_value(intake, name) if is_taken else None for name in ("core", "journal", "duplicates")
-        }
+        outcome: dict[str, Any] = intake.outcome or {} if intake.status == IntakeStatus.TAKEN else {}
+        counts = {name: outcome.get(name) for name in ("core", "journal", "duplicates")}
         return super().of(intake, **counts, **more)
 
 
@@ -94,8 +92,9 @@ class OneImport(ResponseModel):
 
     @classmethod
     def of(cls, intake: Intake, /, **more: Any) -> Self:
-        counts = {"memories": intake.imported, "duplicates": _outcome_value(intake, "duplicates"), "settings": []}
-        return super().of(intake, **{**counts, "left_out": _outcome_value(intake, "left_out") or {}, **more})
+        outcome = intake.outcome or {}
+        counts: dict[str, Any] = {"memories": intake.imported, "duplicates": outcome.get("duplicates"), "settings": []}
+        return super().of(intake, **{**counts, "left_out": outcome.get("left_out") or {}, **more})
 
 
 class AdminImport(ResponseModel):
@@ -112,8 +111,4 @@ class AdminImport(ResponseModel):
 
     @classmethod
     def of(cls, intake: Intake, /, **more: Any) -> Self:
-        return super().of(intake, left_out=_outcome_value(intake, "left_out") or {}, **more)
-
-
-def _outcome_value(intake: Intake, name: str) -> Any:
-    return (intake.outcome or {}).get(name)
+        return super().of(intake, left_out=(intake.outcome or {}).get("left_out") or {}, **more)
