@@ -163,7 +163,8 @@ def _promote_entries(agent: Agent, ids: Sequence[int]) -> list[Memory]:
     """Those of them that are journal entries still, and no exact duplicate of a core memory of the same day."""
     known: set[tuple[bytes, date]] = set()
     promoted: list[Memory] = []
-    for memory in _lock_journal(agent, ids):
+    journal = Memory.active(agent.id, MemoryType.JOURNAL).where(Memory.id.in_(ids))
+    for memory in db.session.scalars(lock_row(journal.order_by(None).order_by(Memory.id))).all():
         mark, at = (memory.content_hash, memory.origin_at.date()), memory.origin_at
         if mark not in known and Memory.same_core(agent.id, memory.content_hash, at) is None:
             promoted.append(memory)
@@ -177,11 +178,6 @@ def _promote_entries(agent: Agent, ids: Sequence[int]) -> list[Memory]:
         }
         record(Action.PROMOTE, actor=agent.as_actor, of=agent, subject=agent.subject, data=data, memories=promoted)
     return promoted
-
-
-def _lock_journal(agent: Agent, ids: Sequence[int]) -> Sequence[Memory]:
-    query = Memory.active(agent.id, MemoryType.JOURNAL).where(Memory.id.in_(ids))
-    return db.session.scalars(lock_row(query.order_by(None).order_by(Memory.id))).all()
 
 
 def _is_due(at: datetime) -> ColumnElement[bool]:

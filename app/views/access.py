@@ -26,9 +26,6 @@ R = TypeVar("R")
 Act = Callable[..., ResponseReturnValue]
 Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog)
 
-MOST_DIGITS = 18
-"""Of an id: what is longer is no number that a database has."""
-
 NEEDED_ROLE = "needed_role"
 """The attribute by which a view says which role it needs; a test reads it of every POST."""
 
@@ -112,9 +109,14 @@ def changing_agent(agent_id: int) -> Iterator[tuple[Agent, Actor]]:
         yield Agent.lock(agent_id), actor
 
 
+def is_row_id(typed: str) -> bool:
+    """Whether a row can have it: it is a plain number, and not longer than one that a database has."""
+    return typed.isascii() and typed.isdigit() and len(typed) <= 18
+
+
 def row_id(typed: str) -> int:
-    """An id from a form. Raises NotFound for what no row has: no plain number, or too long a one."""
-    if not (typed.isascii() and typed.isdigit() and len(typed) <= MOST_DIGITS):
+    """An id from a form. Raises NotFound for what no row has."""
+    if not is_row_id(typed):
         raise NotFound("There is nothing of that number in this account.")
     return int(typed)
 

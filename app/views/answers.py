@@ -34,7 +34,9 @@ def page(blueprint: Blueprint, rule: str, template: str, *, twin: str = "") -> C
 
         @wraps(view)
         def as_page(**arguments: Any) -> ResponseReturnValue:
-            return render_template(template, page=view(**arguments), json_url=_twin_address(twin))
+            query = request.query_string.decode("ascii", "replace")
+            json_url = (twin or f"{request.path}.json") + (f"?{query}" if query else "")
+            return render_template(template, page=view(**arguments), json_url=json_url)
 
         @wraps(view)
         def as_twin(**arguments: Any) -> ResponseReturnValue:
@@ -77,8 +79,3 @@ def wants_json() -> bool:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json", "application/problem+json"])
     return best not in (None, "text/html")
-
-
-def _twin_address(twin: str) -> str:
-    query = request.query_string.decode("ascii", "replace")
-    return (twin or f"{request.path}.json") + (f"?{query}" if query else "")

@@ -20,7 +20,7 @@ from app.grants.request import revoke_grant as take_back
 from app.models import AccessGrant, GrantStatus
 from app.models.user import ADMIN
 from app.views import errors
-from app.views.access import MOST_DIGITS, my_agent, my_row, needs, post_act, signed_in_pages, viewer
+from app.views.access import is_row_id, my_agent, my_row, needs, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page, redirect_to, wants_json
 from app.views.live import mine_part, parts_of_this_page
 from app.views.shown.content import HistoryContent, LedgerContent
@@ -102,7 +102,7 @@ def pulse(exception_id: UUID) -> ResponseReturnValue:
 @needs(ADMIN)
 def ledger(exception_id: UUID) -> LedgerContent:
     after = request.args.get("after", "")
-    after = after if after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS else ""
+    after = after if is_row_id(after) else ""
     grant = my_row(AccessGrant, exception_id)
     return LedgerContent(grant, _fetch_look(grant, is_ledger=True, after=int(after or 0)), after=after)
 

@@ -14,6 +14,7 @@ from app.errors import Invalid
 from app.extensions import db
 from app.history.log import Filters, LogActor
 from app.models import Action, ActorKind, Agent, Refinement, User
+from app.views.access import is_row_id
 from app.views.forms import Wrong
 
 FIELDS = ("agent", "actor", "action", "refinement", "from", "to")
@@ -66,7 +67,7 @@ def _parse_agent(account_id: int, typed: str) -> int:
     """By name, else by id."""
     mine = select(Agent.id).where(Agent.account_id == account_id)
     found = db.session.scalar(mine.where(Agent.name == typed))
-    if found is None and typed.isascii() and typed.isdigit() and len(typed) < 19:
+    if found is None and is_row_id(typed):
         found = db.session.scalar(mine.where(Agent.id == int(typed)))
     if found is None:
         raise Invalid(f"There is no agent {typed!r} in this account.")
