@@ -63,10 +63,10 @@ def create() -> ResponseReturnValue:
     user = viewer()
     account_id, actor = user.account_id, user.actor
     try:
-        form.check()
+        values = form.checked_values()
         with writing():
             Account.lock(account_id)
-            agent = Agent.create(account_id, by=actor, **form.values)
+            agent = Agent.create(account_id, by=actor, **values)
             token = AgentToken.issue(agent, by=actor)
     except (Invalid, Refused) as error:
         return render_template("agents/new.html", form=form.blame(error)), 422

@@ -29,7 +29,7 @@ SETTINGS_FIELDS = (*AGENT_FIELDS, "refinement_prompt", "reflection_prompt", "mem
 
 @dataclass(frozen=True)
 class Form:
-    """`typed` is what stands in the fields, `errors` the sentences beside them, `values` what may be saved."""
+    """`typed` is what stands in the fields, and `errors` are the sentences beside them."""
 
     names: Sequence[str]
     typed: Mapping[str, str]
@@ -63,22 +63,18 @@ class Form:
         """Of the prompts that have one."""
         return DEFAULTS
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """Raises Invalid; see `check`."""
-        return {name: _parse_field(name, self.typed[name]) for name in self.names}
-
-    def check(self) -> None:
-        """Raises `Wrong` with every field that can't be saved."""
+    def checked_values(self) -> dict[str, Any]:
+        """What may be saved. Raises `Wrong` with every field that can't be."""
+        values = {name: _parse_field(name, self.typed[name]) for name in self.names}
         errors: dict[str, str] = {}
-        for name in self.names:
+        for name, value in values.items():
             try:
-                value = _parse_field(name, self.typed[name])
                 clean_name(value) if name == "name" else clean_setting(name, value)
             except Invalid as error:
                 errors[name] = error.sentence
         if errors:
             raise Wrong(errors)
+        return values
 
     def blame(self, error: WhetstoneError) -> Form:
         """The same form with what was wrong: beside its fields, or above them all."""

@@ -32,9 +32,9 @@ def change(agent_id: int) -> ResponseReturnValue:
     my_agent(agent_id)
     form = Form.read(SETTINGS_FIELDS, request.form)
     try:
-        form.check()
+        values = form.checked_values()
         with changing_agent(agent_id) as (agent, actor):
-            changed = agent.change(by=actor, **form.values)
+            changed = agent.change(by=actor, **values)
     except (Invalid, Refused) as error:
         shown = SettingsPage(my_agent(agent_id), form.blame(error))
         return render_template("agents/settings.html", page=shown, json_url=f"{request.path}.json"), 422
