@@ -109,13 +109,14 @@ def _group_key(entry: AuditLog) -> tuple[Action, object]:
 
 def _act_words(entries: list[AuditLog]) -> list[str]:
     """Of what is told together, words for all of it or for each."""
-    match entries[0].action:
-        case Action.CONSTITUTIONAL_TOGGLE:
-            named = describe_memories([entry.data["id"] for entry in entries])
-            made = entries[0].data["constitutional"]
-            return [f"made {named} constitutional" if made else f"took the constitutional flag off {named}"]
-        case Action.IMPORT:
-            return [f"imported {count_nouns(entry.data['imported'], 'memory')}" for entry in entries]
+    action, data = entries[0].action, entries[0].data
+    if action == Action.CONSTITUTIONAL_TOGGLE:
+        named = describe_memories([entry.data["id"] for entry in entries])
+        return [
+            f"made {named} constitutional" if data["constitutional"] else f"took the constitutional flag off {named}"
+        ]
+    if action == Action.IMPORT:
+        return [f"imported {count_nouns(entry.data['imported'], 'memory')}" for entry in entries]
     return [_rollback_words(entry.data) for entry in entries]
 
 

@@ -256,7 +256,7 @@ def test_too_many_at_once_are_refused_with_every_box_still_checked(admin: Browse
     answer = admin.post("/agents/pause", {"agent": ids})
 
     assert answer.status_code == 422
-    assert "201 agents selected. Select at most 200; nothing was changed." in answer.text
+    assert "201 agents selected. Select at most 200. Nothing was changed." in answer.text
     assert answer.text.count(" checked>") == 50
     assert db.session.scalar(select(Agent.id).where(Agent.paused)) is None
 
