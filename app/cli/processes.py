@@ -35,12 +35,9 @@ on_word = click.option("--on-word", is_flag=True, hidden=True)
 def web(port: int | None, on_word: bool, as_json: bool) -> None:
     """Serve the pages, the event stream and the agents' API. It never reads the private master key."""
     settings = _begin_process(port=port)
-    from app import Part
     from app.processes import asgi
-    from app.setup import ready_app
 
     _wait_for_start(settings, on_word)
-    ready_app(Part.WEB, settings)
     asgi.serve(settings)
 
 
