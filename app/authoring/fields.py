@@ -171,10 +171,7 @@ def revert_setting(agent_id: int, entry_id: int, field: str, *, by: Actor) -> in
         if as_json(getattr(agent, field)) == before[field]:
             raise Refused(f"The {field.replace('_', ' ')} is what it was before that already.", "Nothing was changed.")
         agent.change(by=by, about={"reverts": entry_id}, **{field: before[field]})
-        made = db.session.scalar(select(func.max(AuditLog.id)).where(*_entry_conditions(agent)))
-    if made is None:
-        raise RuntimeError("a change without an entry")
-    return made
+        return db.session.scalars(select(func.max(AuditLog.id)).where(*_entry_conditions(agent))).one()
 
 
 def is_by_agent(entry: AuditLog) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import aliased
 
-from app.errors import NotFound, Refused
+from app.errors import Refused
 from app.extensions import db, now, writing
 from app.grants.request import lock_both
 from app.models import (
@@ -34,7 +34,7 @@ from app.models import (
     open_keys,
     record,
 )
-from app.models.base import iso
+from app.models.base import iso, require_row
 from app.models.grant import NO_LONGER_ADMIN
 from app.models.memory import OLDEST_MEMORIES
 from app.silo import AgentKeys, SealBroken, ViewKey, seal_view
@@ -77,9 +77,8 @@ def answer_view(view_id: str) -> None:
 
     An exception whose human is no admin here any more ends with it.
     """
-    grant_id = db.session.scalar(select(AccessView.grant_id).where(AccessView.id == view_id))
-    if grant_id is None:
-        raise NotFound("There is no such view.")
+    query = select(AccessView.grant_id).where(AccessView.id == view_id)
+    grant_id = require_row(db.session.scalar(query), "There is no such view.")
     with writing():
         agent, grant = lock_both(grant_id)
         view = db.session.get_one(AccessView, view_id, populate_existing=True)

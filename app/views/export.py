@@ -40,14 +40,16 @@ class ExportFormat:
 
     suffix: str
     mimetype: str
-    write: Callable[[Iterable[list[LogEntry]]], Iterator[str]]
+    write: Callable[[Iterable[LogEntry]], str]
+    header: str = ""
 
 
 def download_log(form: FilterForm, file: ExportFormat) -> Response:
     """All that the filters leave, as a file. Raises `Wrong` for filters that can't be used, or ExportsBusy."""
     form.check()
     name = f"audit-agent-{form.agent.id}" if form.agent else "audit"
-    return send_pieces(file.write(read_batches(form.filters)), name, file)
+    batches = map(file.write, read_batches(form.filters))
+    return send_pieces(chain([file.header], batches) if file.header else batches, name, file)
 
 
 def send_pieces(written: Iterator[str], name: str, file: ExportFormat) -> Response:
@@ -74,15 +76,10 @@ def _one_of_few(text: Iterator[str]) -> Generator[str]:
         places.release()
 
 
-def _csv_lines(read: Iterable[list[LogEntry]]) -> Iterator[str]:
-    """RFC 4180, with a header; what a program takes for a formula is made text by an apostrophe."""
-    yield _format_csv([COLUMNS])
-    for entries in read:
-        yield _format_csv(map(_cell_text, EntryShape.of(entry).as_json().values()) for entry in entries)
-
-
-def _format_csv(rows: Iterable[Iterable[str]]) -> str:
+def _format_csv(entries: Iterable[LogEntry]) -> str:
+    """RFC 4180; what a program takes for a formula is made text by an apostrophe."""
     text = io.StringIO()
+    rows = (map(_cell_text, EntryShape.of(entry).as_json().values()) for entry in entries)
     csv.writer(text, lineterminator="\r\n").writerows(rows)
     return text.getvalue()
 
@@ -98,9 +95,9 @@ def json_lines(shapes: Iterable[ResponseModel]) -> Iterator[str]:
     return (f"{json.dumps(shape.as_json())}\n" for shape in shapes)
 
 
-CSV = ExportFormat("csv", "text/csv; charset=utf-8; header=present", _csv_lines)
-JSON_LINES = ExportFormat(
-    "jsonl",
-    "application/jsonl; charset=utf-8",
-    lambda read: ("".join(json_lines(map(EntryShape.of, entries))) for entries in read),
-)
+def _format_json(entries: Iterable[LogEntry]) -> str:
+    return "".join(json_lines(map(EntryShape.of, entries)))
+
+
+CSV = ExportFormat("csv", "text/csv; charset=utf-8; header=present", _format_csv, ",".join(COLUMNS) + "\r\n")
+JSON_LINES = ExportFormat("jsonl", "application/jsonl; charset=utf-8", _format_json)
