@@ -196,11 +196,8 @@ def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
     """The agent's own words about the refinement: its answer, and its summary."""
     words = db.session.scalar(select(Consent.words).where(Consent.refinement_id == refinement_id))
     sealed = {"consent": words, "summary": db.session.get_one(Refinement, refinement_id).summary}
-    return {
-        name: keys.reveal(text, purpose=name, subject=refinement_id)
-        for name, text in sealed.items()
-        if text is not None
-    }
+    said = {name: text for name, text in sealed.items() if text is not None}
+    return {name: keys.reveal(text, purpose=name, subject=refinement_id) for name, text in said.items()}
 
 
 def _write_receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
