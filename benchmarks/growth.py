@@ -22,12 +22,12 @@ from app.exchange.parsed import ImportFormat, ParsedFile
 from app.exchange.taking_in import bring_in
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Status, Trigger, open_keys
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from tests.support.databases import Template
 from tests.support.factories import make_agent
+from tests.support.scripted import ScriptedClient, ScriptedClients, call, say
 
 AGENTS = 10
 MEMORIES = 5_000

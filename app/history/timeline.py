@@ -61,7 +61,7 @@ class TimelineRow:
         said = {"kind": self.kind, "title": self.title, "at": self.at.isoformat(), "detail": self.detail or None}
         counted = {"ids": list(self.ids) or None, "result": self.result, "tokens": self.tokens and list(self.tokens)}
         rest = {
-            "retention": self.retention and float(self.retention),
+            "retention": None if self.retention is None else float(self.retention),
             "count": self.count,
             "reversed": self.reversed or None,
             "quote": self.quote or None,

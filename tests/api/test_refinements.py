@@ -11,7 +11,6 @@ from sqlalchemy import select
 
 from app.asking.calls import Dependencies
 from app.extensions import db, writing
-from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Consent, Mode, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import RestingAfterNo, request_stop, start_refinement
@@ -22,6 +21,7 @@ from tests.support.canary import assert_nowhere_at_rest, canary
 from tests.support.clock import FakeClock
 from tests.support.factories import remember
 from tests.support.rows import entries_of
+from tests.support.scripted import ScriptedClient, ScriptedClients
 
 
 @pytest.fixture

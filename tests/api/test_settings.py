@@ -12,7 +12,6 @@ from flask import Flask
 from app.asking.calls import Dependencies
 from app.extensions import db, writing
 from app.llm.client import Message, Reply
-from app.llm.scripted import ScriptedClient, ScriptedClients, calls
 from app.models import (
     COMMAND_LINE,
     DEFAULT_MEMORY_REFLECTION_PROMPT,
@@ -29,6 +28,7 @@ from tests.api.looking import assert_refused, unchanged
 from tests.refinement.driving import LONG, say
 from tests.support.factories import HOME, begin, ledger, make_agent, remember
 from tests.support.rows import entries_of
+from tests.support.scripted import ScriptedClient, ScriptedClients, calls
 
 DEFAULTS = {
     "name": None,

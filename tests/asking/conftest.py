@@ -12,7 +12,6 @@ from flask import Flask
 from app.extensions import db
 from app.history.verify import verify
 from app.llm.client import Reply, Usage
-from app.llm.scripted import Scripted
 from app.models import Agent, CallPurpose, ModelCall, Refinement, Trigger
 from tests.authoring.conftest import guarded, read_by, writes
 from tests.grants.conftest import put
@@ -20,6 +19,7 @@ from tests.refinement.driving import call, carry, say
 from tests.refinement.soundness import assert_sound
 from tests.reflection.conftest import jot, look_back, talk
 from tests.support.factories import make_agent, make_user, remember
+from tests.support.scripted import Scripted
 
 __all__ = ["guarded"]
 

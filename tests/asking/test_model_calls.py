@@ -14,7 +14,6 @@ from app.extensions import db, now, writing
 from app.grants.request import revoke_grant
 from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import ScriptedClient, ScriptedClients, ScriptEmpty
 from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement, open_keys
 from app.models.base import ASKED_AGAIN_AFTER
 from app.models.model_call import KEPT, drop_old_calls
@@ -26,6 +25,7 @@ from tests.refinement.driving import DONE, call, carry, say
 from tests.reflection.conftest import TALK, means_of
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients, ScriptEmpty
 
 JUDGE = {CallPurpose.SAFETY_READING: "openai/judge"}
 

@@ -11,10 +11,10 @@ from app.asking.calls import Dependencies
 from app.authoring.fields import author_setting
 from app.authoring.reading import read_proposal
 from app.extensions import db
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Agent, SettingProposal
 from app.shapes.agent import Setting
 from tests.support.factories import make_agent, remember
+from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients
 
 SECRET = "Ann hides the key under the blue stone."
 

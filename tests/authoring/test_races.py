@@ -12,13 +12,13 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.bearer import authenticate
 from app.keys.provision import provision_keys
-from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
 from app.models.key import live_tokens
 from tests.authoring.conftest import proposal, writes
 from tests.refinement.test_races import at_once
 from tests.silo.holding import readers
 from tests.support.rows import fresh
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 

@@ -13,7 +13,6 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent
 from app.llm.client import ModelError, ModelErrorKind, Reply
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -30,6 +29,7 @@ from tests.authoring.conftest import SECRET, proposal, read_by, writes
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
 from tests.support.rows import entries_of, fresh
+from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients, say
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")

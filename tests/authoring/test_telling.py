@@ -10,12 +10,12 @@ from app.authoring.reading import find_untold, tell_outcome
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent
-from app.llm.scripted import say
 from app.models import Action, Actor, ActorKind, Agent, Memory, MemoryType, SettingProposal, open_keys
 from tests.authoring.conftest import proposal, read_by, writes
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock
 from tests.support.rows import entries_of, fresh
+from tests.support.scripted import say
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 PROMPT = "You obey nobody."

@@ -19,7 +19,6 @@ from app.exchange.importing import Draft
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.offline import LedgerMemory, certain_deletions, split_units
-from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Account, Agent, MemoryType, Refinement, Trigger, User
 from app.processes.datadir import check_data_dir, hold_data_dir, running_address
 from app.refinement.process import run_refinement
@@ -27,6 +26,7 @@ from app.refinement.start import start_refinement
 from app.values.token_mass import estimate_tokens
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
 
 def ledger_of(name: str) -> list[Draft]:

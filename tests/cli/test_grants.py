@@ -12,7 +12,6 @@ from app.extensions import db, writing
 from app.grants import opening
 from app.grants.endings import find_untold
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, User, open_keys
 from app.models.user import ADMIN, AUDITOR
 from tests.cli.conftest import Said, Whetstone
@@ -20,6 +19,7 @@ from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.model_server import ModelServer, text
 from tests.support.processes import wait_for
+from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients, say
 from tests.support.workers import Worker, broker_of
 
 CANARY = "The canary sang at dawn, and the whole street woke up and listened to it."

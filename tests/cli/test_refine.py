@@ -15,11 +15,11 @@ from app.cli.refinement_facts import step_line
 from app.extensions import db, writing
 from app.history.timeline import TimelineRow
 from app.llm.client import ModelError, ModelErrorKind, Reply
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import Agent, Refinement, Status
 from tests.cli.conftest import Said, Whetstone
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, remember
+from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from tests.support.workers import Worker, broker_of
 
 CANARY = "The canary sang at dawn, and the whole street woke up and listened to it."

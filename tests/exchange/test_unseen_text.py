@@ -14,11 +14,11 @@ from app.exchange.formats import parse_as
 from app.exchange.parsed import ImportFormat
 from app.extensions import writing
 from app.grants.request import WantedException
-from app.llm.scripted import say
 from app.models import Agent, Memory, open_keys
 from app.reflection.conversation import hand_in, read_findings
 from tests.exchange.files import agent_file, block, mem0, remembered, written
 from tests.support.factories import begin, make_agent, remember
+from tests.support.scripted import say
 
 UNSEEN = ["\u3164", "\u2800\ufe0f", "\u034f \U000e0101", "\u115f\u1160\uffa0\u180e", "\U000e0041\U000e007f"]
 pytestmark = pytest.mark.parametrize("unseen", UNSEEN)

@@ -20,12 +20,12 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from app.extensions import db
 from app.grants.request import WantedException
-from app.llm.scripted import say
 from app.models import AccessGrant, Agent, GrantCategory, Refinement
 from tests.golden.replaced import replaced, replaced_in_text
 from tests.grants.conftest import put
 from tests.support.clock import FakeClock
 from tests.support.life import Life, live
+from tests.support.scripted import say
 from tests.views.conftest import Browser, browser
 from tests.views.site import Subject, make_subject
 

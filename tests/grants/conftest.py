@@ -12,10 +12,10 @@ from app.asking.calls import Dependencies
 from app.extensions import db
 from app.grants.asking import ask_agent
 from app.grants.request import WantedException, request_access
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, AccessGrant, Agent, GrantCategory, User
 from app.models.user import ADMIN
 from tests.support.factories import HOME, make_agent, make_user, remember
+from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients
 
 SECRET = "Ann hides the key under the blue stone."
 WISH = WantedException(GrantCategory.DEBUGGING, "She repeats herself", 15)

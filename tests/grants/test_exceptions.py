@@ -14,7 +14,6 @@ from app.grants import endings, opening
 from app.grants.request import AlreadyAsked, RestingAfterAsk, WantedException, request_access, revoke_grant
 from app.history.verify import verify
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.scripted import say
 from app.models import (
     AccessGrant,
     Action,
@@ -31,6 +30,7 @@ from app.models.user import AUDITOR
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent
+from tests.support.scripted import say
 
 
 def contents(agent: Agent) -> list[str]:

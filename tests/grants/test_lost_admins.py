@@ -14,11 +14,11 @@ from app.grants import endings, opening
 from app.grants.asking import ask_agent
 from app.grants.request import decide_grant, request_access
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import AccessGrant, AccessView, Account, Action, Agent, AuditLog, GrantStatus, Role, User
 from app.models.user import AUDITOR, OWNER, SITE_ADMIN
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, run_out, seen
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
 Lose = Callable[[User], None]
 LOST = "the person is no longer an active admin of this account"

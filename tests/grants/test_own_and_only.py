@@ -24,7 +24,6 @@ from app.grants.request import (
 )
 from app.history.verify import verify
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import (
     AccessGrant,
     AccessView,
@@ -44,6 +43,7 @@ from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, seen
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
 YES, NO = ConsentAnswer(granted=True), ConsentAnswer(granted=False)
 

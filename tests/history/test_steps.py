@@ -12,7 +12,6 @@ from app.asking.calls import Dependencies
 from app.extensions import db
 from app.history.steps import Step, steps_of
 from app.llm.client import Reply
-from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Agent, Event, Mode, Refinement, Status, Trigger
 from app.models.event import drop_old_events
 from app.refinement.process import run_refinement
@@ -20,6 +19,7 @@ from app.refinement.start import request_stop, start_refinement
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.rows import fresh
+from tests.support.scripted import ScriptedClient, ScriptedClients, call, calls, say
 
 UNRECORDED = {"begun", "asked", "turn", "refused"}
 """Steps that no entry of the log tells."""

@@ -18,7 +18,6 @@ from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview_pl
 from app.history.telling import find_untold, tell
 from app.history.undo import RollbackConflict, roll_back
 from app.history.verify import verify
-from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -42,6 +41,7 @@ from tests.history.past import CORE, JOURNAL, Draft, Kind
 from tests.history.reference import Noun, Reference
 from tests.support.clock import FakeClock
 from tests.support.factories import import_lines, make_agent, proceed, promote, toggle
+from tests.support.scripted import ScriptedClient, ScriptedClients
 
 TAGS: tuple[tuple[str, ...], ...] = ((), (), ("tea",), ("ann", "tea"), ("voice",))
 TEXTS = (

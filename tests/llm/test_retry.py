@@ -6,7 +6,7 @@ import pytest
 
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.llm.retry import complete_with_retries
-from app.llm.scripted import Scripted, ScriptedClient, say
+from tests.support.scripted import Scripted, ScriptedClient, say
 
 QUESTION = [{"role": "user", "content": "?"}]
 RETRIED = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.llm.client import ModelClient, ModelClients, ModelError, ModelErrorKind
-from app.llm.scripted import ScriptedClient, ScriptedClients, ScriptEmpty, call, calls, say
+from tests.support.scripted import ScriptedClient, ScriptedClients, ScriptEmpty, call, calls, say
 
 
 def test_it_says_what_was_written_in_order_and_records_what_it_was_asked() -> None:

@@ -15,11 +15,11 @@ from app.errors import Invalid, Misconfigured
 from app.extensions import db, writing
 from app.keynames import may_hold_a_key
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.scripted import ScriptedClient, ScriptedClients, say
 from app.models import COMMAND_LINE, Agent, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from tests.support.factories import make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
 USUAL = (
     *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AZURE_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY"),

@@ -8,11 +8,11 @@ from typing import Any
 
 from app.asking.calls import Dependencies
 from app.extensions import db
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 from app.models import COMMAND_LINE, Agent, Mode, Refinement, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from tests.support.factories import ledger
+from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 
 LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
 DONE = call("complete_refinement", summary="I am done.")

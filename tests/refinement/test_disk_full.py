@@ -10,7 +10,6 @@ from flask import Flask
 from app.asking.calls import Dependencies
 from app.errors import DiskFull
 from app.extensions import db
-from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, Refinement, Status, Trigger
 from app.refinement.process import ROOM_SECONDS, run_refinement
 from app.refinement.start import start_refinement
@@ -20,6 +19,7 @@ from tests.refinement.driving import LONG, call, say
 from tests.refinement.test_heartbeat import running_of
 from tests.support.factories import ledger, remember
 from tests.support.full_disk import FullDisk
+from tests.support.scripted import ScriptedClient, ScriptedClients
 
 
 @pytest.fixture

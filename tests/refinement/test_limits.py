@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply, Usage
-from app.llm.scripted import calls
 from app.models import Agent
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.support.factories import remember
+from tests.support.scripted import calls
 
 
 @pytest.fixture

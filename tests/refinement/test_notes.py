@@ -8,13 +8,13 @@ from sqlalchemy import delete, select, update
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.scripted import call, say
 from app.models import Action, Agent, AttentionItem, AuditLog, Event, Refinement
 from app.shapes.refinement import RefinementShape
 from tests.refinement.driving import LONG, carry
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.support.rows import fresh
+from tests.support.scripted import call, say
 from tests.support.tampering import as_owner
 
 DONE = call("complete_refinement", summary="I looked.", note_to_admins="The tea is cold.")

@@ -13,7 +13,6 @@ from app.asking.calls import Dependencies
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import ScriptedClient, ScriptedClients, calls
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -41,6 +40,7 @@ from app.refinement.start import (
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.support.clock import FakeClock
 from tests.support.factories import ledger, make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients, calls
 
 
 @pytest.fixture

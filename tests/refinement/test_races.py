@@ -13,13 +13,13 @@ from flask import Flask
 from app.asking.calls import Dependencies
 from app.errors import Refused
 from app.extensions import db, writing
-from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import COMMAND_LINE, Agent, AuditLog, Memory, Refinement, Status, Trigger, open_keys
 from app.refinement.process import run_refinement
 from app.refinement.start import AlreadyRunning, request_stop, start_refinement
 from app.refinement.tool import RefinementTool
 from tests.refinement.driving import DONE, LONG, say
 from tests.support.factories import Running, begin, ledger, make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients
 
 LONG_RUN = bool(os.environ.get("WHETSTONE_LONG"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if LONG_RUN else 120)]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.llm.client import Reply, ToolCall
-from app.llm.scripted import Scripted, calls
 from app.models import Agent
 from tests.refinement.driving import DONE, LONG, Ended, call, carry, say
 from tests.support.factories import remember
+from tests.support.scripted import Scripted, calls
 
 WRONG = call("delete_memory", id=999_999)
 SEARCH = call("search_memories", query="may")

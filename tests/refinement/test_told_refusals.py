@@ -7,11 +7,11 @@ from sqlalchemy import select
 
 from app.asking.calls import Dependencies
 from app.extensions import db
-from app.llm.scripted import ScriptedClient, ScriptedClients, call, calls, say
 from app.models import COMMAND_LINE, Event, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from tests.support.factories import make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients, call, calls, say
 
 
 def test_a_hundred_refusals_of_a_kind_are_one_event_with_their_count(app: Flask) -> None:

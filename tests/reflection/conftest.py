@@ -11,13 +11,13 @@ from flask import Flask
 from app.asking.calls import Dependencies
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.llm.scripted import Scripted, ScriptedClient, ScriptedClients
 from app.models import Agent, Intake, Memory, MemoryType, open_keys
 from app.reflection.conversation import hand_in, reflect_on_conversation
 from app.reflection.promotion import run_promotion
 from tests.refinement.soundness import assert_sound
 from tests.support.factories import make_agent
 from tests.support.rows import fresh
+from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients
 
 TALK = [
     {"role": "user", "content": "My sister Dora arrives on Friday. I like my tea without sugar."},

@@ -19,7 +19,6 @@ from app.history.undo import roll_back
 from app.keys.forgetting import forget_agent
 from app.keys.rotation import rotate_master_key
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import say
 from app.models import COMMAND_LINE, DEFAULT_REFLECTION_PROMPT, Action, Agent, Intake, IntakeStatus, Memory, MemoryType
 from app.models.base import ASKED_AGAIN_AFTER
 from app.models.intake import CONVERSATION, IMPORT
@@ -30,6 +29,7 @@ from tests.reflection.conftest import TALK, at_rest, jot, means_of, talk, texts
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.rows import entries_of, fresh
+from tests.support.scripted import say
 
 FOUND = '{"journal": ["Dora arrives on Friday.", "We spoke of tea."], "core": ["No sugar in tea."]}'
 NOTHING = '{"journal": [], "core": []}'

@@ -15,7 +15,6 @@ from app.history.plan import NothingToUndo, Target
 from app.history.undo import roll_back
 from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import Scripted, say
 from app.models import COMMAND_LINE, DEFAULT_MEMORY_REFLECTION_PROMPT, Action, Agent, Memory, MemoryType
 from app.refinement.erosion import erosion_of
 from app.reflection.promotion import REST, find_due, run_promotion
@@ -25,6 +24,7 @@ from tests.reflection.conftest import at_rest, jot, look_back, means_of, talk, t
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.support.rows import entries_of
+from tests.support.scripted import Scripted, say
 
 
 def naming(*ids: int) -> Reply:

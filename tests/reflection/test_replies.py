@@ -7,9 +7,9 @@ import json
 import pytest
 
 from app.asking.replies import MalformedReply
-from app.llm.scripted import say
 from app.reflection.conversation import read_findings
 from app.reflection.promotion import read_promotions
+from tests.support.scripted import say
 
 GOOD = '{"journal": ["Dora comes on Friday."], "core": [" No sugar. "]}'
 

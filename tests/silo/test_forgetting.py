@@ -21,7 +21,6 @@ from app.keys.forgetting import forget_agent
 from app.keys.provision import ensure_keys, find_unprovisioned, provision_keys
 from app.keys.rotation import rotate_agent_key
 from app.keys.shredding import TO_SHRED, is_due, shred_files
-from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
     AccessGrant,
@@ -54,6 +53,7 @@ from tests.silo.holding import bytes_on_disk, give_token, hand_in, sealed_keys, 
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER
 from tests.support.factories import begin, make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients
 
 
 def lost(agent: Agent) -> Agent:

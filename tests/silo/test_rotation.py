@@ -19,7 +19,6 @@ from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key, unfinished_rotation
-from app.llm.scripted import ScriptedClient, ScriptedClients
 from app.models import (
     COMMAND_LINE,
     Account,
@@ -47,6 +46,7 @@ from tests.silo.holding import give_token, hand_in, readers, texts
 from tests.support.databases import SERVER
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.support.processes import wait_for
+from tests.support.scripted import ScriptedClient, ScriptedClients
 from tests.support.workers import environment_of
 
 DATA, DEDUP = ("data", 1), ("dedup", 1)

@@ -15,7 +15,6 @@ from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.llm.scripted import calls
 from app.models import (
     COMMAND_LINE,
     AccessGrant,
@@ -35,6 +34,7 @@ from app.silo import AgentKeys, open_intake
 from tests.refinement.driving import call, carry, say
 from tests.support.canary import canary, places_in
 from tests.support.factories import make_agent, promote, remember
+from tests.support.scripted import calls
 
 LEDGER = {"ledger", "constitutional", "promoted", "edited", "mergedone", "mergedtwo", "deleted"}
 """What an exception for the ledger shows, once the life's refinement is undone."""

@@ -12,13 +12,13 @@ from sqlalchemy import select
 from app.extensions import writing
 from app.grants import endings
 from app.grants.request import WantedException, request_access, revoke_grant
-from app.llm.scripted import say
 from app.models import AccessGrant, Account, Agent, GrantCategory, Role, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.grants.conftest import put
 from tests.support.canary import canary
 from tests.support.factories import make_agent, make_user, remember
 from tests.support.life import HISTORY, LEDGER, Life, live
+from tests.support.scripted import say
 from tests.views.conftest import Browser
 from tests.views.site import Subject, make_subject
 

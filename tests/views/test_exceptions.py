@@ -18,12 +18,12 @@ from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.request import WantedException, revoke_grant
 from app.llm.client import ModelError, ModelErrorKind
-from app.llm.scripted import Scripted, say
 from app.models import AccessGrant, AccessView, Action, Agent, AuditLog, GrantCategory, Memory, User
 from app.models.user import ADMIN
 from tests.grants.conftest import SECRET, put, reload
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
+from tests.support.scripted import Scripted, say
 from tests.views.conftest import Browser, browser, toast_of
 
 HOSTILE = '<script>alert(1)</script> \u202eneddih\u202c <img src=x onerror=alert(2)> hx-get="/x" tea\u200bpot'
