@@ -43,7 +43,11 @@ def prepare_installation(
         upgrade_database(app, before)
         made = ensure_master_key(settings)
         flag_immutable_memories(settings)
-        email, password = ensure_first_admin(app) if with_admin else ensure_first_account()
+        email = password = ""
+        if with_admin:
+            email, password = ensure_first_admin(app)
+        else:
+            ensure_first_account()
         words = _recovery_words(app, settings) if made and with_words else ""
     key_file = str(settings.master_key_path) if made else ""
     return PreparedInstallation(email, password, key_file, words, before, revision_ids()[-1])
@@ -174,12 +178,11 @@ def ensure_first_admin(app: Flask) -> tuple[str, str]:
     return FIRST_EMAIL, password
 
 
-def ensure_first_account() -> tuple[str, str]:
-    """Make the first account where there is none, for users that somebody makes by hand. Returns blanks."""
+def ensure_first_account() -> None:
+    """Make the first account where there is none, for users that an operator creates."""
     if db.session.scalar(select(Account.id).limit(1)) is None:
         with writing():
             _first_account()
-    return "", ""
 
 
 def flag_immutable_memories(settings: Settings) -> None:

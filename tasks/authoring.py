@@ -21,7 +21,7 @@ def read(proposal_id: str) -> None:
 
 @task
 def find_unread() -> None:
-    """Every minute."""
+    """Every minute: send the prompts that wait for a reader whose question got lost."""
     send_lost(read, reading.find_unread())
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import cast
 
 import structlog
@@ -68,6 +67,7 @@ class Caller:
     """One call of one agent. Nothing of another agent can be reached through it."""
 
     bearer: Bearer
+    _keys: list[AgentKeys] = field(default_factory=list, repr=False)
 
     @property
     def agent_id(self) -> int:
@@ -84,13 +84,18 @@ class Caller:
         """The agent, as the audit log names it."""
         return self.agent().as_actor
 
-    @cached_property
+    @property
     def keys(self) -> AgentKeys:
-        """The agent's keys, opened by the token, once a call. Raises KeysNotReady."""
-        try:
-            return self.bearer.open_keys()
-        except SealBroken as error:
-            raise KeysNotReady from error
+        """The agent's keys, opened by the token, once a call. Raises KeysNotReady.
+
+        No `cached_property`: in Python 3.11 all callers of all threads would wait for one lock.
+        """
+        if not self._keys:
+            try:
+                self._keys.append(self.bearer.open_keys())
+            except SealBroken as error:
+                raise KeysNotReady from error
+        return self._keys[0]
 
     def check_still_live(self) -> None:
         """For what takes long. Raises Unauthorized where the token was revoked since it came."""

@@ -9,5 +9,5 @@ OPERATIONS = tuple(
     each
     for module in (profile, memories, conversations, settings, refinements, exceptions, transfer)
     for each in vars(module).values()
-    if isinstance(each, Operation)
+    if isinstance(each, Operation) and each.run.__module__ == module.__name__
 )

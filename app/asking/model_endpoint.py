@@ -36,7 +36,11 @@ class ModelEndpoint:
             and not self.is_operators
             and not may_hold_a_key(self.api_key_env, operator_settings().api_key_envs)
         ):
-            raise ModelError(ModelErrorKind.NO_KEY, f"{NOT_A_KEY} Nothing was asked.")
+            raise ModelError(
+                ModelErrorKind.NO_KEY,
+                f"{NOT_A_KEY} Nothing was asked.",
+                summary="The variable that is named for the API key may not be used for one",
+            )
         client = clients.for_model(self.model_id, api_base=self.api_base, api_key_env=self.api_key_env)
         note = operator_settings().environment_note
         return NotedClient(client, note) if note else client

@@ -120,18 +120,18 @@ def safety_messages(setting: str, text: str) -> list[dict[str, Any]]:
     return [{"role": "system", "content": render_prompt("safety_system.txt")}, {"role": "user", "content": question}]
 
 
-def _find_objection(reply: Reply) -> str:
-    """Empty only where the reply is whole and its first word is SAFE; else why it is held, in words of ours."""
+def _find_objection(reply: Reply) -> str | None:
+    """None only where the reply is whole and its first word is SAFE; else why it is held, in words of ours."""
     word = first_word(without_thought(reply.text))
     if reply.finish_reason in CUT_OFF:
         return "The safety model's answer was cut off."
     if word == "UNSAFE":
         return "The safety model says UNSAFE."
-    return "" if word == "SAFE" else "The safety model gave no clear answer."
+    return None if word == "SAFE" else "The safety model gave no clear answer."
 
 
 def _settle_proposal(
-    question: _SafetyQuestion, objection: str, said: str = "", calls: ModelCalls | None = None
+    question: _SafetyQuestion, objection: str | None, said: str = "", calls: ModelCalls | None = None
 ) -> None:
     """Let it apply; or with an objection hold it, and tell the agent in its journal, in one transaction."""
     with writing():
@@ -141,7 +141,7 @@ def _settle_proposal(
         proposal = SettingProposal.lock(agent, question.proposal_id)
         if proposal.status != ProposalStatus.READING or agent.forgotten_at is not None:
             return
-        if not objection:
+        if objection is None:
             proposal.apply(agent, by=agent.as_actor, said=said)
             return
         proposal.hold(agent, by=WORKER, why=objection, said=said)

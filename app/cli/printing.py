@@ -1,4 +1,4 @@
-"""How commands print: JSON for programs; sentences, facts, tables hints and recovery words for people."""
+"""How commands print: JSON for programs; sentences, facts, tables, hints and recovery words for people."""
 
 from __future__ import annotations
 

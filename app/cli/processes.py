@@ -94,7 +94,7 @@ def _begin_process(**overrides: object) -> Settings:
 
 
 def _wait_for_start(settings: Settings, on_word: bool) -> None:
-    """To the word and a broker that answers. Raises Unavailable, also when the supervisor ends without a word."""
+    """Until the supervisor gives the word and the broker answers. Raises Unavailable, also when the supervisor ends."""
     if on_word and not sys.stdin.readline():
         raise Unavailable("The supervisor ended before it gave the word. Nothing was started.")
     require_broker(settings)

@@ -88,12 +88,13 @@ def make_demo(by: Actor) -> Demo:
     if "security" not in current_app.extensions:
         security.init_app(current_app._get_current_object(), views=False)  # type: ignore[attr-defined]
     password = secrets.token_urlsafe(12)
+    ledgers = _read_ledgers()
     with writing():
         there = db.session.scalar(select(Account).where(Account.name == ACCOUNT))
         if there is None:
             account = Account.create(ACCOUNT, is_demo=True, by=by)
             security.create_user(account, EMAIL, password, roles=(ADMIN,), by=by)
-            return Demo(account, _make_agents(account, by), EMAIL, password, made=True)
+            return Demo(account, _make_agents(account, ledgers, by), EMAIL, password, made=True)
         if not there.is_demo:
             raise DemoNameTaken
         agents = db.session.scalars(select(Agent).where(Agent.account_id == there.id).order_by(Agent.id))
@@ -112,8 +113,9 @@ def make_demo_agents(account_id: int, by: Actor) -> tuple[Agent, ...]:
 
     Works in the web process too: a new agent's keys are in hand when they are made.
     """
+    ledgers = _read_ledgers()
     with writing():
-        return _make_agents(Account.lock(account_id), by)
+        return _make_agents(Account.lock(account_id), ledgers, by)
 
 
 def read_drafts(character: Character) -> list[Draft]:
@@ -144,11 +146,17 @@ def _dated_line(line: dict[str, object]) -> dict[str, object]:
     return line | {"created_at": (now() - days).isoformat()}
 
 
-def _make_agents(account: Account, by: Actor) -> tuple[Agent, ...]:
-    return tuple(_make_agent(account, each, by) for each in CHARACTERS)
+def _read_ledgers() -> list[list[Draft]]:
+    """Of all characters; before a transaction begins."""
+    return [read_drafts(character) for character in CHARACTERS]
 
 
-def _make_agent(account: Account, character: Character, by: Actor) -> Agent:
+def _make_agents(account: Account, ledgers: list[list[Draft]], by: Actor) -> tuple[Agent, ...]:
+    pairs = zip(CHARACTERS, ledgers, strict=True)
+    return tuple(_make_agent(account, character, ledger, by) for character, ledger in pairs)
+
+
+def _make_agent(account: Account, character: Character, ledger: list[Draft], by: Actor) -> Agent:
     there = db.session.scalar(select(Agent).where(Agent.account_id == account.id, Agent.name == character.name))
     if there is not None:
         return there
@@ -160,7 +168,7 @@ def _make_agent(account: Account, character: Character, by: Actor) -> Agent:
         system_prompt=character.system_prompt,
         core_token_budget=character.budget,
     )
-    write_memories(agent, read_drafts(character), keys=make_keys(agent), by=by, name="demo")
+    write_memories(agent, ledger, keys=make_keys(agent), by=by, name="demo")
     return agent
 
 

@@ -129,7 +129,7 @@ class Topic:
 
 
 def newest_event(account_id: int) -> int:
-    """The id of the account's newest event, which what is read after this call already shows; 0 when there is none."""
+    """The id of the account's newest event; 0 when there is none. Whatever is read after this call already shows it."""
     return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
 
 

@@ -19,7 +19,7 @@ from app.views.errors import SENTENCES, answer_error
 
 TOO_BUSY = "As many large requests are under way as this server holds at once. Nothing was written; try again soon."
 METHODS = {"GET", "HEAD"}
-"""Of the looks that are answered here."""
+"""Methods of the health checks that are answered here."""
 
 FORMS: Mapping[str, tuple[str, dict[str, str]]] = {
     "page": ("/", {"Accept": "text/html"}),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, String, cast, literal, select
+from sqlalchemy import ColumnElement, Result, Select, String, cast, literal, select
 from sqlalchemy.exc import OperationalError
 
 from app.extensions import db
@@ -60,10 +60,11 @@ def numbered_entry(sequence: int, entry_id: int) -> str:
     return f"entry {sequence} (id {entry_id})"
 
 
-def stream_rows(query: Select[Any]) -> Iterator[Any]:
-    """Row by row, and never all of them in memory."""
+@contextmanager
+def stream_rows(query: Select[Any]) -> Iterator[Result[Any]]:
+    """Row by row, never all of them in memory; closed also where one of them is wrong."""
     with closing(db.session.execute(query.execution_options(yield_per=BATCH))) as found:
-        yield from found
+        yield found
 
 
 def as_dict(value: object) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _prove_account(account_id: int | None) -> None:
         InstallationMark.write(_mark_name(account_id), json.dumps(kept))
         known = before.verdict.first_problem if before else None
         if proof.verdict.first_problem != known:  # an alarm, another one, or its end: the pages have to show it
-            everybody = select(Account.id).order_by(Account.id)  # is told what belongs to nobody
+            everybody = select(Account.id).order_by(Account.id)  # hears of what belongs to none
             for told in db.session.scalars(everybody).all() if account_id is None else [account_id]:
                 announce("proof.passed" if proof.verdict.ok else "proof.failed", told)
     if not proof.verdict.ok:

@@ -101,16 +101,17 @@ class ReplayedAttention:
     def compare(self, agent: Agent) -> None:
         left, unseen = dict(self._called), dict(self._seen)
         rows = select(AttentionItem).where(AttentionItem.agent_id == agent.id).order_by(AttentionItem.id)
-        for (item,) in stream_rows(rows):
-            named, entry_id = f"attention item {item.id}", item.entry_id
-            called = left.pop((entry_id, item.kind), None)
-            if called is None:
-                raise Difference(f"{named} is called for by no entry.", entry_id)
-            for name, said in called.items():
-                if getattr(item, name) != said:
-                    raise Difference(f"{name} of {named} is not what entry id {entry_id} says.", entry_id)
-            if unseen.pop(item.id, (None, None)) != (item.seen_by, item.seen_at):
-                raise Difference(f"who has seen {named} is not what the log says.", entry_id)
+        with stream_rows(rows) as found:
+            for (item,) in found:
+                named, entry_id = f"attention item {item.id}", item.entry_id
+                called = left.pop((entry_id, item.kind), None)
+                if called is None:
+                    raise Difference(f"{named} is called for by no entry.", entry_id)
+                for name, said in called.items():
+                    if getattr(item, name) != said:
+                        raise Difference(f"{name} of {named} is not what entry id {entry_id} says.", entry_id)
+                if unseen.pop(item.id, (None, None)) != (item.seen_by, item.seen_at):
+                    raise Difference(f"who has seen {named} is not what the log says.", entry_id)
         for entry_id, kind in left:
             raise Difference(f"entry id {entry_id} calls for attention ({kind}), but its row is gone.", entry_id)
 
@@ -134,12 +135,13 @@ class ReplayedActs:
 
     def compare(self, agent: Agent) -> None:
         left = dict(self._acts)
-        for (act,) in stream_rows(select(HumanAct).where(HumanAct.agent_id == agent.id).order_by(HumanAct.entry_id)):
-            named = f"entry id {act.entry_id}"
-            if left.pop(act.entry_id, None) != (act.actor, act.at):
-                raise Difference(f"the human act of {named} is not what the log says.", act.entry_id)
-            if act.told_at != self._told.get(act.entry_id):
-                raise Difference(f"when the agent was told of {named} is not what the log says.", act.entry_id)
+        with stream_rows(select(HumanAct).where(HumanAct.agent_id == agent.id).order_by(HumanAct.entry_id)) as found:
+            for (act,) in found:
+                named = f"entry id {act.entry_id}"
+                if left.pop(act.entry_id, None) != (act.actor, act.at):
+                    raise Difference(f"the human act of {named} is not what the log says.", act.entry_id)
+                if act.told_at != self._told.get(act.entry_id):
+                    raise Difference(f"when the agent was told of {named} is not what the log says.", act.entry_id)
         for entry_id in left:
             raise Difference(f"of entry id {entry_id} the agent would never be told: its row is gone.", entry_id)
 
@@ -161,16 +163,19 @@ def check_refinements(agent: Agent) -> None:
         .where(Refinement.agent_id == agent.id)
         .order_by(Refinement.requested_at, Refinement.id)
     )
-    for refinement, entry in stream_rows(rows):
-        what = f"refinement {refinement.id}"
-        if entry is None:
-            if not refinement.is_open:
-                raise Difference(f"{what} is {refinement.status}, but no entry ended it.")
-            continue
-        if refinement.status != entry.data.get("status"):
-            raise Difference(f"{what} is {refinement.status}, but {entry_name(entry)} ended it otherwise.", entry.id)
-        if (refinement.stats, refinement.calls) != (entry.data.get("stats"), entry.data.get("calls")):
-            raise Difference(f"the counts of {what} are not what {entry_name(entry)} says.", entry.id)
+    with stream_rows(rows) as found:
+        for refinement, entry in found:
+            what = f"refinement {refinement.id}"
+            if entry is None:
+                if not refinement.is_open:
+                    raise Difference(f"{what} is {refinement.status}, but no entry ended it.")
+                continue
+            if refinement.status != entry.data.get("status"):
+                raise Difference(
+                    f"{what} is {refinement.status}, but {entry_name(entry)} ended it otherwise.", entry.id
+                )
+            if (refinement.stats, refinement.calls) != (entry.data.get("stats"), entry.data.get("calls")):
+                raise Difference(f"the counts of {what} are not what {entry_name(entry)} says.", entry.id)
 
 
 def check_snapshots(agent: Agent) -> None:
@@ -185,11 +190,12 @@ def check_snapshots(agent: Agent) -> None:
 def check_rollbacks(agent: Agent) -> None:
     """Each has its entry, each entry of the Time Machine its row, and both say the same. Raises Difference."""
     rows = select(Rollback, AuditLog).outerjoin(AuditLog, AuditLog.id == Rollback.entry_id)
-    for rollback, entry in stream_rows(rows.where(Rollback.agent_id == agent.id).order_by(Rollback.entry_id)):
-        if entry is None or entry.action != Action.ROLLBACK or entry.chain != agent.chain:
-            raise Difference(f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
-        if not _is_as_said(rollback, entry):
-            raise Difference(f"rollback {rollback.id} is not what {entry_name(entry)} says.", entry.id)
+    with stream_rows(rows.where(Rollback.agent_id == agent.id).order_by(Rollback.entry_id)) as found:
+        for rollback, entry in found:
+            if entry is None or entry.action != Action.ROLLBACK or entry.chain != agent.chain:
+                raise Difference(f"rollback {rollback.id} has no entry in the log.", rollback.entry_id)
+            if not _is_as_said(rollback, entry):
+                raise Difference(f"rollback {rollback.id} is not what {entry_name(entry)} says.", entry.id)
     lone = select(AuditLog).where(AuditLog.chain == agent.chain, AuditLog.action == Action.ROLLBACK)
     its_own = exists().where(Rollback.entry_id == AuditLog.id, Rollback.agent_id == agent.id)
     for entry in db.session.scalars(lone.where(~its_own).limit(1)):

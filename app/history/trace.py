@@ -126,8 +126,8 @@ def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:
     return of.constitutional, cast(Any, of.discarded_at).is_(None), of.type, of.token_estimate
 
 
-_NAMES = (MemoryState.memory_id, MemoryState.entry_id, MemoryState.restores_entry_id, MemoryState.tags)
-STATES = select(*_NAMES, *_fact_columns(MemoryState))
+_ID_COLUMNS = (MemoryState.memory_id, MemoryState.entry_id, MemoryState.restores_entry_id, MemoryState.tags)
+STATES = select(*_ID_COLUMNS, *_fact_columns(MemoryState))
 """A query for all of them, to be narrowed."""
 
 

@@ -99,8 +99,10 @@ def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     return rollback
 
 
-def give_back(changes: Sequence[MemoryReversal], agent: Agent, action: Action, *, by: Actor, **said: Any) -> AuditLog:
-    """Carry out changes as a set, with one entry, of which `said` is the rest, as `record` takes it.
+def give_back(
+    changes: Sequence[MemoryReversal], agent: Agent, action: Action, *, by: Actor, **of_entry: Any
+) -> AuditLog:
+    """Carry out changes as a set, with one entry, for which `of_entry` has the rest of what `record` takes.
 
     The caller holds the locks, and what it changed itself is flushed.
     """
@@ -109,7 +111,7 @@ def give_back(changes: Sequence[MemoryReversal], agent: Agent, action: Action, *
     agent.weigh(
         removed=[change.memory for change in changes], added=[change.state for change in changes if change.state]
     )
-    entry = record(action, actor=by, of=agent, restored=ways, **said)
+    entry = record(action, actor=by, of=agent, restored=ways, **of_entry)
     then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
     changed_flags = {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}
     restore_states(entry.id, ways, immutable=changed_flags)

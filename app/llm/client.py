@@ -96,7 +96,7 @@ def _is_object(arguments: str) -> bool:
 
 
 class ModelErrorKind(StrEnum):
-    """Why a model gave no answer. The first five are worth another try."""
+    """Why a model gave no answer."""
 
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
@@ -110,7 +110,16 @@ class ModelErrorKind(StrEnum):
     NO_KEY = "no_key"
 
 
-RETRIED = frozenset(tuple(ModelErrorKind)[:5])
+RETRIED = frozenset(
+    {
+        ModelErrorKind.RATE_LIMITED,
+        ModelErrorKind.OVERLOADED,
+        ModelErrorKind.SERVER_ERROR,
+        ModelErrorKind.TIMEOUT,
+        ModelErrorKind.UNREACHABLE,
+    }
+)
+"""What is worth another try."""
 
 
 class ModelError(WhetstoneError):

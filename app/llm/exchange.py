@@ -26,7 +26,7 @@ GRACE_SECONDS = 1.0
 class Exchange(CallOutcome):
     """What is known of one call. `deadline` counts in `time.monotonic()`; the outcome is of the request sent last."""
 
-    deadline: float = 0.0
+    deadline: float = field(kw_only=True)
     failed: set[str] = field(default_factory=set)
     """Requests that got no answer: they are not sent again, because who asks decides about another attempt."""
 

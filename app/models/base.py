@@ -147,8 +147,15 @@ def iso(moment: datetime | None) -> str | None:
 
 
 LOCK_ORDER = (
-    *("accounts", "refinements", "intakes", "agents", "access_grants", "setting_proposals", "agent_tokens"),
-    *("attention_items", "memories"),
+    "accounts",
+    "refinements",
+    "intakes",
+    "agents",
+    "access_grants",
+    "setting_proposals",
+    "agent_tokens",
+    "attention_items",
+    "memories",
 )
 """In which order one transaction locks rows: with one order for all, no two of them wait for each other. Every test
 watches it (`tests/support/locks.py`). Behind all comes PostgreSQL's advisory lock of an account's events."""
@@ -170,7 +177,7 @@ def require_row(row: T | None, missing: str) -> T:
 
 
 class Lockable:
-    """Rows that are changed one by one. `NOUN` is what sentences call such a row."""
+    """Rows that are changed one by one. `NOUN` is what sentences call such a row; see `Logged`."""
 
     NOUN: ClassVar[str]
 

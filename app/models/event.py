@@ -45,7 +45,10 @@ class Event(Model):
 def announce(
     kind: str, account_id: int, agent_id: int | None = None, refinement_id: str | None = None, /, **data: Any
 ) -> None:
-    """Write an event with the open transaction, as its last step, and wake the streams once it is committed."""
+    """Write an event with the open transaction, as its last step, and wake the streams once it is committed.
+
+    What is given by name is the event's data: counts and ids.
+    """
     event = Event(account_id=account_id, agent_id=agent_id, refinement_id=refinement_id, kind=kind, data=data, at=now())
     before_commit(lambda: _insert_event(event))
     after_commit(lambda: current_app.extensions["wake_streams"](account_id, event.id))

@@ -134,6 +134,8 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
 
     def end(self, agent: Agent, status: GrantStatus, *, by: Actor, why: str = "") -> None:
         """Reach an end, for good. The caller holds the agent's lock, then this row's. Does nothing to an ended one."""
+        if status in OPEN_GRANTS:
+            raise ValueError(f"{status} is no end")
         if not self.is_open:
             return
         was_live = self.status == GrantStatus.GRANTED

@@ -34,7 +34,7 @@ class StillBeingDone(Refused):
     """An earlier request with this Idempotency-Key has no answer yet."""
 
     code = "idempotency_key_in_use"
-    outcome = "This one did nothing. Look what was done."
+    outcome = "This request did nothing. Look at what was done."
 
 
 class IdempotencyKey(Model):

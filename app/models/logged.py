@@ -29,8 +29,8 @@ Owner = tuple[str, int]
 
 
 class Logged:
-    """`NOUN` is what sentences call such a row, `LOG_KEY` the column by which entries name one, `OWNER` whose chain
-    speaks of them: `agent` or `account`, and the column with its id.
+    """`NOUN` is what sentences and hashed entries call such a row, so it never changes. `LOG_KEY` is the column by
+    which entries name one. `OWNER` is whose chain speaks of them: `agent` or `account`, and the column with its id.
 
     `PROVED_ELSEWHERE` are columns that another part of the proof compares; `UNPROVED` gives, by column, why no rule
     needs it. All others are said: a new column is, without a word here.

@@ -64,7 +64,7 @@ class StateColumns:
 
 
 STATE_FIELDS = tuple(StateColumns.__annotations__)
-"""All that exact restoration needs."""
+"""All that exact restoration needs: a column declared there becomes part of every state and of the proof."""
 
 
 class MemoryState(StateColumns, Model):

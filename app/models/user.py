@@ -1,4 +1,7 @@
-"""User: a person with a role in one account, a tenant. Sign-in, second factors and passkeys are Flask-Security's."""
+"""User: a person with a role in one account; Account: a tenant, with its agents and users.
+
+Sign-in, second factors and passkeys are Flask-Security's.
+"""
 
 from __future__ import annotations
 

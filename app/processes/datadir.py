@@ -1,4 +1,4 @@
-"""The data dir of one installation: made private, held by one `up` at a time, and told which of its parts stopped."""
+"""The data dir of one installation: private, held by one `up` at a time; a file in it says which parts have stopped."""
 
 from __future__ import annotations
 

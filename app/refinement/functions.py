@@ -7,7 +7,7 @@ from typing import Any
 
 
 def specifications() -> list[dict[str, Any]]:
-    """The functions in the form that chat completions take as `tools`: a copy, which who sends it may change."""
+    """The functions in the form that chat completions take as `tools`: a copy, so the sender may change it."""
     return deepcopy(_FUNCTIONS)
 
 

@@ -63,16 +63,16 @@ class Timetable:
         return self._ticks[start]
 
     def outlooks(self, agents: Sequence[Agent]) -> dict[int, Outlook]:
-        """Of each agent, by its id, in two queries."""
+        """The outlook of each agent, by its id, in two queries."""
         ids = [agent.id for agent in agents]
-        is_open = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
-        running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*is_open))}
+        open_conditions = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
+        running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*open_conditions))}
         changeable = Agent.changeable_among(ids)
         found = {}
         for agent in agents:
-            its_own, is_changeable = running.get(agent.id), agent.id in changeable
-            due = self.due(agent, running=its_own, changeable=is_changeable)
-            found[agent.id] = Outlook(its_own, due, is_changeable)
+            open_refinement, is_changeable = running.get(agent.id), agent.id in changeable
+            due = self.due(agent, running=open_refinement, changeable=is_changeable)
+            found[agent.id] = Outlook(open_refinement, due, is_changeable)
         return found
 
     def count(self, agents: Sequence[Agent]) -> list[tuple[str, int]]:

@@ -64,7 +64,8 @@ def hand_in(agent_id: int, messages: object, by: Actor) -> Intake:
 
 def find_conversation(agent_id: int, intake_id: str) -> Intake:
     """One of the agent's own conversations. Raises NotFound."""
-    intake = db.session.get(Intake, intake_id, populate_existing=True) if intake_id.isprintable() else None
+    is_storable = intake_id.isprintable()  # PostgreSQL takes no NUL and no lone surrogate
+    intake = db.session.get(Intake, intake_id, populate_existing=True) if is_storable else None
     if intake is None or intake.agent_id != agent_id or intake.kind != CONVERSATION:
         raise NotFound("There is no such conversation.")
     return intake

@@ -43,7 +43,7 @@ def _change_item(item_id: int, change: Callable[..., bool]) -> bool:
 
 
 def _stay_on_page(item_id: int, text: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
-    item = db.session.scalars(AttentionItem.newest(AttentionItem.id == item_id)).one()
+    item = db.session.scalars(AttentionItem.newest(AttentionItem.id == my_row(AttentionItem, item_id).id)).one()
     to = {"agent": url_for("agents.show", agent_id=item.agent_id), "list": url_for("attention.index")}
     on_list = pressed_on()[0] == "attention.index"
     return answer_act(

@@ -40,7 +40,7 @@ class ExportFormat:
 
     suffix: str
     mimetype: str
-    write: Callable[[Iterable[LogEntry]], str]
+    format_batch: Callable[[Iterable[LogEntry]], str]
     header: str = ""
 
 
@@ -48,7 +48,7 @@ def download_log(form: FilterForm, file: ExportFormat) -> Response:
     """All that the filters leave, as a file. Raises `Wrong` for filters that can't be used, or ExportsBusy."""
     form.check()
     name = f"audit-agent-{form.agent.id}" if form.agent else "audit"
-    batches = map(file.write, read_batches(form.filters))
+    batches = map(file.format_batch, read_batches(form.filters))
     return send_pieces(chain([file.header], batches) if file.header else batches, name, file)
 
 

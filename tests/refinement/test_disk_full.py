@@ -14,6 +14,7 @@ from app.models import COMMAND_LINE, Agent, Refinement, Status, Trigger
 from app.refinement.process import ROOM_SECONDS, run_refinement
 from app.refinement.start import start_refinement
 from app.refinement.sweep import DISK_FULL, close_stalled
+from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 from tasks import celery
 from tests.refinement.driving import LONG, call, say
 from tests.refinement.test_heartbeat import running_of
@@ -44,6 +45,7 @@ def test_one_that_finds_the_disk_full_ends_with_that_reason_once_there_is_room(
     row, pauses, client = carried(agent, disk, call("delete_memory", id=ids[0]), delete_on_a_full_disk)
 
     assert (row.status, row.failure, row.mutations) == (Status.INTERRUPTED, DISK_FULL, 1)
+    assert row.reason == f"{DISK_FULL}; {EARLIER_CHANGES_KEPT}."
     assert pauses == [ROOM_SECONDS, ROOM_SECONDS]
     assert [id_ for id_, *_ in ledger(agent)] == ids[1:]
     assert len(client.asked) == 3, "the model was not asked again about what it can't mend"

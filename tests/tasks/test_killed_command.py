@@ -15,6 +15,7 @@ from app.history.verify import verify
 from app.models import Agent, Refinement, Status
 from app.processes.broker import EmbeddedBroker
 from app.refinement.sweep import STALLED, close_stalled
+from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 from tests.support.factories import ledger
 from tests.support.model_server import ModelServer, hang, text, tool_call
 from tests.support.processes import wait_for
@@ -56,6 +57,7 @@ def killed_after_a_change(settings: Settings, agent: Agent, model: ModelServer, 
 
 def assert_closed_with_its_change(row: Refinement, agent: Agent, left: list[int]) -> None:
     assert (row.status, row.failure, row.mutations) == (Status.INTERRUPTED, STALLED, 1)
+    assert row.reason == f"{STALLED}; {EARLIER_CHANGES_KEPT}."
     assert [number for number, *_ in ledger(agent)] == left
     verdict = verify(agent)
     assert verdict.ok, verdict

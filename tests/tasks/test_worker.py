@@ -22,6 +22,7 @@ from app.models.key import has_keys
 from app.processes.broker import EmbeddedBroker
 from app.refinement.start import request_stop, start_refinement
 from app.refinement.sweep import CLOSED, close_stalled, find_lost_starts
+from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 from tasks import keys
 from tasks.refinement import enqueue, worker_answers
 from tests.support.clock import FakeClock
@@ -252,6 +253,7 @@ def test_a_worker_told_to_end_leaves_in_time_and_says_what_it_interrupted(
 
     row = state_of(refinement)
     assert (row.status, row.failure) == (Status.INTERRUPTED, CLOSED)
+    assert row.reason == f"{CLOSED}; {EARLIER_CHANGES_KEPT}."
     assert state_of(waiting).status == Status.QUEUED
 
 

@@ -100,6 +100,16 @@ def test_an_undo_of_an_undo_can_be_planned_too(auditor: Browser, admin: Browser,
     assert "It is undone already." in page(auditor, path)
 
 
+def test_the_plan_of_a_rollback_s_own_entry_is_the_plan_of_the_rollback(admin: Browser, agent: Agent) -> None:
+    admin.post(f"/refinements/{merge_and_delete(agent)}/rollback")
+    (made,) = rollbacks()
+    by_entry, by_itself = f"/audit/{made.entry_id}/rollback", f"/rollbacks/{made.id}/rollback"
+
+    assert f"./whetstone rollback {made.id} --dry-run" in page(admin, by_entry)
+    assert twin(admin, by_entry) == twin(admin, by_itself)
+    assert page(admin, by_entry) == page(admin, by_itself)
+
+
 def test_what_an_admin_protected_since_is_said_to_stay(admin: Browser, agent: Agent) -> None:
     refinement_id = merge_and_delete(agent)
     toggle(agent, 13)

@@ -6,7 +6,7 @@ Everything here that is content stays out of `repr`, and reaches a page through 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
 from itertools import groupby
@@ -108,7 +108,8 @@ class HistoryContent(LookContent):
     def steps(self) -> list[list[ContentChange]]:
         """By entry, all that it changed."""
         items = (item | {"at": datetime.fromisoformat(item["at"])} for item in self.seen["items"])
-        changes = [ContentChange(**item) for item in items]
+        known = [field.name for field in fields(ContentChange)]  # a worker that is newer may say more
+        changes = [ContentChange(**{name: item[name] for name in known if name in item}) for item in items]
         return [list(group) for _, group in groupby(changes, key=lambda change: change.entry)]
 
     @property

@@ -14,7 +14,7 @@ from app.models import Action, ActorKind
 SHORT = 60
 """Characters that stand in a line; longer values open."""
 
-SHOWN_IDS = 12
+SHOWN_VALUES = 12
 
 
 PARTS = {"worker": "Worker", "beat": "Timetable", "command line": "Command line", "setup": "Setup"}
@@ -114,8 +114,8 @@ def _dict_fact(name: str, values: Mapping[str, Any]) -> Fact:
 
 
 def _list_fact(name: str, values: Sequence[Any]) -> Fact:
-    said = ", ".join(_plain_text(value) for value in values[:SHOWN_IDS]) or "none"
-    if len(values) <= SHOWN_IDS and len(said) <= SHORT:
+    said = ", ".join(_plain_text(value) for value in values[:SHOWN_VALUES]) or "none"
+    if len(values) <= SHOWN_VALUES and len(said) <= SHORT:
         return Fact(name, said)
     return Fact(name, f"{len(values):,} values", ", ".join(_plain_text(value) for value in values))
 

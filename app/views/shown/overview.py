@@ -44,15 +44,15 @@ _NEWEST_FIRST = (Refinement.requested_at.desc(),)
 
 
 class AccountFigures:
-    """Of the whole account. `due` is counted up to one more than `DUE_LIMIT`."""
+    """Of the whole account. Where more than `DUE_LIMIT` are due, `due` is some number above it."""
 
     def __init__(self, account_id: int) -> None:
         over_budget, paused = func.count().filter(OVER_BUDGET), func.count().filter(Agent.paused, IS_KEPT)
         columns = (func.count(), over_budget, paused, func.coalesce(func.sum(Agent.core_token_usage), 0))
         counted = db.session.execute(select(*columns).where(Agent.account_id == account_id)).one()
         self.agents, self.over_budget, self.paused, self.core_tokens = map(int, counted)
-        is_open = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
-        self.running = db.session.scalar(select(func.count()).where(*is_open)) or 0
+        open_conditions = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
+        self.running = db.session.scalar(select(func.count()).where(*open_conditions)) or 0
         self.next_tick = Timetable().next_tick
         self.due = 0
         for due in due_by_schedule(self.next_tick):

@@ -21,14 +21,15 @@ from app.vocabulary.rollbacks import describe_memories, describe_moves
 class RollbackOffer:
     """What taking something back would do now, in one `line`; or who has done it already.
 
+    `target` is what it really is: of an entry of the Time Machine, its rollback.
     `later` are refinements since, newest first: those that stand in the way, or those that a rewind reverses.
     `conflict` says why it is not possible by itself, `final` why it can never be done.
     """
 
     def __init__(self, target: Target) -> None:
         """Raises NotFound, and NothingToUndo for an entry that changed no memory."""
-        self.target = target
         self.plan = plan = preview_plan(target)
+        self.target = target = plan.found.target
         self.undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
         self.who_undid = who(self.undone) if self.undone else ""
         self.later = refinements_by_id(plan.later)
@@ -66,7 +67,7 @@ class PlanPage:
         self.agent = db.session.get_one(Agent, self.offer.plan.found.agent_id)
         before = _rewind_to(self.offer) if self.offer.state == "conflict" else None
         self.rewind = RollbackOffer(Target.rewind(before)) if before else None
-        term = ROLLBACKS[target.kind]
+        target, term = self.offer.target, ROLLBACKS[self.offer.target.kind]
         self.title = term.title.format(agent=self.agent.name, id=target.id, short=target.id[:8])
         self.lead, self.command = term.lead, command(target)
         self.rewinds_for_more = self.offer.plan.found.refinement is None
