@@ -109,7 +109,7 @@ def test_many_at_once_do_it_once(web: Flask, door: Door) -> None:
     assert sum("Idempotent-Replayed" not in each.headers for each in done) == 1
     for each in answers:
         if each not in done:
-            assert_refused(each, 409, "idempotency_key_in_use", "Look what was done")
+            assert_refused(each, 409, "idempotency_key_in_use", "Look at what was done")
     assert count(Memory) == 1
 
 
