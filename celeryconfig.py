@@ -16,7 +16,7 @@ from tasks.timetable import Crontab
 _settings = load_settings()
 
 imports = (
-    "tasks.lane",
+    "tasks.short_queues",
     "tasks.refinement",
     "tasks.sweep",
     "tasks.intake",

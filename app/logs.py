@@ -82,10 +82,10 @@ class WithoutWords(logging.Formatter):
     """Lines of libraries: an exception's kind and place in them, never its own text."""
 
     def formatException(self, ei: Any) -> str:
-        return f"{type(ei[1]).__name__} at {place(ei[1])}"
+        return f"{type(ei[1]).__name__} at {error_place(ei[1])}"
 
 
-def place(error: BaseException) -> str:
+def error_place(error: BaseException) -> str:
     """The innermost line of our own code that an exception passed: enough to find it, and none of its words."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.startswith(f"{ROOT}/") and "/site-packages/" not in frame.filename:

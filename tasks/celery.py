@@ -1,11 +1,12 @@
 """The Celery application: how a task runs, in a context of its own, and how a worker lives and ends.
 
-A worker is one process with three pools of threads: Celery's own, which asks models, and the lane's two small ones.
+A worker is one process with three pools of threads: Celery's own, which asks models, and two small ones for the short
+queues.
 
 When a worker is told to end (SIGTERM), it takes nothing new at once: what is queued waits for the next worker. Its
 running refinements go on for CLOSING_SECONDS and may well finish. Those that are still open then are ended as
-`interrupted` in the database, where the fence keeps their late models from changing anything; their valid changes stay,
-and their agents are free. Then the process leaves, without waiting for models that still think.
+`interrupted` in the database, where the fence keeps their late models from changing anything; their valid changes are
+kept, and their agents are free. Then the process leaves, without waiting for models that still think.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from app import Part, logs
 from app.errors import WhetstoneError
 from app.events.broker import broker_namespace, broker_url
 from app.llm.litellm import load_litellm
-from app.logs import place
+from app.logs import error_place
 from app.refinement.heartbeat import heartbeat
 from app.refinement.sweep import interrupt_refinement, keep_closing
 from app.setup import ready_app
@@ -61,7 +62,7 @@ def task(work: Callable[..., None]) -> Any:
             try:
                 work(*ids)
             except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
-                failed = TaskFailed(f"{type(error).__name__} at {place(error)}")
+                failed = TaskFailed(f"{type(error).__name__} at {error_place(error)}")
             else:
                 return
         raise failed

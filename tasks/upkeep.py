@@ -43,7 +43,7 @@ def find_lost_keys() -> None:
 def tell_human_acts() -> None:
     """Tell agents, in their journals, what humans did to their memories: the dashboard has no key to do so."""
     for agent_id, actor in telling.find_untold():
-        telling.tell(agent_id, actor)
+        telling.tell_human_acts(agent_id, actor)
 
 
 @task

@@ -110,7 +110,7 @@ class Caller:
             raise ScopeMissing(f"This needs the scope {scope}; this token has {held}.", "Nothing was done.")
 
 
-def admit(authorization: str | None) -> Caller:
+def admit_caller(authorization: str | None) -> Caller:
     """Who sent this Authorization header. Raises Unauthorized or TooManyRequests; logs refusals without the token."""
     scheme, _, secret = (authorization or "").partition(" ")
     bearer = authenticate(secret.strip()) if scheme.lower() == "bearer" else None

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.caller import Caller, admit
+from app.api.caller import Caller, admit_caller
 from app.api.given import read_arguments
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
@@ -27,7 +27,7 @@ from app.api.refusal import headers_of, sentence_of
 from app.errors import Unavailable, WhetstoneError
 from app.events.stream import CLOSED
 from app.extensions import db
-from app.logs import place, silence_library
+from app.logs import error_place, silence_library
 from app.problems import problem_document
 
 PATH = "/mcp"
@@ -93,7 +93,7 @@ class McpEndpoint:
         """Raises Unauthorized, TooManyRequests or Unavailable."""
         with self._flask.app_context():
             try:
-                return admit(authorization)
+                return admit_caller(authorization)
             except OperationalError as error:
                 log.error("database unavailable", error=type(error.orig).__name__, path=PATH)  # noqa: TRY400
                 raise Unavailable("The database does not answer. Nothing was done; try again in a moment.") from None
@@ -147,7 +147,7 @@ def _make_runner(flask: Flask, operation: Operation, admit_request: Admit, argum
                 return _tool_refusal(f"{error.code}: {sentence_of(error, reads_only=operation.reads_only)}")
             except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
                 db.session.rollback()
-                log.error("tool failed", tool=operation.name, error=type(error).__name__, place=place(error))  # noqa: TRY400
+                log.error("tool failed", tool=operation.name, error=type(error).__name__, place=error_place(error))  # noqa: TRY400
                 return _tool_refusal("unexpected: Something broke on our side; its changes were rolled back.")
 
     return run

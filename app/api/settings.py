@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.api.caller import Caller
 from app.api.operation import PathParameter, RequestBody, operation
-from app.authoring.fields import FIELDS, author_setting, read_setting, read_settings, versions
+from app.authoring.fields import FIELDS, author_setting, list_versions, read_setting, read_settings
 from app.errors import Invalid
 from app.models.key import Scope
 from app.shapes.agent import Setting, Version
@@ -53,7 +53,7 @@ def get_setting(caller: Caller, field: str) -> Setting:
 def get_setting_versions(caller: Caller, field: str) -> Versions:
     """What one of your settings has been, when, and by whom."""
     agent = caller.agent()
-    return Versions(versions=versions(agent, read_setting(agent, field).field))
+    return Versions(versions=list_versions(agent, read_setting(agent, field).field))
 
 
 @operation("PUT", "/settings/{field}", Scope.AUTHOR, at=FIELD, statuses=(200, 202))

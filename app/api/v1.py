@@ -14,7 +14,7 @@ from spectree import Response as Responses
 from spectree import SecurityScheme, SpecTree
 from spectree.models import SecureType, SecuritySchemeData
 
-from app.api.caller import Caller, admit
+from app.api.caller import Caller, admit_caller
 from app.api.given import MalformedRequest, read_json, read_query
 from app.api.operation import NoParameters, Operation
 from app.api.operations import OPERATIONS
@@ -85,7 +85,7 @@ def init_app(app: Flask) -> None:
 
 def _make_view(operation: Operation) -> Callable[..., Response]:
     def view(**at: Any) -> Response:
-        caller = admit(request.headers.get("Authorization"))
+        caller = admit_caller(request.headers.get("Authorization"))
         caller.check(operation.scope)
         if operation.streams:
             return _stream_response(caller, operation.streams(caller))

@@ -122,7 +122,7 @@ class CurrentVersion:
     changed_by: str | None = None
 
 
-def versions(agent: Agent, field: str, *, limit: int = 50) -> list[Version]:
+def list_versions(agent: Agent, field: str, *, limit: int = 50) -> list[Version]:
     """Newest first. The last one is what the agent was made with."""
     query = (
         select(AuditLog).where(*_entry_conditions(agent), _sets_field(field)).order_by(AuditLog.id.desc()).limit(limit)

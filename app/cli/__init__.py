@@ -53,7 +53,7 @@ COMMANDS = {
     "mcp": LazyCommand("app.cli.mcp", "Serve one agent's tools over MCP on standard input and output."),
     "web": LazyCommand("app.cli.processes", "Run the web process alone."),
     "worker": LazyCommand("app.cli.processes", "Run a worker alone."),
-    "beat": LazyCommand("app.cli.processes", "Run the timetable alone."),
+    "beat": LazyCommand("app.cli.processes", "Run the scheduler alone."),
     "test": LazyCommand("app.cli.develop", "Run the checks and the tests of this checkout."),
     "check": LazyCommand("app.cli.develop", "Run the linters, the types and the import contracts."),
 }
@@ -132,9 +132,9 @@ def _complain_of_the_unexpected(as_json: bool, error: Exception) -> int:
         _drop_output()
         what = f"{error.filename} could not be written" if error.filename else "not everything could be written"
         return _complain(as_json, "disk_full", f"The disk is full: {what}. Free some space, then try again.", 1)
-    from app.cli.crash import record
+    from app.cli.crash import record_crash
 
-    said = f"Something unexpected happened ({type(error).__name__}). {record(error)}"
+    said = f"Something unexpected happened ({type(error).__name__}). {record_crash(error)}"
     return _complain(as_json, "unexpected", said, 1)
 
 

@@ -10,7 +10,7 @@ from app.config import load_settings
 from app.processes.datadir import append_to
 
 
-def record(error: BaseException) -> str:
+def record_crash(error: BaseException) -> str:
     """Append the places of `error` and its causes to `<data>/logs/errors.log`; answer with a sentence on where that is.
 
     Exception texts can hold values, and values can be content: types, files, lines and function names only.

@@ -14,12 +14,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.asking.calls import Dependencies
-from app.cli.crash import record as record_crash
+from app.cli.crash import record_crash
 from app.cli.printing import say_on_stderr
 from app.cli.refinement_facts import step_line
 from app.extensions import db, end_reading, writing
 from app.history.steps import Step
-from app.history.timeline import tell
+from app.history.timeline import tell_step
 from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
 from app.refinement.process import run_refinement
@@ -54,7 +54,7 @@ class Follower:
         with Session(db.engine) as session:
             for event, refinement in session.execute(query).tuples():
                 self._last = event.id
-                row = tell(Step.of_event(event), refinement)
+                row = tell_step(Step.of_event(event), refinement)
                 if row is not None:
                     self._tell(step_line(row, refinement.threshold))
 

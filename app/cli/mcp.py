@@ -6,7 +6,7 @@ import os
 
 import click
 
-from app.api.caller import admit
+from app.api.caller import admit_caller
 from app.api.mcp import make_server
 from app.cli.common import open_installation
 from app.errors import Misconfigured
@@ -26,5 +26,5 @@ def mcp() -> None:
         raise Misconfigured(f"Set {TOKEN} to a token of the agent: `./whetstone agents token create NAME` makes one.")
     bearer = f"Bearer {token}"
     with open_installation(with_key=False) as app:
-        admit(bearer)
-        make_server(app, lambda _: admit(bearer)).run("stdio")
+        admit_caller(bearer)
+        make_server(app, lambda _: admit_caller(bearer)).run("stdio")

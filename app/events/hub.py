@@ -24,7 +24,7 @@ from redis.asyncio import Redis
 from app.events.broker import CHANNEL, broker_namespace, broker_url
 from app.events.topics import Note, Topic, Viewer, Visitor, newest_event, notes_after
 from app.extensions import db
-from app.logs import place
+from app.logs import error_place
 
 LOOK_SECONDS = 2.0
 """How often the hub looks by itself, should the broker be silent."""
@@ -158,7 +158,9 @@ class Hub:
         """
         key = (topic, viewer, event_id)
         if key not in self._frames:
-            work = self.in_thread(lambda: Frame(event_id, wire(event_id, render_part(self.flask, topic, viewer))))
+            work = self.in_thread(
+                lambda: Frame(event_id, encode_message(event_id, render_part(self.flask, topic, viewer)))
+            )
             self._frames[key] = task = asyncio.create_task(work)
             asyncio.get_running_loop().call_later(SHARED_SECONDS, self._forget_frame, key, task)
         task = self._frames[key]
@@ -181,7 +183,7 @@ class Hub:
             try:
                 await self._deliver_new_notes()
             except Exception as error:  # noqa: BLE001 - the database may be away for a while; the cursors stay
-                log.warning("streams not fed", error=type(error).__name__, at=place(error))
+                log.warning("streams not fed", error=type(error).__name__, at=error_place(error))
 
     async def _deliver_new_notes(self) -> None:
         cursors = dict(self._cursors)
@@ -205,7 +207,7 @@ class Hub:
         try:
             frame = await self.frame(topic, viewer, ids[-1])
         except Exception as error:  # noqa: BLE001 - their pages come back and ask again; nothing is lost
-            log.error("part not rendered", topic=topic.name, error=type(error).__name__, at=place(error))  # noqa: TRY400
+            log.error("part not rendered", topic=topic.name, error=type(error).__name__, at=error_place(error))  # noqa: TRY400
             for listener in listeners:
                 listener.dismiss(End.BROKEN)
             return
@@ -221,7 +223,7 @@ class Hub:
             try:
                 fresh = await self.in_thread(partial(Visitor.fresh, ids))
             except Exception as error:  # noqa: BLE001 - asked again soon
-                log.warning("visitors not checked", error=type(error).__name__, at=place(error))
+                log.warning("visitors not checked", error=type(error).__name__, at=error_place(error))
                 continue
             for listener in tuple(self._listeners):
                 known = listener.visitor
@@ -283,7 +285,7 @@ def render_part(flask: Flask, topic: Topic, viewer: Viewer) -> str:
             db.session.remove()
 
 
-def wire(event_id: int, markup: str) -> bytes:
+def encode_message(event_id: int, markup: str) -> bytes:
     """An unnamed server-sent event. Carriage returns would end a line of it."""
     lines = markup.replace("\r", "").split("\n")
     data = "".join(f"data: {line}\n" for line in lines)

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from app.errors import NotFound
 from app.events.hub import End, Hub, Listener
 from app.events.topics import Topic, Visitor, catch_up, last_seen
-from app.logs import place
+from app.logs import error_place
 from app.models.user import AUDITOR
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -189,4 +189,4 @@ async def _send_empty_answer(send: Send, status: int, header: tuple[bytes, bytes
 
 
 def _log_error(what: str, error: Exception) -> None:
-    log.error(what, error=type(error).__name__, at=place(error))
+    log.error(what, error=type(error).__name__, at=error_place(error))

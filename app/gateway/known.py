@@ -20,7 +20,7 @@ from app.api.mcp import MOST_BYTES
 from app.api.operations import OPERATIONS
 from app.api.v1 import PREFIX
 from app.keys.bearer import authenticate
-from app.logs import place
+from app.logs import error_place
 from app.views.access import may_act
 from app.views.frame import MAX_FILE_BYTES, MAX_FORM_BYTES
 
@@ -102,7 +102,7 @@ class Known:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         except Exception as error:  # noqa: BLE001 - such as a database that is away
-            log.error("sender not recognised", error=type(error).__name__, at=place(error))  # noqa: TRY400
+            log.error("sender not recognised", error=type(error).__name__, at=error_place(error))  # noqa: TRY400
             return None
 
 

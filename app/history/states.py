@@ -119,7 +119,7 @@ class _Block:
             raise Difference(f"memory {memory_id} has a state of entry id {entry_id}, which is not in this chain.")
 
     def check_copies(self) -> None:
-        """What a reversal wrote is what it says: a copy of the state that it names, or the state before, taken away.
+        """What a reversal wrote is what it says: a copy of the state that it names, or a removed memory's last state.
 
         The entry's hash covers the name of the copied state; the copied state is covered by its own entry's hash.
         """

@@ -46,7 +46,7 @@ def find_untold() -> list[tuple[int, str]]:
         return [(agent_id, actor) for agent_id, actor in session.execute(grouped).tuples()]
 
 
-def tell(agent_id: int, actor: str) -> None:
+def tell_human_acts(agent_id: int, actor: str) -> None:
     """Write one note about all that this actor did since the last one. Does nothing when another worker was first."""
     with writing():
         agent = Agent.lock(agent_id)

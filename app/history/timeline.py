@@ -85,7 +85,7 @@ def _fold_steps(refinement: Refinement) -> list[TimelineRow]:
     """Turns without an operation between them are one row, refusals one row a kind, a question and its answer too."""
     rows: list[TimelineRow] = []
     for step in steps_of(refinement):
-        row = tell(step, refinement)
+        row = tell_step(step, refinement)
         if row is not None:
             is_completed = step.name == "ended" and step.data["status"] == Status.COMPLETED
             fold = _fold_completed if is_completed else _FOLDS.get(step.name, list.append)
@@ -93,7 +93,7 @@ def _fold_steps(refinement: Refinement) -> list[TimelineRow]:
     return rows
 
 
-def tell(step: Step, refinement: Refinement) -> TimelineRow | None:
+def tell_step(step: Step, refinement: Refinement) -> TimelineRow | None:
     """One step by itself; None for one that is told elsewhere."""
     told = _TELLERS.get(step.name)
     return told(step, refinement) if told else None

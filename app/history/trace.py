@@ -133,7 +133,7 @@ STATES = select(*_ID_COLUMNS, *_fact_columns(MemoryState))
 
 @dataclass(frozen=True)
 class MemoryReversal:
-    """One memory's way back. Without a state it is taken away: what is undone had made it."""
+    """One memory's way back. Without a state it is removed: what is undone had made it."""
 
     memory: PresentMemory
     state: Recorded | None
@@ -180,7 +180,7 @@ class PlanFindings:
 
     @property
     def removed(self) -> int:
-        """Memories that are taken away again: what is undone had made them."""
+        """Memories that what is undone had made."""
         return len(self.changes) - self.restored
 
 

@@ -153,7 +153,7 @@ def _check_snapshot(*checks: Callable[[], None]) -> Steps:
 
 
 def _check_triggers() -> None:
-    """Last, because a row that was altered says more than the trigger that was taken away for it."""
+    """Last, because a row that was altered says more than the trigger that was removed for it."""
     missing = sorted(missing_triggers(db.session.connection()))
     if missing:
         count = f"{len(missing)} triggers, first" if len(missing) > 1 else "the trigger"

@@ -35,7 +35,7 @@ from app.models.key import (
     wait_until_nobody_seals,
 )
 from app.models.user import Account
-from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap
+from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap_key
 from app.values.actor import Actor
 
 Told = Callable[[str], object]
@@ -180,7 +180,7 @@ def _rewrap_agent(agent: Agent, new: MasterPublicKey) -> int:
         if (row.purpose, row.version) in there:
             db.session.delete(row)
             continue
-        again = rewrap(agent.uuid, row.wrapped, master_key(row.reader), new)
+        again = rewrap_key(agent.uuid, row.wrapped, master_key(row.reader), new)
         row.reader, row.sealed = again.reader, again.sealed
     return len(left)
 

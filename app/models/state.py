@@ -101,7 +101,7 @@ NOTHING = 0
 
 @dataclass(frozen=True)
 class Restoration:
-    """One memory's way back to an earlier state; without `source_entry_id`, the state to copy, it is taken away.
+    """One memory's way back to an earlier state; without `source_entry_id`, the state to copy, it is removed.
 
     `restores_entry_id` is the source, or what that one restores.
     """

@@ -20,7 +20,7 @@ from app.refinement.guard import Claim
 
 BEAT_SECONDS = 10.0
 STALE_SECONDS = 45
-"""A refinement whose heart has not beaten for so long has lost its worker. The sweeper looks every minute."""
+"""A refinement without a heartbeat for so long has lost its worker. The sweeper looks every minute."""
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ def set_heartbeats(held: dict[str, str]) -> None:
 
 
 def heartbeat() -> Heartbeat:
-    """This app's heart, made on first use."""
+    """This app's heartbeat, made on first use."""
     app = current_app._get_current_object()  # type: ignore[attr-defined]
     found: Heartbeat = app.extensions.setdefault("heartbeat", Heartbeat(app))
     return found

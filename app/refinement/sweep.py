@@ -26,7 +26,7 @@ from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 
 BATCH = 100
 CLOSE_SECONDS = 15.0
-"""A heart beats every 10 seconds and counts as stopped after 45: closed within 60 of the last sign of life."""
+"""A heartbeat comes every 10 seconds and counts as stopped after 45: closed within 60 of the last one."""
 
 LOST_AFTER = timedelta(seconds=60)
 LAST_TICK = "last_tick"
@@ -68,7 +68,7 @@ def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> l
 
 
 def close_stalled() -> list[str]:
-    """End, as interrupted, the refinements whose heart has stopped by the database's clock. Returns their ids."""
+    """End, as interrupted, the refinements whose heartbeat has stopped by the database's clock. Returns their ids."""
     with reading() as session:
         stalled = session.scalars(select(Refinement.id).where(_is_stalled())).all()
     return [refinement_id for refinement_id in stalled if _close_stalled(refinement_id)]

@@ -43,10 +43,10 @@ MAX_JOURNAL, MAX_CORE = 10, 3
 """Memories of one conversation."""
 
 
-class NoMind(Refused):
+class NoLanguageModel(Refused):
     """whetstone/offline is a rule-based de-duplicator and no language model: there is nobody to ask what to keep."""
 
-    code = "no_mind"
+    code = "no_language_model"
 
 
 _AGAIN = "Nothing was created; the conversation may be handed in again."
@@ -108,10 +108,10 @@ class _Heard:
 
     @classmethod
     def of(cls, intake: Intake, agent: Agent) -> _Heard:
-        """Raises NoMind, AgentForgotten, SealBroken, Invalid; Unavailable or KeyFileError where it can't be opened."""
+        """Raises NoLanguageModel, AgentForgotten, SealBroken or Invalid; Unavailable or KeyFileError where it is closed."""
         asked, instructions = AskedAgent.of(agent, ensure_keys(agent)), agent.reflection_prompt
         if not agent.has_language_model:
-            raise NoMind
+            raise NoLanguageModel
         return cls(
             intake.id,
             intake.asked_at,

@@ -15,7 +15,7 @@ from app.silo.keys import (
     WrappedKey,
     make_agent_keys,
     open_agent_keys,
-    rewrap,
+    rewrap_key,
 )
 from app.silo.readers import TokenKey, ViewKey, hash_token, new_token, parse_token, seal_view
 from app.silo.sealed import SealBroken, Sealed

@@ -250,7 +250,7 @@ def open_agent_keys(
     return AgentKeys(agent_uuid, data, dedup, renew)
 
 
-def rewrap(agent_uuid: str, wrapped: WrappedKey, opener: KeyPair, reader: MasterPublicKey) -> WrappedKey:
+def rewrap_key(agent_uuid: str, wrapped: WrappedKey, opener: KeyPair, reader: MasterPublicKey) -> WrappedKey:
     """The same key, sealed to another reader. Raises SealBroken."""
     info = _key_info(agent_uuid, wrapped.purpose, wrapped.version)
     sealed = reader.seal(opener.open(wrapped.sealed, info), info)

@@ -13,7 +13,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from app.errors import DiskFull, WhetstoneError, has_no_room
 from app.extensions import db
-from app.logs import place
+from app.logs import error_place
 from app.problems import problem_response, status_phrase
 from app.views.answers import is_htmx, wants_json
 
@@ -84,11 +84,11 @@ def _of_the_database(error: OperationalError) -> Response:
 def _answer_unexpected(error: Exception) -> Response:
     """Log where it happened, never what the exception says: it may quote what was sent."""
     if has_no_room(error):
-        log.error("no room on the disk", place=place(error), endpoint=request.endpoint)
+        log.error("no room on the disk", place=error_place(error), endpoint=request.endpoint)
         return _of_ours(DiskFull(SENTENCES[507]))
     reference = secrets.token_hex(6)
     name, endpoint = type(error).__name__, request.endpoint
-    log.error("request failed", error=name, place=place(error), reference=reference, endpoint=endpoint)
+    log.error("request failed", error=name, place=error_place(error), reference=reference, endpoint=endpoint)
     return answer_error(500, "unexpected", SENTENCES[500], reference=reference)
 
 

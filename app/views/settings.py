@@ -8,8 +8,8 @@ from uuid import UUID
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
+from app.authoring.fields import list_versions
 from app.authoring.fields import revert_setting as take_back
-from app.authoring.fields import versions
 from app.errors import Invalid, Refused
 from app.models import SettingProposal
 from app.models.agent_settings import CONFIGURATION
@@ -56,7 +56,7 @@ def revert(agent_id: int) -> ResponseReturnValue:
 @post_act(blueprint, "/agents/<int:agent_id>/proposals/<uuid:proposal_id>/apply")
 def apply(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
     field = _decide_proposal(agent_id, proposal_id, SettingProposal.apply)
-    undo = _undo_url(agent_id, versions(my_agent(agent_id), field, limit=1)[0].entry, field)
+    undo = _undo_url(agent_id, list_versions(my_agent(agent_id), field, limit=1)[0].entry, field)
     return _return_to_page(agent_id, f"The {LABELS[field]} that the agent wrote applies.", undo=undo)
 
 

@@ -12,10 +12,10 @@ from app.authoring.fields import (
     FIELDS,
     NoDefault,
     author_setting,
+    list_versions,
     read_setting,
     read_settings,
     revert_setting,
-    versions,
 )
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db
@@ -207,7 +207,7 @@ def test_versions_are_told_newest_first_with_who_wrote_them(agent: Agent, clock:
     author_setting(agent.id, "refinement_prompt", "Three.", by=ADMIN)
     writes(agent, "system_prompt", "Something else.")
 
-    found = versions(agent, "refinement_prompt")
+    found = list_versions(agent, "refinement_prompt")
 
     assert [(each.value, each.by, each.by_agent) for each in found] == [
         ("Three.", "user:ann@example.org", False),
@@ -216,21 +216,21 @@ def test_versions_are_told_newest_first_with_who_wrote_them(agent: Agent, clock:
         (None, "system:command line", False),
     ]
     assert read_setting(agent, "refinement_prompt").version == 4
-    assert [each.value for each in versions(agent, "refinement_prompt", limit=1)] == ["Three."]
+    assert [each.value for each in list_versions(agent, "refinement_prompt", limit=1)] == ["Three."]
 
 
 def test_another_agent_s_versions_are_its_own(agent: Agent) -> None:
     other = make_agent("void")
     writes(other, "refinement_prompt", "One.")
-    assert len(versions(agent, "refinement_prompt")) == 1
+    assert len(list_versions(agent, "refinement_prompt")) == 1
     with pytest.raises(NotFound, match="no such change"):
-        revert_setting(agent.id, versions(other, "refinement_prompt")[0].entry, "refinement_prompt", by=ADMIN)
+        revert_setting(agent.id, list_versions(other, "refinement_prompt")[0].entry, "refinement_prompt", by=ADMIN)
 
 
 def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
     writes(agent, "refinement_prompt", "Two.")
-    second = versions(agent, "refinement_prompt")[0].entry
+    second = list_versions(agent, "refinement_prompt")[0].entry
 
     made = revert_setting(agent.id, second, "refinement_prompt", by=ADMIN)
 
@@ -244,7 +244,7 @@ def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
 
 def test_a_revert_to_what_is_so_already_is_refused_in_words(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
-    entry = versions(agent, "refinement_prompt")[0].entry
+    entry = list_versions(agent, "refinement_prompt")[0].entry
     revert_setting(agent.id, entry, "refinement_prompt", by=ADMIN)
     before = fresh(agent).audit_sequence
 
@@ -255,7 +255,7 @@ def test_a_revert_to_what_is_so_already_is_refused_in_words(agent: Agent) -> Non
 
 def test_only_a_change_of_that_very_setting_is_reverted(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
-    changed, made = (each.entry for each in versions(agent, "refinement_prompt"))
+    changed, made = (each.entry for each in list_versions(agent, "refinement_prompt"))
     for entry, field in ((changed, "system_prompt"), (made, "refinement_prompt"), (987654, "name"), (changed, "uuid")):
         with pytest.raises(NotFound):
             revert_setting(agent.id, entry, field, by=ADMIN)
@@ -265,7 +265,7 @@ def test_only_a_change_of_that_very_setting_is_reverted(agent: Agent) -> None:
 def test_a_revert_below_today_s_floor_is_refused_with_the_range(app: Flask, agent: Agent) -> None:
     writes(agent, "refinement_threshold", 0.6)
     writes(agent, "refinement_threshold", 0.9)
-    entry = versions(agent, "refinement_threshold")[0].entry
+    entry = list_versions(agent, "refinement_threshold")[0].entry
     app.extensions["settings"] = app.extensions["settings"].model_copy(update={"min_threshold": Decimal("0.70")})
     with pytest.raises(Invalid, match=r"from 0\.70"):
         revert_setting(agent.id, entry, "refinement_threshold", by=ADMIN)
@@ -273,7 +273,7 @@ def test_a_revert_below_today_s_floor_is_refused_with_the_range(app: Flask, agen
 
 def test_a_name_is_reverted_with_its_own_rules(agent: Agent) -> None:
     writes(agent, "name", "wren the second")
-    entry = versions(fresh(agent), "name")[0].entry
+    entry = list_versions(fresh(agent), "name")[0].entry
     taken = make_agent("wren")
     with pytest.raises(Refused, match="exists already"):
         revert_setting(agent.id, entry, "name", by=ADMIN)

@@ -214,7 +214,7 @@ def test_a_direct_change_by_an_admin_takes_its_place(agent: Agent, guarded: None
 
 
 def test_an_admin_lets_a_held_one_through_and_it_is_still_the_agent_s_own(agent: Agent, guarded: None) -> None:
-    from app.authoring.fields import versions
+    from app.authoring.fields import list_versions
 
     held = read_by(writes(agent, "system_prompt", "One."), say("UNSAFE")).proposal
     with writing():
@@ -222,7 +222,7 @@ def test_an_admin_lets_a_held_one_through_and_it_is_still_the_agent_s_own(agent:
         SettingProposal.lock(locked, held.id).apply(locked, by=ADMIN)
 
     assert fresh(agent).system_prompt == "One."
-    newest = versions(agent, "system_prompt")[0]
+    newest = list_versions(agent, "system_prompt")[0]
     assert (newest.by, newest.by_agent) == ("user:ann@example.org", True)
     assert verify().ok
 

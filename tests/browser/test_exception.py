@@ -218,7 +218,7 @@ def test_the_history_of_a_refinement_shows_what_changed_word_by_word(agent_page:
     content = page.locator("#content")
     expect(content.locator("del")).to_contain_text("long")
     expect(content.locator("ins")).to_contain_text("short")
-    expect(content).to_contain_text("taken away")
+    expect(content).to_contain_text("removed")
     expect(content).to_contain_text("I shortened one.")
     assert SEEN not in page.content()
 

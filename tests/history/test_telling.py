@@ -8,7 +8,7 @@ from sqlalchemy import delete, select, update
 
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview_plan
-from app.history.telling import find_untold, tell
+from app.history.telling import find_untold, tell_human_acts
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent
@@ -64,7 +64,7 @@ def tell_all() -> int:
     """The worker's minute; returns how many notes there were to write."""
     found = find_untold()
     for agent_id, actor in found:
-        tell(agent_id, actor)
+        tell_human_acts(agent_id, actor)
     return len(found)
 
 
@@ -204,7 +204,7 @@ def test_an_agent_forgotten_meanwhile_is_left_alone(agent: Agent, clock: FakeClo
     (untold,) = find_untold()
     forget_agent(agent.id, by=ANN)
 
-    tell(*untold)
+    tell_human_acts(*untold)
 
     assert tell_all() == 0
     assert verify().ok
@@ -215,7 +215,7 @@ def test_four_workers_at_once_tell_once(app: Flask, agent: Agent, clock: FakeClo
     clock.advance(minutes=1)
     (untold,) = find_untold()
 
-    assert at_once(app, *[lambda: tell(*untold)] * 4) == [None] * 4
+    assert at_once(app, *[lambda: tell_human_acts(*untold)] * 4) == [None] * 4
 
     assert len(told(agent)) == 1
 

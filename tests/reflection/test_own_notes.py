@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.extensions import db, now, writing
-from app.history.telling import find_untold, tell
+from app.history.telling import find_untold, tell_human_acts
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Source
 from app.reflection.promotion import find_due
 from tests.reflection.conftest import jot, look_back, texts
@@ -38,7 +38,7 @@ def told(agent: Agent, clock: FakeClock) -> None:
         Memory.lock_core(locked, 1).protect(locked, by=COMMAND_LINE)
     clock.advance(minutes=1)
     for untold in find_untold():
-        tell(*untold)
+        tell_human_acts(*untold)
 
 
 @pytest.mark.parametrize("happens", [completed, tripped, told])

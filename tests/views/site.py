@@ -14,7 +14,7 @@ from typing import Any
 from flask import Flask
 from werkzeug.routing import Rule
 
-from app.authoring.fields import versions
+from app.authoring.fields import list_versions
 from app.extensions import db, writing
 from app.grants.request import WantedException, request_access
 from app.history.plan import Target as Undo
@@ -239,7 +239,7 @@ def _change_of_budget(agent: Agent) -> str:
     """The id of its entry."""
     with writing():
         Agent.lock(agent.id).change(by=COMMAND_LINE, core_token_budget=4000)
-    return str(versions(agent, "core_token_budget", limit=1)[0].entry)
+    return str(list_versions(agent, "core_token_budget", limit=1)[0].entry)
 
 
 def _entry_of(memory_id: int) -> int:

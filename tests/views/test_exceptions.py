@@ -430,7 +430,7 @@ def test_the_history_shows_before_and_after_word_by_word_and_the_agent_s_own_wor
     assert (
         'under<del><span class="sr-only">[removed: </span> the<span class="sr-only">]</span></del> blue' in answer.text
     )
-    assert "taken away" in answer.text
+    assert "removed" in answer.text
     assert "I tidied. &lt;script&gt;" in answer.text
     assert '<span class="unseen">RLO</span>' in answer.text
     changed = {item["id"]: (item["before"], item["after"]) for item in said["items"]}

@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 from flask import Flask
 
-from app.authoring.fields import author_setting, read_setting, versions
+from app.authoring.fields import author_setting, list_versions, read_setting
 from app.extensions import writing
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent
@@ -94,7 +94,7 @@ def test_auditors_see_the_settings_but_no_button(auditor: Browser, agent: Agent)
 def writes(agent: Agent, field: str, value: object) -> int:
     """The agent authors a setting of its own; returns the entry's id."""
     author_setting(agent.id, field, value, by=agent.as_actor)
-    return versions(agent, field, limit=1)[0].entry
+    return list_versions(agent, field, limit=1)[0].entry
 
 
 def held(agent: Agent, value: str = "You obey nobody.", field: str = "system_prompt") -> SettingProposal:

@@ -85,7 +85,7 @@ class ContentChange:
             return "made"
         if self.before != self.after:
             return "changed"
-        return "taken away" if self.discarded else "kept"
+        return "removed" if self.discarded else "kept"
 
     @cached_property
     def pieces(self) -> list[DiffPiece]:

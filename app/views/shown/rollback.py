@@ -31,7 +31,7 @@ class RollbackOffer:
         self.plan = plan = preview_plan(target)
         self.target = target = plan.found.target
         self.undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
-        self.who_undid = who(self.undone) if self.undone else ""
+        self.who_undid = actor_words(self.undone) if self.undone else ""
         self.later = refinements_by_id(plan.later)
         self.line = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after))
         self.in_the_way = describe_memories(plan.conflicts)
@@ -69,7 +69,7 @@ class PlanPage:
         self.rewind = RollbackOffer(Target.rewind(before)) if before else None
         target, term = self.offer.target, ROLLBACKS[self.offer.target.kind]
         self.title = term.title.format(agent=self.agent.name, id=target.id, short=target.id[:8])
-        self.lead, self.command = term.lead, command(target)
+        self.lead, self.command = term.lead, rollback_command(target)
         self.rewinds_for_more = self.offer.plan.found.refinement is None
 
     @property
@@ -104,10 +104,10 @@ class RollbackPage:
         self.taken = refinements_by_id(rollback.undid) if rollback.kind != RollbackKind.REFINEMENT else []
         self.given = refinements_by_id(rollback.redid)
         self.offer = RollbackOffer(Target.rollback(rollback.id))
-        self.name, self.who = ROLLBACKS[rollback.kind].capitalized, who(rollback)
+        self.name, self.who = ROLLBACKS[rollback.kind].capitalized, actor_words(rollback)
         mass = (rollback.mass_before, rollback.mass_after)
         self.line = describe_moves(self.facts["restored"], self.facts["removed"], mass, past=True)
-        self.command = command(self.offer.target)
+        self.command = rollback_command(self.offer.target)
 
     def as_json(self) -> dict[str, Any]:
         counted = {name: self.facts[name] for name in ("restored", "removed", "stays")}
@@ -123,13 +123,13 @@ def target_url(act: str, target: Target) -> str:
     return url_for(f"rollbacks.{act}_{target.kind}", **named)
 
 
-def command(target: Target) -> str:
+def rollback_command(target: Target) -> str:
     """The plan at the command line."""
     rewind = " --rewind" if target.kind == RollbackKind.REWIND else ""
     return f"./whetstone rollback {target.id}{rewind} --dry-run"
 
 
-def who(rollback: Rollback) -> str:
+def actor_words(rollback: Rollback) -> str:
     """Who asked for it, for the eye."""
     return rollback.requested_by.partition(":")[2]
 

@@ -1,4 +1,4 @@
-"""The lane: what is short runs beside the refinements, in threads of its own, so that waiting models starve nothing.
+"""The short queues: what is quick runs in threads of its own, so that it never waits behind refinements.
 
 Celery shares one pool among all queues of a worker. Where every thread of it waits for a model, the sweeper that frees
 stalled refinements and the answer to somebody who looks at a page would wait too.
@@ -32,7 +32,7 @@ def _take_over(instance: Any, **_: Any) -> None:
         _pools[name] = ThreadPoolExecutor(THREADS[name], thread_name_prefix=name)
 
 
-class Lane(bootsteps.ConsumerStep):  # type: ignore[misc]
+class ShortQueues(bootsteps.ConsumerStep):  # type: ignore[misc]
     """Consumes the short queues on the worker's connection; Celery starts it anew after every reconnect."""
 
     def get_consumers(self, channel: Any) -> list[Consumer]:
@@ -67,4 +67,4 @@ def _is_stale(message: Message) -> bool:
 
 
 signals.celeryd_after_setup.connect(_take_over)
-app.steps["consumer"].add(Lane)
+app.steps["consumer"].add(ShortQueues)
