@@ -104,7 +104,7 @@ def _pending_calls(moment: str) -> list[Callable[[], None]]:
 
 @contextmanager
 def reading() -> Iterator[Session]:
-    """One read transaction, ended at its end: what is read is of one moment, and nothing holds that moment behind it.
+    """One read transaction, ended at its end: what is read is of one moment, and no snapshot stays open afterwards.
 
     What it loads as rows is read anew when it is looked at later: take values along. Not within `writing()`.
     """
@@ -127,7 +127,7 @@ def is_sqlite(session: Session) -> bool:
 
 
 def init_app(app: Flask) -> None:
-    """Bind the database to `app` and teach SQLite its manners."""
+    """Bind the database to `app` and set the options of SQLite connections."""
     app.extensions.setdefault("clock", SystemClock())
     db.init_app(app)
     with app.app_context():

@@ -28,5 +28,5 @@ def find_unread() -> None:
 @task
 def tell_what_was_decided() -> None:
     """Every minute: the dashboard that decided it has no key of the agent's journal."""
-    for proposal_id in reading.find_untold():
+    for proposal_id in reading.find_decisions_to_tell():
         reading.tell_outcome(proposal_id)

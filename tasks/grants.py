@@ -46,7 +46,7 @@ def tell(grant_id: str) -> None:
 def look_after() -> None:
     """Every minute: end what is over, tell what nobody told, ask what nobody asked, empty what nobody fetched."""
     endings.end_what_is_over()
-    for grant_id in endings.find_untold():
+    for grant_id in endings.find_endings_to_tell():
         enqueue_telling(grant_id)
     for grant_id in endings.find_unasked():
         enqueue(grant_id)

@@ -35,7 +35,7 @@ class MalformedMessage(ValueError):
     """A message that this program did not write. Its words say which part was wrong, and quote nothing."""
 
 
-class BrokerTakesNothing(ConnectionLost):
+class BrokerRefusesWrites(ConnectionLost):
     """The broker answers, but refuses every change, because it can't write its own file."""
 
 
@@ -47,7 +47,7 @@ class _Patient:
             return super().read_response(*given, **named)  # type: ignore[misc]
         except ResponseError as error:
             if takes_nothing(error):
-                raise BrokerTakesNothing(trouble_of(error)) from None
+                raise BrokerRefusesWrites(trouble_of(error)) from None
             raise
 
 

@@ -42,7 +42,7 @@ def find_lost_keys() -> None:
 @task
 def tell_human_acts() -> None:
     """Tell agents, in their journals, what humans did to their memories: the dashboard has no key to do so."""
-    for agent_id, actor in telling.find_untold():
+    for agent_id, actor in telling.find_acts_to_tell():
         telling.tell_human_acts(agent_id, actor)
 
 

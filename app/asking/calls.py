@@ -24,7 +24,7 @@ from app.models.state import JOURNAL_DAYS
 from app.silo import AgentKeys
 
 LONGEST_SECONDS = 540
-"""A question is given up before another worker may take it over (`ASKED_AGAIN_AFTER`)."""
+"""A question is given up before another worker may take it over (`CLAIM_EXPIRES_AFTER`)."""
 
 Compose = Callable[[int | None], Messages]
 """Makes the messages for a context window in tokens, None where nobody knows it."""

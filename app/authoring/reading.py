@@ -20,7 +20,7 @@ from app.asking.model_endpoint import ModelEndpoint
 from app.asking.rendering import encode_json, render_prompt
 from app.asking.replies import CUT_OFF, clean_note, first_word, without_thought
 from app.extensions import db, now, writing
-from app.history.telling import THOUGHT_OVER, tell_agent
+from app.history.telling import NOTE_DELAY, tell_agent
 from app.llm.client import ModelError, Reply
 from app.models import OPEN_PROPOSALS, WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
 from app.models.agent_settings import operator_settings
@@ -71,13 +71,13 @@ def find_unread() -> list[str]:
     return SettingProposal.find_ids(*waits, first=SettingProposal.proposed_at)
 
 
-def find_untold() -> list[str]:
+def find_decisions_to_tell() -> list[str]:
     """Ids of those that somebody else than the agent has decided, and of which its journal says nothing yet.
 
-    A decision that stands for less than THOUGHT_OVER is easily taken back.
+    A decision that stands for less than NOTE_DELAY is easily taken back.
     """
     by_another = or_(SettingProposal.decided_by.is_(None), SettingProposal.decided_by != SettingProposal.proposed_by)
-    stands = SettingProposal.decided_at <= now() - THOUGHT_OVER
+    stands = SettingProposal.decided_at <= now() - NOTE_DELAY
     ended = SettingProposal.status.not_in(OPEN_PROPOSALS)
     untold = (SettingProposal.told_at.is_(None), ended, stands, by_another)
     return SettingProposal.find_ids(*untold, first=SettingProposal.decided_at)

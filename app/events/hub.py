@@ -1,7 +1,7 @@
 """The hub of a web process: hears that there is news, looks into the table, renders each part once, and fans it out.
 
 Events are durable, and what is sent is always the present state with the newest event's id: events in quick succession,
-or missed ones, become one frame. So a listener holds at most one frame, nothing is lost, and nothing shows twice.
+or missed ones, become one frame. So a listener holds at most one frame, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from flask import Flask
 from redis.asyncio import Redis
 
 from app.events.broker import CHANNEL, broker_namespace, broker_url
-from app.events.topics import Note, Topic, Viewer, Visitor, newest_event, notes_after
+from app.events.topics import EventSummary, StreamUser, Topic, Viewer, newest_event, notes_after
 from app.extensions import db
 from app.logs import error_place
 
 LOOK_SECONDS = 2.0
-"""How often the hub looks by itself, should the broker be silent."""
+"""How often the hub looks for events by itself, whether the broker sends messages or not."""
 
 RECHECK_SECONDS = 5.0
 """How long a user who was deactivated, or whose roles changed, may still hold a stream."""
 
 GATHER_SECONDS = 0.03
-"""Events of one act come together; they are waited for, so that a page is rendered once for all of them."""
+"""How long to wait for the other events of one action, so that a page is rendered once for all of them."""
 
 SHARED_SECONDS = 1.0
-"""How long a rendered frame serves others who ask for the same."""
+"""How long a rendered frame is reused for others who ask for the same."""
 
 THREADS = 4
 
@@ -45,12 +45,16 @@ log = structlog.get_logger(__name__)
 
 
 class End(StrEnum):
-    """Why a listener gets nothing more. Only after BYE the browser should not come back."""
+    """Why a listener gets nothing more. After BYE, and only then, the browser must not connect again."""
 
     BYE = "bye"
+    """Its user was signed out or may not see the page any more."""
     GONE = "gone"
+    """The browser closed the connection."""
     CLOSING = "closing"
+    """The server stops."""
     BROKEN = "broken"
+    """The page could not be rendered."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,10 @@ class Frame:
 
 @dataclass(eq=False)
 class Listener:
-    """One open stream. It keeps only the newest frame: one that is late makes the earlier ones needless."""
+    """One open stream. It keeps only the newest frame, so a slow browser skips some. `seen` was offered last."""
 
     topic: Topic
-    visitor: Visitor
+    visitor: StreamUser
     seen: int
     end: End | None = None
     _frame: Frame | None = None
@@ -199,7 +203,7 @@ class Hub:
         await asyncio.gather(*(self._offer_frame(*group, listeners, news) for group, listeners in groups.items()))
 
     async def _offer_frame(
-        self, topic: Topic, viewer: Viewer, listeners: list[Listener], news: dict[int, list[Note]]
+        self, topic: Topic, viewer: Viewer, listeners: list[Listener], news: dict[int, list[EventSummary]]
     ) -> None:
         ids = [note.id for note in news.get(viewer.account_id, ()) if topic.concerns(note)]
         if not ids or all(listener.seen >= ids[-1] for listener in listeners):
@@ -221,7 +225,7 @@ class Hub:
             if not ids:
                 continue
             try:
-                fresh = await self.in_thread(partial(Visitor.fresh, ids))
+                fresh = await self.in_thread(partial(StreamUser.fresh, ids))
             except Exception as error:  # noqa: BLE001 - asked again soon
                 log.warning("visitors not checked", error=type(error).__name__, at=error_place(error))
                 continue
@@ -231,15 +235,15 @@ class Hub:
                     listener.dismiss(End.BYE)
 
     async def _listen_to_broker(self) -> None:
-        """Listen to the broker, whatever becomes of it."""
-        silent_since = 0.0
+        """Listen to the broker, and connect again whenever it goes away."""
+        warned_at = 0.0
         while True:
             try:
                 await self._read_broker_messages()
             except Exception as error:  # noqa: BLE001 - without a broker the hub looks by itself
-                if time.monotonic() - silent_since > 60:
+                if time.monotonic() - warned_at > 60:
                     log.warning("the broker is silent", error=type(error).__name__)
-                    silent_since = time.monotonic()
+                    warned_at = time.monotonic()
             await asyncio.sleep(1)
 
     async def _read_broker_messages(self) -> None:
@@ -275,7 +279,7 @@ class Hub:
 
 
 def render_part(flask: Flask, topic: Topic, viewer: Viewer) -> str:
-    """What the views registered as `stream_partials`, within a short request of its own: `url_for` needs one."""
+    """Render what the views registered as `stream_partials`, within a short request: `url_for` needs one."""
     settings = flask.extensions["settings"]
     base = settings.base_url or f"http://{settings.host}:{settings.port}"
     with flask.test_request_context("/events", base_url=base):
@@ -292,6 +296,6 @@ def encode_message(event_id: int, markup: str) -> bytes:
     return f"id: {event_id}\n{data}\n".encode()
 
 
-def _read_new_notes(cursors: dict[int, int]) -> dict[int, list[Note]]:
+def _read_new_notes(cursors: dict[int, int]) -> dict[int, list[EventSummary]]:
     found = {account_id: notes_after(account_id, cursor) for account_id, cursor in cursors.items()}
     return {account_id: notes for account_id, notes in found.items() if notes}

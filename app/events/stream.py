@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.errors import NotFound
 from app.events.hub import End, Hub, Listener
-from app.events.topics import Topic, Visitor, catch_up, last_seen
+from app.events.topics import StreamUser, Topic, catch_up, last_seen
 from app.logs import error_place
 from app.models.user import AUDITOR
 
@@ -64,7 +64,7 @@ AGAIN = (b"retry-after", b"%d" % AGAIN_SECONDS)
 @blueprint.get("/events/poll")
 def poll() -> Response:
     """The stream's twin for whoever can't hold one open: 204 when nothing is new, else the same partials."""
-    visitor = Visitor.of(current_user._get_current_object())
+    visitor = StreamUser.of(current_user._get_current_object())
     if visitor is None:
         abort(401)
     if not visitor.viewer.may(AUDITOR):
@@ -121,7 +121,7 @@ class EventStream:
         """Ask Flask, by a request context of its own, who this is; nothing of it lives on."""
         environ = build_environ(scope, io.BytesIO())
         with self._hub.flask.request_context(environ):
-            visitor = Visitor.of(current_user._get_current_object())
+            visitor = StreamUser.of(current_user._get_current_object())
             topic = Topic.parse(request.args.get("topic", ""))
             if visitor is None or topic is None or not visitor.viewer.may(AUDITOR):
                 return None

@@ -31,7 +31,7 @@ class Viewer:
 
 
 @dataclass(frozen=True)
-class Visitor:
+class StreamUser:
     """A signed-in user with an open stream. It is checked again while the stream lives: `==` to a fresh one."""
 
     user_id: int
@@ -39,7 +39,7 @@ class Visitor:
     viewer: Viewer
 
     @classmethod
-    def of(cls, user: Any) -> Visitor | None:
+    def of(cls, user: Any) -> StreamUser | None:
         """The signed-in, active user; None for a stranger."""
         if not isinstance(user, User) or not user.active:
             return None
@@ -47,7 +47,7 @@ class Visitor:
         return cls(user.id, user.fs_uniquifier, Viewer(user.account_id, roles))
 
     @classmethod
-    def fresh(cls, user_ids: set[int]) -> dict[int, Visitor]:
+    def fresh(cls, user_ids: set[int]) -> dict[int, StreamUser]:
         """The same users as the database knows them now."""
         users = db.session.scalars(select(User).where(User.id.in_(user_ids)).execution_options(populate_existing=True))
         found = (cls.of(user) for user in users)
@@ -55,7 +55,7 @@ class Visitor:
 
 
 @dataclass(frozen=True)
-class Note:
+class EventSummary:
     """What a topic needs to know of an event."""
 
     id: int
@@ -115,7 +115,7 @@ class Topic:
         row = self.kind.row
         return row is None or db.session.scalar(select(row.account_id).where(row.id == self.id)) == account_id
 
-    def concerns(self, note: Note) -> bool:
+    def concerns(self, note: EventSummary) -> bool:
         return self.kind.concerns is None or bool(self.kind.concerns(note, self.id))
 
     def newest(self, account_id: int, after: int = 0) -> int | None:
@@ -133,13 +133,13 @@ def newest_event(account_id: int) -> int:
     return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
 
 
-def notes_after(account_id: int, event_id: int, *, limit: int = 5000) -> list[Note]:
+def notes_after(account_id: int, event_id: int, *, limit: int = 5000) -> list[EventSummary]:
     """The account's events after one, in order."""
     query = select(Event.id, Event.agent_id, Event.refinement_id, Event.kind)
     rows = db.session.execute(
         query.where(Event.account_id == account_id, Event.id > event_id).order_by(Event.id).limit(limit)
     )
-    return [Note(*row) for row in rows.tuples()]
+    return [EventSummary(*row) for row in rows.tuples()]
 
 
 def last_seen(text: str | None, account_id: int) -> int:

@@ -10,14 +10,14 @@ from datetime import datetime
 from app.exchange.draft import Draft
 from app.extensions import db
 from app.models.agent import Agent
-from app.models.audit import Action, record, tell_later
+from app.models.audit import Action, queue_note_to_agent, record
 from app.models.base import reserve_memory_ids
 from app.models.memory import Memory
 from app.models.state import MemoryType, Source
 from app.silo import AgentKeys
 from app.values.actor import Actor
 
-Mark = tuple[str, bytes, datetime | None]
+DuplicateKey = tuple[str, bytes, datetime | None]
 """A memory is known by its exact text and by each of its dates, so that none is lost. None stands for the text alone:
 what a file does not date says no more."""
 
@@ -47,13 +47,13 @@ def write_memories(agent: Agent, drafts: Sequence[Draft], *, keys: AgentKeys, by
     if not memories:
         return done
     entry = record(Action.IMPORT, actor=by, of=agent, subject=agent.subject, data=asdict(done), memories=memories)
-    tell_later(entry)
+    queue_note_to_agent(entry)
     agent.announce("imported", **asdict(done))
     return done
 
 
 def without_known(agent: Agent, drafts: Sequence[Draft], keys: AgentKeys) -> list[Draft]:
-    """Those that the agent does not have, as when it saves: a file may come twice.
+    """Those that the agent does not have, by text, type and exact dates: a file may come twice.
 
     Of a text that the file holds several times, as many are left out as it has. So a bundle that holds duplicates comes
     back with them, and, brought in once more, adds nothing. The caller holds the agent's lock.
@@ -96,9 +96,9 @@ def _count_imported(memories: Sequence[Memory]) -> Imported:
     )
 
 
-def _active_marks(agent_id: int) -> Counter[Mark]:
+def _active_marks(agent_id: int) -> Counter[DuplicateKey]:
     columns = (Memory.type, Memory.content_hash, Memory.origin_at, Memory.other_dates)
-    had = Counter[Mark]()
+    had = Counter[DuplicateKey]()
     rows = db.session.execute(Memory.active(agent_id).with_only_columns(*columns)).tuples()
     for type_, content_hash, origin_at, other_dates in rows:
         had.update((str(type_), content_hash, at) for at in (origin_at, *other_dates))

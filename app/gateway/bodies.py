@@ -20,7 +20,7 @@ SMALL_BYTES = 64_000
 MOST_BYTES_AT_ONCE = 256_000_000
 """Of all bodies that are larger than `SMALL_BYTES`, while they arrive."""
 
-Known = Callable[[Scope], Awaitable[bool]]
+IsKnown = Callable[[Scope], Awaitable[bool]]
 MostBytes = Callable[[Scope], int]
 
 
@@ -39,7 +39,7 @@ class Bodies:
     refusals: Refusals
     budget: Budget
     most_bytes: MostBytes
-    is_known: Known
+    is_known: IsKnown
     deadlines: Deadlines
     reads_chunks: bool = False
 

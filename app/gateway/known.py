@@ -49,7 +49,7 @@ def most_bytes_of_tool(_scope: Scope) -> int:
     return MOST_BYTES
 
 
-class Known:
+class SenderLookup:
     """Asks in threads of its own, which no request holds for longer than a look into the database."""
 
     def __init__(self, flask: Flask) -> None:

@@ -13,7 +13,7 @@ from app.gateway.answers import Refusals
 
 AT_ONCE = 2
 MOST_WAITING = 100
-STRANGERS = 0
+WITHOUT_TOKEN = 0
 """The turns of all who carry no live token together: they are only told so, which is soon done."""
 
 AgentOf = Callable[[Scope], Awaitable[int | None]]
@@ -37,7 +37,7 @@ class FairTurns:
         return partial(self._take_turn, app)
 
     async def _take_turn(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        key = await self.agent_of(scope) or STRANGERS
+        key = await self.agent_of(scope) or WITHOUT_TOKEN
         turns = self._held.setdefault(key, _Turns())
         if turns.users >= AT_ONCE + MOST_WAITING:
             await self.refusals.of(scope, 429)(scope, receive, send)

@@ -11,7 +11,7 @@ from app.extensions import db, now, writing
 from app.grants.request import SILENCE, lock_both
 from app.history.telling import tell_agent
 from app.models import OPEN_GRANTS, WORKER, AccessGrant, AccessView, Action, Agent, AuditLog, GrantStatus, User
-from app.models.base import ASKED_AGAIN_AFTER, database_now
+from app.models.base import CLAIM_EXPIRES_AFTER, database_now
 from app.values.plural import count_times
 
 SKEW = timedelta(days=1)
@@ -52,7 +52,7 @@ def why_it_ended(grant: AccessGrant) -> str:
     return next((str(entry.data.get("why", "")) for entry in ends), "")
 
 
-def find_untold() -> list[str]:
+def find_endings_to_tell() -> list[str]:
     """Ids of ended exceptions of which the agent's journal says nothing yet."""
     is_known = (Agent.id == AccessGrant.agent_id, Agent.forgotten_at.is_(None))
     untold = (AccessGrant.told_at.is_(None), AccessGrant.status.not_in(OPEN_GRANTS), *is_known)
@@ -61,7 +61,7 @@ def find_untold() -> list[str]:
 
 def find_unasked() -> list[str]:
     """Ids of pending exceptions whose question got lost on the way to a worker, or died with one."""
-    late = AccessGrant.requested_at < now() - ASKED_AGAIN_AFTER
+    late = AccessGrant.requested_at < now() - CLAIM_EXPIRES_AFTER
     unasked = (AccessGrant.status == GrantStatus.PENDING, late, AccessGrant.is_free())
     return AccessGrant.find_ids(*unasked, first=AccessGrant.requested_at)
 

@@ -40,7 +40,7 @@ MAX_PURPOSE = 500
 SILENCE = timedelta(hours=72)
 """An exception that nobody answered for so long ends as unanswered."""
 
-REST = timedelta(hours=24)
+PAUSE_AFTER_NO = timedelta(hours=24)
 """After a NO, silence or an error: no new ask of the same agent."""
 
 _NOT_GIVEN = (GrantStatus.DENIED, GrantStatus.UNANSWERED, GrantStatus.FAILED)
@@ -169,7 +169,7 @@ def resting_until(agent_id: int) -> datetime | None:
     """Until when this agent is not asked again, if that is so now."""
     query = select(func.max(AccessGrant.ended_at))
     last = db.session.scalar(query.where(AccessGrant.agent_id == agent_id, AccessGrant.status.in_(_NOT_GIVEN)))
-    return last + REST if last is not None and last + REST > now() else None
+    return last + PAUSE_AFTER_NO if last is not None and last + PAUSE_AFTER_NO > now() else None
 
 
 def _check_request(agent: Agent, wish: WantedException, for_user: User) -> None:

@@ -63,10 +63,10 @@ def parse_heads(lines: Iterable[str]) -> list[Head]:
 
 def check_heads(heads: Iterable[Head]) -> None:
     """Of heads as `parse_heads` orders them: raises Difference for the first that the log does not hold any more."""
-    agreed: Head | None = None
+    last_matching_head: Head | None = None
     for head in heads:
-        _check_head(head, agreed if agreed and agreed.chain == head.chain else None)
-        agreed = head
+        _check_head(head, last_matching_head if last_matching_head and last_matching_head.chain == head.chain else None)
+        last_matching_head = head
 
 
 def _heads_of(model: type[Agent | Account], account_id: int | None) -> Iterator[Head]:
@@ -105,12 +105,12 @@ def _parse_head(line: str, count: int) -> Head:
     return Head(chain, sequence, hash_, at if isinstance(at, str) and _MOMENT.fullmatch(at) else None)
 
 
-def _check_head(head: Head, agreed: Head | None) -> None:
+def _check_head(head: Head, last_matching_head: Head | None) -> None:
     found = _last_entry(head.chain, AuditLog.sequence == head.sequence)
     if found is not None and found[2] == bytes.fromhex(head.hash):
         return
     if found is not None:
-        since = f"after entry {agreed.sequence}" if agreed else "at it or before it"
+        since = f"after entry {last_matching_head.sequence}" if last_matching_head else "at it or before it"
         entry = numbered_entry(found[1], found[0])
         sentence = f"{entry} has another hash than its exported head: {since}, the log was rewritten."
     elif (last := _last_entry(head.chain)) is not None:

@@ -16,7 +16,7 @@ from app.errors import NotFound, Refused
 from app.extensions import db
 from app.history.log import LogEntry
 from app.history.trace import Entries, MemoryReversal, PlanFindings, read_traces
-from app.history.undoing import plan_rewind, plan_undo
+from app.history.undo_rules import plan_rewind, plan_undo
 from app.models import Action, Agent, AuditLog, Memory, MemoryState, Refinement, Rollback, RollbackKind
 from app.models.audit import OPERATIONS
 
@@ -163,7 +163,7 @@ def make_plan(found: TargetRows, agent: Agent, *, lock: bool) -> Plan:
             if is_rewind
             else plan_undo(found.entries, lock=lock)
         )
-        final = brought_back(found.account_id, found.agent_id, findings.changes)
+        final = find_reversed_work(found.account_id, found.agent_id, findings.changes)
     if final is not None:
         return Plan(found=found, mass_before=mass, mass_after=mass, final=final)
     after = mass + sum(change.gain for change in findings.changes)
@@ -249,7 +249,7 @@ def final_among(entries: Sequence[LogEntry]) -> set[int]:
     return {entry_id for entry_id, refinement_id in about.items() if refinement_id in reversed_}
 
 
-def brought_back(account_id: int, agent_id: int, changes: Sequence[MemoryReversal]) -> str | None:
+def find_reversed_work(account_id: int, agent_id: int, changes: Sequence[MemoryReversal]) -> str | None:
     """The refinement whose reversed work one of these changes would show again, if there is one."""
     restored = {change.memory.id: change.state.origin_entry_id for change in changes if change.state is not None}
     if not restored:

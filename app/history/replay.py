@@ -15,7 +15,7 @@ from sqlalchemy.orm import load_only
 from app.extensions import db
 from app.history.chain import Difference, as_dict, entry_difference, entry_name, stream_rows
 from app.models import Action, Agent, AgentKey, AttentionItem, AuditLog, HumanAct, Refinement, Rollback
-from app.models.attention import facts_called_for, kinds_called_for
+from app.models.attention import attention_kinds_for, facts_called_for
 from app.models.audit import is_human_act
 from app.values.mass_story import NOUNS
 
@@ -94,7 +94,7 @@ class ReplayedAttention:
                 self._seen[int(entry.data["item"])] = entry.actor, entry.at
             elif entry.action == Action.ATTENTION_UNSEEN:
                 self._seen.pop(int(entry.data["item"]), None)
-            self._called |= {(entry.id, kind): facts_called_for(entry) for kind in kinds_called_for(entry)}
+            self._called |= {(entry.id, kind): facts_called_for(entry) for kind in attention_kinds_for(entry)}
         except (KeyError, TypeError, ValueError, AttributeError):
             raise entry_difference(entry, "does not say what an entry of its kind says.") from None
 

@@ -23,7 +23,7 @@ from app.models.logged import Logged, Said, logged_models
 
 _NAMES = {model.__tablename__: model.NOUN for model in logged_models()}
 
-Word = list[Any]
+LoggedValue = list[Any]
 """A value that an entry said of a column, with the entry's number and id."""
 
 
@@ -31,7 +31,7 @@ class ReplayedRows:
     """What the entries of one chain say of rows."""
 
     def __init__(self) -> None:
-        self._words = _Words()
+        self._words = _LatestValues()
 
     def take(self, entry: AuditLog) -> None:
         """The next entry of the chain."""
@@ -100,16 +100,16 @@ def _present_rows(model: type[Logged], owner_id: int) -> Generator[tuple[str, Sa
         rows.close()
 
 
-class _Words:
+class _LatestValues:
     """By table and key: the newest word on each column. Those of few rows are held here, all others in a file."""
 
     HELD = 1000
 
     def __init__(self) -> None:
-        self._held: OrderedDict[tuple[str, str], dict[str, Word]] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], dict[str, LoggedValue]] = OrderedDict()
         self._file: sqlite3.Connection | None = None
 
-    def of(self, table: str, key: str) -> dict[str, Word]:
+    def of(self, table: str, key: str) -> dict[str, LoggedValue]:
         """To be read and changed until the next call."""
         found = self._held.get((table, key))
         if found is None:
@@ -119,26 +119,26 @@ class _Words:
         self._held.move_to_end((table, key))
         return found
 
-    def pop(self, table: str, key: str) -> dict[str, Word]:
+    def pop(self, table: str, key: str) -> dict[str, LoggedValue]:
         """Empty where nothing was said, or it was popped before."""
         found = self._held.pop((table, key), None)
         return self._fetch_words(table, key) if found is None else found
 
-    def left(self) -> Iterator[tuple[str, str, dict[str, Word]]]:
+    def left(self) -> Iterator[tuple[str, str, dict[str, LoggedValue]]]:
         """Those that nobody popped and of which something was said."""
         yield from ((table, key, words) for (table, key), words in self._held.items() if words)
         if self._file is not None:
             for table, key, words in self._file.execute('SELECT "table", "key", words FROM words ORDER BY 1, 2'):
                 yield table, key, json.loads(words)
 
-    def _fetch_words(self, table: str, key: str) -> dict[str, Word]:
+    def _fetch_words(self, table: str, key: str) -> dict[str, LoggedValue]:
         if self._file is None:
             return {}
         where = 'DELETE FROM words WHERE "table" = ? AND "key" = ? RETURNING words'
         found = self._file.execute(where, (table, key)).fetchall()
         return json.loads(found[0][0]) if found else {}
 
-    def _put_away(self, place: tuple[str, str], words: dict[str, Word]) -> None:
+    def _put_away(self, place: tuple[str, str], words: dict[str, LoggedValue]) -> None:
         if self._file is None:
             self._file = sqlite3.connect("", isolation_level=None)
             self._file.execute('CREATE TABLE words ("table", "key", words, PRIMARY KEY ("table", "key")) WITHOUT ROWID')

@@ -17,7 +17,7 @@ from sqlalchemy.orm import aliased
 from app.extensions import db
 from app.history.chain import Difference, chain_of, differences_of, numbered_entry
 from app.models import Account, Agent, AuditLog, InstallationMark, Memory, MemoryState, MemoryType
-from app.models.state import NOTHING, STATE_FIELDS
+from app.models.state import NO_EARLIER_STATE, STATE_FIELDS
 
 BLOCK = 500
 """Entries."""
@@ -124,7 +124,7 @@ class _Block:
         The entry's hash covers the name of the copied state; the copied state is covered by its own entry's hash.
         """
         source = aliased(MemoryState)
-        is_taken = MemoryState.restores_entry_id == NOTHING
+        is_taken = MemoryState.restores_entry_id == NO_EARLIER_STATE
         named_entry = case((is_taken, MemoryState.previous_entry_id), else_=MemoryState.restores_entry_id)
         is_other = _differing_columns(MemoryState, source, [each for each in STATE_FIELDS if each not in _TAKEN_FIELDS])
         is_no_copy = _differing_columns(MemoryState, source, _COPIED_FIELDS)
@@ -139,7 +139,7 @@ class _Block:
             MemoryState.kept.is_not(None),
             *is_other,
             and_(is_taken, or_(*is_not_taken)),
-            and_(~is_taken, or_(source.restores_entry_id != NOTHING, *is_no_copy)),
+            and_(~is_taken, or_(source.restores_entry_id != NO_EARLIER_STATE, *is_no_copy)),
         )
         query = (
             self._select_states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id)

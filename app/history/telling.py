@@ -21,7 +21,7 @@ from app.values.plural import count_nouns
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.rollbacks import describe_memories
 
-THOUGHT_OVER = timedelta(minutes=1)
+NOTE_DELAY = timedelta(minutes=1)
 """An act is told once it has stood for so long: what goes with it often follows at once."""
 
 HOUR = timedelta(hours=1)
@@ -33,13 +33,13 @@ MOST_ACTS = 200
 """That one note sums up; the next one goes on."""
 
 
-def find_untold() -> list[tuple[int, str]]:
+def find_acts_to_tell() -> list[tuple[int, str]]:
     """Agent and actor where there is something to tell, and the agent was not told of this actor within the hour."""
     earlier = aliased(HumanAct)
     told = exists().where(
         earlier.agent_id == HumanAct.agent_id, earlier.actor == HumanAct.actor, earlier.told_at > now() - HOUR
     )
-    untold = (HumanAct.told_at.is_(None), HumanAct.at <= now() - THOUGHT_OVER, Agent.forgotten_at.is_(None), ~told)
+    untold = (HumanAct.told_at.is_(None), HumanAct.at <= now() - NOTE_DELAY, Agent.forgotten_at.is_(None), ~told)
     query = select(HumanAct.agent_id, HumanAct.actor).join(Agent, Agent.id == HumanAct.agent_id).where(*untold)
     grouped = query.group_by(HumanAct.agent_id, HumanAct.actor).order_by(func.min(HumanAct.at)).limit(100)
     with reading() as session:

@@ -12,7 +12,7 @@ from sqlalchemy import Select, select
 from app.extensions import db
 from app.models import Action, AuditLog, Memory, MemoryState, MemoryType, Restoration
 from app.models.base import lock_row
-from app.models.state import NOTHING, StateColumns
+from app.models.state import NO_EARLIER_STATE, StateColumns
 
 Entries = Select[tuple[int]]
 """A query for the ids of audit entries."""
@@ -40,7 +40,7 @@ class Trace(dict[int, MemoryWrite]):
     def origin(self, entry_id: int | None, *, through_protects: bool = False) -> int | None:
         """Whose work a state shows: a copy shows what it restores, an admin's toggle what was there before.
 
-        `NOTHING` for what a reversal took away. `through_protects`: a protect is looked through like a toggle.
+        `NO_EARLIER_STATE` for what a reversal took away. `through_protects`: a protect is looked through like a toggle.
         """
         while entry_id is not None and (step := self.get(entry_id)) is not None:
             if step.restores_entry_id is not None:
@@ -99,7 +99,7 @@ def present_memories(memories: Select[tuple[int]], *, lock: bool) -> list[Presen
     return [PresentMemory._make(row) for row in db.session.execute(lock_row(query) if lock else query)]
 
 
-class Recorded(NamedTuple):
+class RecordedState(NamedTuple):
     """A state as the log keeps it. `restores_entry_id` names the state that it is a copy of, if it is one."""
 
     memory_id: int
@@ -117,9 +117,9 @@ class Recorded(NamedTuple):
         return self.restores_entry_id or self.entry_id
 
 
-def read_states(query: Select[Any]) -> list[Recorded]:
+def read_states(query: Select[Any]) -> list[RecordedState]:
     """The states of `STATES`, as far as it is narrowed."""
-    return [Recorded._make(row) for row in db.session.execute(query)]
+    return [RecordedState._make(row) for row in db.session.execute(query)]
 
 
 def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:
@@ -136,7 +136,7 @@ class MemoryReversal:
     """One memory's way back. Without a state it is removed: what is undone had made it."""
 
     memory: PresentMemory
-    state: Recorded | None
+    state: RecordedState | None
     constitutional: bool
 
     @property
@@ -150,7 +150,7 @@ class MemoryReversal:
             memory_id=self.memory.id,
             previous_entry_id=self.memory.entry_id,
             source_entry_id=self.state.entry_id if self.state else None,
-            restores_entry_id=self.state.origin_entry_id if self.state else NOTHING,
+            restores_entry_id=self.state.origin_entry_id if self.state else NO_EARLIER_STATE,
             constitutional=self.constitutional,
             at=at,
         )
@@ -184,5 +184,5 @@ class PlanFindings:
         return len(self.changes) - self.restored
 
 
-def _core_weight(of: PresentMemory | Recorded) -> int:
+def _core_weight(of: PresentMemory | RecordedState) -> int:
     return of.token_estimate if of.is_active and of.type == MemoryType.CORE else 0

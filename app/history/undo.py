@@ -14,7 +14,7 @@ from app.extensions import db, now, writing
 from app.history.plan import Plan, Target, find_target, make_plan
 from app.history.trace import MemoryReversal
 from app.models import Action, Actor, Agent, AuditLog, Refinement, Rollback, RollbackKind, Status, announce, record
-from app.models.audit import tell_later
+from app.models.audit import queue_note_to_agent
 from app.models.restoring import restore_states
 from app.models.rollback import ROLLED_BACK
 
@@ -87,7 +87,7 @@ def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     data = rollback.said(restored=plan.restored, removed=plan.removed, stays=list(plan.stays))
     entry = give_back(plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=data)
     rollback.entry_id, rollback.at = entry.id, entry.at
-    tell_later(entry)
+    queue_note_to_agent(entry)
     db.session.add(rollback)
     db.session.flush()
     for rows in (Refinement, Rollback):

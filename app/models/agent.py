@@ -61,7 +61,7 @@ class Agent(Chained, ScheduleColumns, Model):
     NOUN = "agent"
     LOG_KEY = "uuid"
     OWNER = ("agent", "id")
-    PROVED_ELSEWHERE = frozenset(
+    CHECKED_ELSEWHERE = frozenset(
         {"id", "paused", "core_token_usage", "core_count", "journal_count", "audit_sequence", "audit_head"}
     ) | {*CONFIGURATION}
     __table_args__ = (UniqueConstraint("account_id", "name"), *SCHEDULE_INDEXES)

@@ -1,4 +1,4 @@
-"""AttentionItem: something that an admin has to look at, until one has: a note of an agent, or an end with a question.
+"""AttentionItem: something that an admin has to look at: a note of an agent, or a refinement's end to be checked.
 
 What calls for attention stands in the audit log: the entry of a note, or of a refinement's end. The same two functions
 that make the rows of an entry tell `verify` what they must be.
@@ -138,7 +138,7 @@ class AttentionItem(Lockable, Model):
         return record(action, actor=by, of=agent, subject=self.subject, data=data)
 
 
-class Noted:
+class HasNotesToAdmins:
     """What an agent may write about. `NOTED_BY` is the column by which its notes name it."""
 
     NOTED_BY: ClassVar[str]
@@ -172,14 +172,14 @@ def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | Access
     entry = record(
         Action.NOTE_TO_ADMINS, actor=actor, of=agent, subject=about.subject, refinement_id=refinement, data=data
     )
-    call_attention(entry)
+    create_attention_items(entry)
     if refinement is not None:
         announce("refinement.noted", *agent.audited_as, refinement, entry=entry.id)
 
 
-def call_attention(entry: AuditLog) -> None:
+def create_attention_items(entry: AuditLog) -> None:
     """Put what an entry calls for before the admins, in the transaction that wrote it."""
-    for kind in kinds_called_for(entry):
+    for kind in attention_kinds_for(entry):
         db.session.add(AttentionItem(entry_id=entry.id, kind=kind, **facts_called_for(entry)))
 
 
@@ -196,7 +196,7 @@ def facts_called_for(entry: AuditLog) -> dict[str, Any]:
     }
 
 
-def kinds_called_for(entry: AuditLog) -> list[AttentionKind]:
+def attention_kinds_for(entry: AuditLog) -> list[AttentionKind]:
     """What an entry of a refinement's end, or of a note, calls for; nothing for any other."""
     if entry.action == Action.NOTE_TO_ADMINS:
         return [AttentionKind.NOTE]

@@ -253,7 +253,7 @@ def is_human_act(entry: AuditLog) -> bool:
     return is_human and entry.action in TOLD_ACTIONS
 
 
-def tell_later(entry: AuditLog) -> None:
-    """Leave word for the agent, in the transaction of the entry, where it is a human's act."""
+def queue_note_to_agent(entry: AuditLog) -> None:
+    """Have the agent told of a human's act, in the transaction of its entry; of others' acts, nothing is kept."""
     if is_human_act(entry):
         db.session.add(HumanAct(agent_id=entry.agent_id, entry_id=entry.id, actor=entry.actor, at=entry.at))

@@ -1,4 +1,4 @@
-"""What every table shares: column types that keep their promises on SQLite and PostgreSQL alike."""
+"""What every table shares: column types that behave the same on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def claim_row(model: type[T], *conditions: ColumnElement[bool], **values: Any) -
     return db.session.scalar(changed.execution_options(populate_existing=True, synchronize_session=False))
 
 
-ASKED_AGAIN_AFTER = timedelta(minutes=10)
+CLAIM_EXPIRES_AFTER = timedelta(minutes=10)
 """Longer than any question lasts, so that whoever asked is done with it by then, or dead."""
 
 
@@ -215,7 +215,7 @@ class Question:
     @classmethod
     def is_free(cls) -> ColumnElement[bool]:
         """No worker has it, or its worker's ten minutes are over."""
-        return or_(cls.asked_at.is_(None), cls.asked_at < now() - ASKED_AGAIN_AFTER)
+        return or_(cls.asked_at.is_(None), cls.asked_at < now() - CLAIM_EXPIRES_AFTER)
 
     @classmethod
     def find_ids(cls, *conditions: ColumnElement[bool], first: Any = None, limit: int = 100) -> list[str]:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, String, an
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
-from app.models.attention import Noted
+from app.models.attention import HasNotesToAdmins
 from app.models.audit import Action, record
 from app.models.base import Lockable, Model, Moment, Question, database_now, iso, lock_row, partial_index
 from app.models.event import announce
@@ -49,7 +49,7 @@ OPEN_GRANTS = (GrantStatus.PENDING, GrantStatus.GRANTED)
 NO_LONGER_ADMIN = "the person is no longer an active admin of this account"
 
 
-class AccessGrant(Noted, Logged, Lockable, Question, Model):
+class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
     """`refinement_id` null means the ledger; otherwise the history of that one refinement.
 
     `views` counts receipts; `told_at` is when the agent's journal was told how it ended. `reason` is the agent's own
@@ -59,7 +59,9 @@ class AccessGrant(Noted, Logged, Lockable, Question, Model):
     __tablename__ = "access_grants"
     NOUN = "exception"
     NOTED_BY = "grant_id"
-    UNPROVED: ClassVar[Mapping[str, str]] = {"asked_at": "which worker asks at the moment; the answer is what counts"}
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {
+        "asked_at": "which worker asks at the moment; the answer is what counts"
+    }
     __table_args__ = (
         partial_index("ix_access_grants_open", "expires_at", where="status IN ('pending', 'granted')"),
         partial_index("ix_access_grants_untold", "agent_id", where="told_at IS NULL"),
@@ -171,7 +173,7 @@ class AccessView(Logged, Model):
 
     __tablename__ = "access_views"
     NOUN = "view"
-    UNPROVED: ClassVar[Mapping[str, str]] = {"sealed": "emptied when it was fetched, or soon after"}
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {"sealed": "emptied when it was fetched, or soon after"}
     __table_args__ = (Index("ix_access_views_grant_id", "grant_id", "requested_at"),)
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)

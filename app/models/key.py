@@ -96,7 +96,7 @@ class AgentToken(Logged, Model):
     __tablename__ = "agent_tokens"
     NOUN = "token"
     LOG_KEY = "public_id"
-    UNPROVED: ClassVar[Mapping[str, str]] = {
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {
         "id": "only its own row is found by it",
         "last_used_at": "true to a minute, and no rule reads it",
     }

@@ -18,29 +18,29 @@ from app.extensions import db
 from app.models.base import ExactRatio, Micros, Model
 from app.silo import Sealed
 
-LONGEST = 64
+MAX_PLAIN_TEXT = 64
 """Characters of a text that an entry says as it is."""
 
 _TOUCHED = "logged rows that changed"
 
 Said = dict[str, Any]
 Owner = tuple[str, int]
-"""Whose chain speaks of a row: `agent` or `account`, and its id."""
+"""Whose chain records a row: `agent` or `account`, and its id."""
 
 
 class Logged:
     """`NOUN` is what sentences and hashed entries call such a row, so it never changes. `LOG_KEY` is the column by
-    which entries name one. `OWNER` is whose chain speaks of them: `agent` or `account`, and the column with its id.
+    which entries name one. `OWNER` is whose chain records them: `agent` or `account`, and the column with its id.
 
-    `PROVED_ELSEWHERE` are columns that another part of the proof compares; `UNPROVED` gives, by column, why no rule
-    needs it. All others are said: a new column is, without a word here.
+    `CHECKED_ELSEWHERE` are columns that another part of the proof compares; `NOT_AUDITED` gives, by column, why the
+    audit log leaves it out. Every other column is copied into the log, a new one without a change here.
     """
 
     NOUN: ClassVar[str]
     LOG_KEY: ClassVar[str] = "id"
     OWNER: ClassVar[tuple[str, str]] = ("agent", "agent_id")
-    PROVED_ELSEWHERE: ClassVar[frozenset[str]] = frozenset()
-    UNPROVED: ClassVar[Mapping[str, str]] = {}
+    CHECKED_ELSEWHERE: ClassVar[frozenset[str]] = frozenset()
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {}
 
     if TYPE_CHECKING:
         __tablename__: str
@@ -52,7 +52,7 @@ class Logged:
 
     @property
     def subject(self) -> str:
-        """It, as the audit log names what an entry is about."""
+        """What the audit log calls this row where an entry is about it."""
         return f"{self.NOUN}:{self.log_key}"
 
     @property
@@ -62,12 +62,12 @@ class Logged:
 
     @classmethod
     def belongs_to(cls, owner_id: int) -> ColumnElement[bool]:
-        """The same for a query."""
+        """The condition in a query that a row belongs to this agent or account."""
         return cast("ColumnElement[bool]", getattr(cls, cls.OWNER[1]) == owner_id)
 
     def said(self) -> Said:
-        """What an entry says of it as it is now, by column. Empty: nothing yet."""
-        other = self.PROVED_ELSEWHERE | self.UNPROVED.keys()
+        """Its values for the next entry, by column; empty while there is nothing to record yet."""
+        other = self.CHECKED_ELSEWHERE | self.NOT_AUDITED.keys()
         return self._logged_values(column.name for column in self.__table__.columns if column.name not in other)
 
     def _logged_values(self, names: Iterable[str]) -> Said:
@@ -89,9 +89,9 @@ def as_said(column: Column[Any], value: Any) -> Any:
         case datetime():
             return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).isoformat()
         case []:
-            return None  # as which some types store it
+            return None  # some column types store an empty list as NULL
         case str():
-            return str(value) if len(value) <= LONGEST else _sha256_digest(value.encode(errors="surrogatepass"))
+            return str(value) if len(value) <= MAX_PLAIN_TEXT else _sha256_digest(value.encode(errors="surrogatepass"))
     return value
 
 
@@ -127,7 +127,7 @@ def _touched_rows(session: Session) -> dict[int, Logged]:
 
 @event.listens_for(Session, "before_flush")
 def _note_changed_rows(session: Session, *_: Any) -> None:
-    """What is new, or changed in what the log says of it, is remembered until an entry takes it along."""
+    """Keep rows that are new, or changed in a recorded column, until the next entry of their chain is written."""
     for row in (*session.new, *session.dirty):
         if isinstance(row, Logged) and (row in session.new or _has_changed(row)):
             _touched_rows(session)[id(row)] = row
@@ -135,10 +135,10 @@ def _note_changed_rows(session: Session, *_: Any) -> None:
 
 def _has_changed(row: Logged) -> bool:
     state = cast("InstanceState[Any]", inspect(row))
-    return not (state.committed_state.keys() <= row.PROVED_ELSEWHERE | row.UNPROVED.keys())
+    return not (state.committed_state.keys() <= row.CHECKED_ELSEWHERE | row.NOT_AUDITED.keys())
 
 
 @event.listens_for(Session, "after_commit")
 @event.listens_for(Session, "after_rollback")
-def _at_the_end(session: Session) -> None:
+def _forget_changed_rows(session: Session) -> None:
     session.info.pop(_TOUCHED, None)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
-from app.models.audit import Action, record, tell_later
+from app.models.audit import Action, queue_note_to_agent, record
 from app.models.base import Identity, Model, lock_row, partial_index, reserve_memory_ids
 from app.models.keyset import Keyset
 from app.models.refinement import Refinement
@@ -229,7 +229,7 @@ class Memory(StateColumns, Model):
         self.become(agent, constitutional=constitutional, updated_at=now(), version=self.version + 1)
         subject, data = f"memory:{self.id}", {"id": self.id, "constitutional": constitutional}
         entry = record(Action.CONSTITUTIONAL_TOGGLE, actor=by, of=agent, subject=subject, data=data, memories=[self])
-        tell_later(entry)
+        queue_note_to_agent(entry)
         agent.announce("toggled")
 
     def become(self, agent: Agent, **fields: Any) -> None:

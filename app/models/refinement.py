@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import Refused
 from app.extensions import db, now
 from app.models.agent import Agent
-from app.models.attention import Noted, call_attention
+from app.models.attention import HasNotesToAdmins, create_attention_items
 from app.models.audit import Action, AuditLog, record
 from app.models.base import (
     ExactRatio,
@@ -40,7 +40,7 @@ from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger
 _OPEN = "status IN ('queued', 'asking', 'running')"
 
 
-class Refinement(Tally, Noted, Logged, Lockable, Model):
+class Refinement(Tally, HasNotesToAdmins, Logged, Lockable, Model):
     """What it counted and weighed, and what became of that, is its tally.
 
     `erosion_cut` and `erosion_base` are, as of the snapshot, what other standing refinements of the last 30 days cut
@@ -51,8 +51,8 @@ class Refinement(Tally, Noted, Logged, Lockable, Model):
     __tablename__ = "refinements"
     NOUN = "refinement"
     NOTED_BY = "refinement_id"
-    PROVED_ELSEWHERE = frozenset({"snapshot_entry_id", "undone_by"})
-    UNPROVED: ClassVar[Mapping[str, str]] = {
+    CHECKED_ELSEWHERE = frozenset({"snapshot_entry_id", "undone_by"})
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {
         "worker": "which process holds it; after the end nobody does",
         "heartbeat_at": "when that process was last heard of; after the end nobody listens",
     }
@@ -198,7 +198,7 @@ class Refinement(Tally, Noted, Logged, Lockable, Model):
         agent.take_end(self)
         data: dict[str, Any] = {"status": str(status), "line": self.machine_line, "stats": self.stats}
         data |= {"turns": self.turns, "calls": self.calls, "schedule": agent.schedule_as_json()}
-        call_attention(self.record_action(Action.REFINEMENT_END, agent, by, data))
+        create_attention_items(self.record_action(Action.REFINEMENT_END, agent, by, data))
         self.announce("ended", status=str(status))
 
     def record_action(
@@ -236,7 +236,7 @@ class Consent(Logged, Model):
 
     __tablename__ = "consents"
     NOUN = "consent"
-    UNPROVED: ClassVar[Mapping[str, str]] = {"id": "only its own row is found by it"}
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {"id": "only its own row is found by it"}
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))

@@ -11,7 +11,7 @@ from sqlalchemy import Table, bindparam, select, text, update
 from app.extensions import db, is_sqlite
 from app.models.base import UtcDateTime
 from app.models.memory import Memory
-from app.models.state import NOTHING, STATE_FIELDS, MemoryState, Restoration
+from app.models.state import NO_EARLIER_STATE, STATE_FIELDS, MemoryState, Restoration
 
 
 def restore_states(entry_id: int, ways: Sequence[Restoration], *, immutable: Mapping[int, bool]) -> None:
@@ -27,7 +27,7 @@ def restore_states(entry_id: int, ways: Sequence[Restoration], *, immutable: Map
     _insert_states(_COPY, copied, {"entry": entry_id})
     if taken:
         _insert_states(_TAKE_AWAY, taken, {"entry": entry_id, "at": ways[0].at})
-    for statement in (_LOWER_FLAGS, _FOLLOW):
+    for statement in (_CLEAR_CONSTITUTIONAL, _COPY_STATES_TO_MEMORIES):
         db.session.execute(statement, {"entry": entry_id})
     if immutable:
         values = [{"number": number, "value": value} for number, value in immutable.items()]
@@ -66,16 +66,16 @@ _COPY = (
 )
 _CHANGED = {"constitutional": "(1 = 0)", "updated_at": ":at", "discarded_at": ":at", "version": "m.version + 1"}
 _TAKEN = ", ".join(_CHANGED.get(name, f"m.{name}") for name in STATE_FIELDS)
-_TAKE_AWAY = f"{_INSERT}, {NOTHING}, {_TAKEN} FROM {{given}} JOIN memories m ON m.id = {{memory}}"
+_TAKE_AWAY = f"{_INSERT}, {NO_EARLIER_STATE}, {_TAKEN} FROM {{given}} JOIN memories m ON m.id = {{memory}}"
 
 _GIVEN = select(MemoryState.memory_id).where(MemoryState.entry_id == bindparam("entry"))
-_LOWER_FLAGS = (
+_CLEAR_CONSTITUTIONAL = (
     update(Memory)
     .where(Memory.constitutional, Memory.id.in_(_GIVEN))
     .values(constitutional=False)
     .execution_options(synchronize_session=False)
 )
-_FOLLOW = (
+_COPY_STATES_TO_MEMORIES = (
     update(Memory)
     .where(Memory.id == MemoryState.memory_id, MemoryState.entry_id == bindparam("entry"))
     .values({name: getattr(MemoryState, name) for name in STATE_FIELDS} | {"entry_id": MemoryState.entry_id})

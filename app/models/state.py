@@ -72,8 +72,8 @@ class MemoryState(StateColumns, Model):
 
     Content is bound to the memory, not to the entry: an undo copies sealed bytes and needs no key. `kept` is what was
     left, after the entry, of the weight that the memory had when its refinement began, in tokens. `restores_entry_id`
-    names the state that a reversal copied, never a copy itself, or is `NOTHING` where it took the memory away: so it is
-    told whose work a memory shows.
+    names the state that a reversal copied, never a copy itself, or is `NO_EARLIER_STATE` where it removed the memory:
+    from it follows who wrote what a memory shows.
     """
 
     __tablename__ = "memory_states"
@@ -95,7 +95,7 @@ class MemoryState(StateColumns, Model):
         return said | {"memory": self.memory_id, "previous_entry": self.previous_entry_id, "kept": self.kept}
 
 
-NOTHING = 0
+NO_EARLIER_STATE = 0
 """Restored where there was nothing before: no entry has this number."""
 
 
@@ -121,7 +121,7 @@ class Restoration:
 def _restored_form(of: MemoryState | Restoration, discarded_at: datetime | None) -> dict[str, Any]:
     said = {"memory": of.memory_id, "previous_entry": of.previous_entry_id, "restores": of.restores_entry_id}
     said |= {"constitutional": of.constitutional}
-    return said if of.restores_entry_id != NOTHING else said | {"discarded_at": _plain_value(discarded_at)}
+    return said if of.restores_entry_id != NO_EARLIER_STATE else said | {"discarded_at": _plain_value(discarded_at)}
 
 
 def _plain_value(value: object) -> object:

@@ -30,7 +30,7 @@ class Account(Chained, Model):
     __tablename__ = "accounts"
     NOUN = "account"
     OWNER = ("account", "id")
-    PROVED_ELSEWHERE = frozenset({"audit_sequence", "audit_head"})
+    CHECKED_ELSEWHERE = frozenset({"audit_sequence", "audit_head"})
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     name: Mapped[str] = mapped_column(String(80), unique=True)
@@ -68,7 +68,7 @@ class User(Logged, Model, sqla.FsUserMixin):
     __tablename__ = "users"
     NOUN = "user"
     OWNER = ("account", "account_id")
-    UNPROVED: ClassVar[Mapping[str, str]] = {
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(_NOT_KEPT, "nothing writes or reads it"),
         "create_datetime": "the entry of its making has its own time",
         "update_datetime": "a note of the library's; no rule reads it",

@@ -34,7 +34,7 @@ from app.events.stream import EventStream
 from app.gateway.answers import AlwaysThere, OneLook, Refusals
 from app.gateway.bodies import Bodies, Budget
 from app.gateway.connections import Connections, descriptors_for_connections
-from app.gateway.known import Known, most_bytes_of_operation, most_bytes_of_page, most_bytes_of_tool
+from app.gateway.known import SenderLookup, most_bytes_of_operation, most_bytes_of_page, most_bytes_of_tool
 from app.gateway.protocol import Deadlines, GuardedProtocol
 from app.gateway.turns import FairTurns
 from app.refinement.sweep import keep_closing
@@ -81,7 +81,7 @@ def assemble_application(
     flask.extensions["stream_hub"] = hub
     agents = mcp.McpEndpoint(flask)
     user_logged_out.connect(_on_sign_out, flask)
-    refusals, budget, known = Refusals(flask), Budget(), Known(flask)
+    refusals, budget, known = Refusals(flask), Budget(), SenderLookup(flask)
     bodies = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines)
     turns = FairTurns(refusals, known.agent_of)
     pages = bodies(WSGIMiddleware(flask, PAGE_THREADS), most_bytes=most_bytes_of_page, is_known=known.may_act)

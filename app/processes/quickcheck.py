@@ -9,7 +9,7 @@ from functools import cache
 
 from app.config import ROOT, Settings
 
-NOTHING_TO_DO = """
+IS_PREPARED = """
 SELECT (SELECT version_num FROM alembic_version) = :version
    AND (SELECT value FROM marks WHERE name = 'immutable_tags') = :immutable_tags
    AND EXISTS (SELECT 1 FROM master_keys)
@@ -41,7 +41,7 @@ def is_prepared(settings: Settings) -> bool:
     wanted = {"version": revision_ids()[-1], "immutable_tags": ",".join(sorted(settings.immutable_tags))}
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, timeout=1)) as connection:
-            return bool(connection.execute(NOTHING_TO_DO, wanted).fetchone()[0])
+            return bool(connection.execute(IS_PREPARED, wanted).fetchone()[0])
     except sqlite3.Error:
         return False
 

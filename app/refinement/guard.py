@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, select, update
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.history.undo import give_back
-from app.history.undoing import plan_undo
+from app.history.undo_rules import plan_undo
 from app.models import Action, Agent, AuditLog, Memory, MemoryState, MemoryType, Refinement, Source, Status
 from app.models.tally import MAX_PROTECTIONS
 from app.refinement.erosion import WINDOW, Erosion, excess_erosion
@@ -166,7 +166,7 @@ class LatchTrip:
     stats: Mapping[str, Any]
 
 
-def check_latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | None:
+def enforce_latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> LatchTrip | None:
     """After every change, in its transaction: below the threshold, or below the erosion floor together with those
     before it, the whole refinement is reversed and ended.
     """

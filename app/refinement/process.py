@@ -229,10 +229,10 @@ class _Process:
 
     def _end_refinement(self, status: Status, reason: str, failure: str | None = None) -> None:
         """Where the disk is full, wait for room: else nobody would know why it ended."""
-        while not self._is_ended(status, reason, failure):
+        while not self._try_to_end(status, reason, failure):
             self._dependencies.pause(ROOM_SECONDS)
 
-    def _is_ended(self, status: Status, reason: str, failure: str | None) -> bool:
+    def _try_to_end(self, status: Status, reason: str, failure: str | None) -> bool:
         """End it, unless somebody did. False where the disk has no room for that."""
         try:
             with writing():

@@ -88,10 +88,10 @@ class Timetable:
             return obstacle
         tick = self.tick_from(max(self.at, agent.scheduled_from, agent.rested_from))
         weekly = Due(tick, self.day(tick), f"Next run {self.day(tick)} (weekly).")
-        starts = (weekly, self._for_its_size(agent), self._once_more(agent))
+        starts = (weekly, self._next_over_budget_start(agent), self._next_retry(agent))
         return min((due for due in starts if due is not None), key=lambda due: due.at or self.at)
 
-    def _for_its_size(self, agent: Agent) -> Due | None:
+    def _next_over_budget_start(self, agent: Agent) -> Due | None:
         if agent.too_large_from is None:
             return None
         over = f"{agent.core_token_usage - agent.core_token_budget:,} tokens over budget"
@@ -103,7 +103,7 @@ class Timetable:
         )
         return self._at_hourly_sweep(wait[0], over if wait[0] <= self.at else f"{over}, {wait[1]}")
 
-    def _once_more(self, agent: Agent) -> Due | None:
+    def _next_retry(self, agent: Agent) -> Due | None:
         if agent.retry_at is None:
             return None
         return self._at_hourly_sweep(

@@ -27,7 +27,7 @@ from app.refinement.guard import (
     Terminated,
     book_kept_mass,
     check_fence,
-    check_latch,
+    enforce_latch,
     fenced_transaction,
     kept_weights,
 )
@@ -203,7 +203,7 @@ class RefinementTool:
         with fenced_transaction(self.claim) as (refinement, agent):
             self._book_calls(refinement)
             note_to_admins(agent, note, about=refinement)
-            trip = check_latch(refinement, agent, self._keys)
+            trip = enforce_latch(refinement, agent, self._keys)
             if trip is None:
                 self._record_completion(refinement, agent, summary)
         self.is_over = True
@@ -242,7 +242,7 @@ class RefinementTool:
         )
         self._book_calls(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
-        trip = check_latch(refinement, agent, self._keys)
+        trip = enforce_latch(refinement, agent, self._keys)
         return self._rolled_back(trip) if trip else None
 
     def _rolled_back(self, trip: LatchTrip) -> Result:

@@ -108,7 +108,7 @@ class _Heard:
 
     @classmethod
     def of(cls, intake: Intake, agent: Agent) -> _Heard:
-        """Raises NoLanguageModel, AgentForgotten, SealBroken or Invalid; Unavailable or KeyFileError without the key."""
+        """Raises NoLanguageModel, AgentForgotten, SealBroken, Invalid; Unavailable or KeyFileError without a key."""
         asked, instructions = AskedAgent.of(agent, ensure_keys(agent)), agent.reflection_prompt
         if not agent.has_language_model:
             raise NoLanguageModel

@@ -30,14 +30,14 @@ from app.models import (
     open_keys,
     record,
 )
-from app.models.base import ASKED_AGAIN_AFTER, claim_row, lock_row
+from app.models.base import CLAIM_EXPIRES_AFTER, claim_row, lock_row
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
 from app.silo import SealBroken
 
 MAX_PROMOTED = 10
 """Journal entries that one reflection lets become core."""
 
-REST = timedelta(hours=20)
+PROMOTION_PAUSE = timedelta(hours=20)
 """Between two days' questions to one agent: less than a day, so that an hourly look finds it every day."""
 
 MOST_TRIES = 3
@@ -198,10 +198,10 @@ def _is_due(at: datetime) -> ColumnElement[bool]:
 
 
 def _is_rested(at: datetime) -> ColumnElement[bool]:
-    return or_(Agent.reflection_asked_at.is_(None), Agent.reflection_asked_at <= at - REST)
+    return or_(Agent.reflection_asked_at.is_(None), Agent.reflection_asked_at <= at - PROMOTION_PAUSE)
 
 
 def _is_unanswered(at: datetime) -> ColumnElement[bool]:
     """Asked, not answered, not too often; and whoever asked is done with it, or dead."""
     tries = Agent.reflection_tries
-    return and_(tries > 0, tries < MOST_TRIES, Agent.reflection_asked_at < at - ASKED_AGAIN_AFTER)
+    return and_(tries > 0, tries < MOST_TRIES, Agent.reflection_asked_at < at - CLAIM_EXPIRES_AFTER)

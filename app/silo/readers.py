@@ -1,4 +1,4 @@
-"""Readers beside the master: an agent's token, from whose secret the key pair is derived that opens its own keys;
+"""Key pairs beside the master key: an agent's token, from whose secret the key pair is derived that opens its own keys;
 and a look, whose key pair lives for one request, so that only this request reads what is sealed to it.
 """
 

@@ -47,7 +47,7 @@ TAKES_FILES = {"imports.receive"}
 
 _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 86_400, "d"))
 
-_STANDS_UNDER = {
+_NAVIGATION_SECTIONS = {
     **dict.fromkeys(("overview", "attention", "failures"), "overview"),
     **dict.fromkeys(("agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"), "agents"),
 }
@@ -147,7 +147,7 @@ def _my_exceptions() -> list[ExceptionState]:
 
 def _navigation_items() -> list[dict[str, Any]]:
     blueprint = request.blueprint or ""
-    here = "agents" if "agent_id" in (request.view_args or {}) else _STANDS_UNDER.get(blueprint, blueprint)
+    here = "agents" if "agent_id" in (request.view_args or {}) else _NAVIGATION_SECTIONS.get(blueprint, blueprint)
     items = (("Overview", "overview"), ("Agents", "agent"), ("Exceptions", "eye"), ("Audit", "audit"))
     return [
         {"label": label, "url": url_for(f"{label.lower()}.index"), "icon": icon, "current": here == label.lower()}

@@ -15,7 +15,7 @@ from app.grants.request import revoke_grant
 from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement, open_keys
-from app.models.base import ASKED_AGAIN_AFTER
+from app.models.base import CLAIM_EXPIRES_AFTER
 from app.models.model_call import KEPT, drop_old_calls
 from app.refinement.start import request_stop
 from app.refinement.sweep import close_stalled
@@ -152,7 +152,7 @@ def test_two_workers_that_ask_about_one_conversation_book_a_call_each(agent: Age
     found = say('{"journal": ["Later."], "core": []}')
 
     def taken_over() -> None:
-        clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
+        clock.advance(seconds=CLAIM_EXPIRES_AFTER.total_seconds() + 1)
         reflect_on_conversation(intake.id, means_of(costly(found))[0])
 
     reflect_on_conversation(intake.id, means_of(after(taken_over, found))[0])

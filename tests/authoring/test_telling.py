@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from app.authoring.fields import author_setting
-from app.authoring.reading import find_untold, tell_outcome
+from app.authoring.reading import find_decisions_to_tell, tell_outcome
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent
@@ -41,7 +41,7 @@ def journal(agent: Agent) -> list[str]:
 
 def tell_all() -> int:
     """The minute's upkeep; returns how many there were to tell of."""
-    untold = find_untold()
+    untold = find_decisions_to_tell()
     for proposal_id in untold:
         tell_outcome(proposal_id)
     return len(untold)

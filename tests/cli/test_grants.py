@@ -10,7 +10,7 @@ from flask import Flask
 
 from app.extensions import db, writing
 from app.grants import opening
-from app.grants.endings import find_untold
+from app.grants.endings import find_endings_to_tell
 from app.llm.client import ModelError, ModelErrorKind
 from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, User, open_keys
 from app.models.user import ADMIN, AUDITOR
@@ -194,7 +194,7 @@ def test_revoked_it_shows_nothing_more_and_the_agent_is_told(
     assert said.json["ended_by"] == "system:command line"
     with pytest.raises(opening.NotCovered):
         opening.fetch_view(look)
-    assert find_untold() == []
+    assert find_endings_to_tell() == []
     assert "taken back" in journal(agent)
     again = whetstone("grants", "revoke", number)
     assert (again.status, "It had ended already (revoked)" in again.out) == (0, True)

@@ -17,7 +17,7 @@ import pytest
 from flask import Flask, request
 
 from app.gateway.answers import Refusals
-from app.gateway.known import MOST_LOOKS, Known
+from app.gateway.known import MOST_LOOKS, SenderLookup
 from app.gateway.turns import AT_ONCE, MOST_WAITING, FairTurns
 from app.health import READY_KEPT_SECONDS, CachedAnswer
 from app.processes.asgi import PAGE_THREADS
@@ -353,7 +353,7 @@ def test_all_who_carry_no_live_token_have_the_same_turns(site: Site, web: Flask,
 
 
 def test_a_token_is_looked_up_once_and_by_no_more_than_may_wait(web: Flask, door: Door) -> None:
-    known, looks = Known(web), []
+    known, looks = SenderLookup(web), []
     look = known._owner_of
     known._owner_of = lambda said: looks.append(said) or look(said)  # type: ignore[method-assign, func-returns-value]
 

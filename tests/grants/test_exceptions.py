@@ -219,7 +219,7 @@ def test_the_agent_is_told_who_looked_why_how_often_and_when(agent: Agent, ann: 
     seen(grant, ann)
     seen(grant, ann)
     revoke_grant(grant.id, by=ann.actor)
-    assert endings.find_untold() == [grant.id]
+    assert endings.find_endings_to_tell() == [grant.id]
     endings.tell_ending(grant.id)
     endings.tell_ending(grant.id)
     (note,) = contents(agent)

@@ -106,7 +106,7 @@ def test_the_agent_s_journal_says_why_it_ended(agent: Agent, ann: User) -> None:
     seen(grant, ann)
     change(ann, deactivate)
     endings.end_what_is_over()
-    assert endings.find_untold() == [grant.id]
+    assert endings.find_endings_to_tell() == [grant.id]
     endings.tell_ending(grant.id)
     (note,) = contents(agent)
     assert f"by worker ({LOST}). They looked once" in note

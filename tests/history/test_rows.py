@@ -18,7 +18,7 @@ from app.asking.replies import ConsentAnswer
 from app.extensions import db, writing
 from app.grants import opening
 from app.grants.request import decide_grant, request_access
-from app.history.rows import _Words
+from app.history.rows import _LatestValues
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, Trigger, User, open_keys
 from app.models.logged import Logged, logged_models
@@ -34,8 +34,8 @@ from tests.support.tampering import as_owner, entries, found, hash_anew, tamper
 
 LOGGED = {model.__tablename__: model for model in logged_models()}
 
-UNPROVED = {
-    **{table: dict(model.UNPROVED) for table, model in LOGGED.items()},
+NOT_AUDITED = {
+    **{table: dict(model.NOT_AUDITED) for table, model in LOGGED.items()},
     "memories": {},
     "memory_states": {},
     "rollbacks": {},
@@ -114,18 +114,18 @@ def table_of(name: str) -> Table:
 
 
 def test_every_table_is_swept_or_has_a_reason() -> None:
-    assert set(UNPROVED) | (set(UNAUDITED) - {"alembic_version"}) == set(db.metadata.tables)
-    assert not set(UNPROVED) & set(UNAUDITED)
-    for table, columns in UNPROVED.items():
+    assert set(NOT_AUDITED) | (set(UNAUDITED) - {"alembic_version"}) == set(db.metadata.tables)
+    assert not set(NOT_AUDITED) & set(UNAUDITED)
+    for table, columns in NOT_AUDITED.items():
         assert set(columns) <= set(table_of(table).columns.keys()), table
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted(UNPROVED))
+@pytest.mark.parametrize("name", sorted(NOT_AUDITED))
 def test_an_edit_of_any_column_is_found_and_named(agent: Agent, name: str) -> None:
     table, missed, unnamed = table_of(name), [], []
     for column in table.columns:
-        if column.name in UNPROVED[name]:
+        if column.name in NOT_AUDITED[name]:
             continue
         for count, edited in enumerate(_each_edited(table, column)):
             verdict = verify()
@@ -142,7 +142,7 @@ def test_an_edit_of_any_column_is_found_and_named(agent: Agent, name: str) -> No
 def _is_named(model: type[Logged], column: str, sentence: str, key: str) -> bool:
     """Where the row keeps its key and its owner, the sentence names the row and the column."""
     names_other = column in {model.LOG_KEY, "id", "agent_id", "account_id", "grant_id", "refinement_id", "status"}
-    return names_other or column in model.PROVED_ELSEWHERE or column in sentence or key in sentence
+    return names_other or column in model.CHECKED_ELSEWHERE or column in sentence or key in sentence
 
 
 def _each_edited(table: Table, column: Column[Any]) -> Iterator[str]:
@@ -289,7 +289,7 @@ def test_an_open_refinement_is_compared_as_far_as_it_can_be(agent: Agent) -> Non
 
 
 def test_more_rows_than_are_held_are_compared_all_the_same(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Words, "HELD", 1)
+    monkeypatch.setattr(_LatestValues, "HELD", 1)
     assert verify().ok
     tamper("UPDATE agent_tokens SET name = 'other' WHERE id = 1")
     assert "name of token" in str(verify().first_problem)

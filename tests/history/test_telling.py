@@ -8,7 +8,7 @@ from sqlalchemy import delete, select, update
 
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview_plan
-from app.history.telling import find_untold, tell_human_acts
+from app.history.telling import find_acts_to_tell, tell_human_acts
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.keys.forgetting import forget_agent
@@ -62,7 +62,7 @@ def bring(agent: Agent, line: str, by: Actor) -> None:
 
 def tell_all() -> int:
     """The worker's minute; returns how many notes there were to write."""
-    found = find_untold()
+    found = find_acts_to_tell()
     for agent_id, actor in found:
         tell_human_acts(agent_id, actor)
     return len(found)
@@ -201,7 +201,7 @@ def test_an_undo_that_did_nothing_leaves_nothing_to_tell(agent: Agent, clock: Fa
 def test_an_agent_forgotten_meanwhile_is_left_alone(agent: Agent, clock: FakeClock) -> None:
     toggle(agent, 2, by=ANN)
     clock.advance(minutes=1)
-    (untold,) = find_untold()
+    (untold,) = find_acts_to_tell()
     forget_agent(agent.id, by=ANN)
 
     tell_human_acts(*untold)
@@ -213,7 +213,7 @@ def test_an_agent_forgotten_meanwhile_is_left_alone(agent: Agent, clock: FakeClo
 def test_four_workers_at_once_tell_once(app: Flask, agent: Agent, clock: FakeClock) -> None:
     toggle(agent, 2, by=ANN)
     clock.advance(minutes=1)
-    (untold,) = find_untold()
+    (untold,) = find_acts_to_tell()
 
     assert at_once(app, *[lambda: tell_human_acts(*untold)] * 4) == [None] * 4
 

@@ -15,7 +15,7 @@ from app.asking.calls import Dependencies
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview_plan
-from app.history.telling import find_untold, tell_human_acts
+from app.history.telling import find_acts_to_tell, tell_human_acts
 from app.history.undo import RollbackConflict, roll_back
 from app.history.verify import verify
 from app.models import (
@@ -178,7 +178,7 @@ class Walk:
 
     def tell_human_acts(self, _a: int, _b: int, _more: bool) -> None:
         """The worker's minute: the agent is told of what the command line did, where there is something to tell."""
-        if (self.agent_id, str(COMMAND_LINE)) not in find_untold():
+        if (self.agent_id, str(COMMAND_LINE)) not in find_acts_to_tell():
             return
         tell_human_acts(self.agent_id, str(COMMAND_LINE))
         self._tell("tell the agent")

@@ -20,7 +20,7 @@ from app.keys.forgetting import forget_agent
 from app.keys.rotation import rotate_master_key
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.models import COMMAND_LINE, DEFAULT_REFLECTION_PROMPT, Action, Agent, Intake, IntakeStatus, Memory, MemoryType
-from app.models.base import ASKED_AGAIN_AFTER
+from app.models.base import CLAIM_EXPIRES_AFTER
 from app.models.intake import CONVERSATION, IMPORT
 from app.reflection.conversation import find_conversation, hand_in, reflect_on_conversation
 from app.shapes.memory import Conversation
@@ -245,7 +245,7 @@ def test_it_is_heard_once_however_late_it_comes_again(agent: Agent, clock: FakeC
     dependencies, second = means_of()
 
     reflect_on_conversation(intake.id, dependencies)
-    clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
+    clock.advance(seconds=CLAIM_EXPIRES_AFTER.total_seconds() + 1)
     reflect_on_conversation(intake.id, dependencies)
     reflect_on_conversation("00000000-0000-0000-0000-000000000000", dependencies)
 
@@ -294,7 +294,7 @@ def test_where_a_worker_died_another_asks_later_and_the_first_one_s_late_answer_
     others, second = means_of(say('{"journal": ["Later."], "core": []}'))
 
     def meanwhile() -> None:
-        clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds())
+        clock.advance(seconds=CLAIM_EXPIRES_AFTER.total_seconds())
         assert Intake.find_lost(CONVERSATION) == []
         reflect_on_conversation(intake.id, others)
         assert second.asked == []
@@ -313,7 +313,7 @@ def test_an_answer_that_comes_while_another_worker_asks_already_is_dropped(agent
     intake = hand_in(agent.id, TALK, agent.as_actor)
 
     def taken_over() -> None:
-        clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
+        clock.advance(seconds=CLAIM_EXPIRES_AFTER.total_seconds() + 1)
         with writing():
             assert Intake.claim(intake.id) is not None
 
@@ -331,7 +331,7 @@ def test_a_worker_gives_up_before_another_one_takes_over(agent: Agent) -> None:
 
     assert len(client.asked) == 1
     assert_nothing_created(agent, intake)
-    assert ASKED_AGAIN_AFTER.total_seconds() > LONGEST_SECONDS
+    assert CLAIM_EXPIRES_AFTER.total_seconds() > LONGEST_SECONDS
 
 
 def test_lost_ones_are_found_after_a_minute_and_never_read_as_an_import(agent: Agent, clock: FakeClock) -> None:
@@ -409,7 +409,7 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
         reflect_on_conversation(intake.id, dependencies)
 
     assert (fresh(intake).status, intake.error) == (IntakeStatus.WAITING, None)
-    clock.advance(seconds=ASKED_AGAIN_AFTER.total_seconds() + 1)
+    clock.advance(seconds=CLAIM_EXPIRES_AFTER.total_seconds() + 1)
     assert Intake.find_lost(CONVERSATION) == [intake.id]
     reflect_on_conversation(intake.id, dependencies)
     assert fresh(intake).status == IntakeStatus.TAKEN

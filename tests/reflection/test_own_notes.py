@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.extensions import db, now, writing
-from app.history.telling import find_untold, tell_human_acts
+from app.history.telling import find_acts_to_tell, tell_human_acts
 from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Source
 from app.reflection.promotion import find_due
 from tests.reflection.conftest import jot, look_back, texts
@@ -37,7 +37,7 @@ def told(agent: Agent, clock: FakeClock) -> None:
         locked = Agent.lock(agent.id)
         Memory.lock_core(locked, 1).protect(locked, by=COMMAND_LINE)
     clock.advance(minutes=1)
-    for untold in find_untold():
+    for untold in find_acts_to_tell():
         tell_human_acts(*untold)
 
 

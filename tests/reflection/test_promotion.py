@@ -17,7 +17,7 @@ from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.models import COMMAND_LINE, DEFAULT_MEMORY_REFLECTION_PROMPT, Action, Agent, Memory, MemoryType
 from app.refinement.erosion import erosion_of
-from app.reflection.promotion import REST, find_due, run_promotion
+from app.reflection.promotion import PROMOTION_PAUSE, find_due, run_promotion
 from tests.history.going_back import everything, just, refined, update
 from tests.refinement.test_races import at_once
 from tests.reflection.conftest import at_rest, jot, look_back, means_of, talk, texts
@@ -288,7 +288,7 @@ def test_it_rests_before_it_is_asked_again(agent: Agent, clock: FakeClock) -> No
     jot(agent, "It snowed.")
     assert not is_due(agent)
     assert look_back(agent).asked == []
-    clock.advance(seconds=(REST - timedelta(hours=1)).total_seconds() - 1)
+    clock.advance(seconds=(PROMOTION_PAUSE - timedelta(hours=1)).total_seconds() - 1)
     assert not is_due(agent)
     clock.advance(seconds=1)
     assert is_due(agent)

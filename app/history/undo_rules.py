@@ -1,8 +1,8 @@
-"""Undoing and rewinding: what taking back some audit entries, or all work since one, means for each memory.
+"""The rules of undo and rewind: what reversing some audit entries, or all work since one, means for each memory.
 
-In an undo, a memory may go back when it shows the work of these entries; it need not when it shows what was there
-before them; and it is in conflict when it shows somebody else's work. Whose work a state shows is told by its origin,
-not by its bytes.
+Nothing is changed here. An undo restores a memory whose content these entries wrote. One that holds again what was
+there before them is left alone. One whose content somebody else wrote since is a conflict. Who wrote the content of a
+state is found by its origin, the entry that first wrote it, and not by comparing bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.history.trace import (
     MemoryWrite,
     PlanFindings,
     PresentMemory,
-    Recorded,
+    RecordedState,
     Trace,
     present_memories,
     read_states,
@@ -30,7 +30,7 @@ from app.history.trace import (
     written_by,
 )
 from app.models import Action, AuditLog, MemoryState, Refinement, Rollback, Status
-from app.models.state import NOTHING
+from app.models.state import NO_EARLIER_STATE
 
 
 def plan_undo(entries: Entries, *, lock: bool) -> PlanFindings:
@@ -40,36 +40,36 @@ def plan_undo(entries: Entries, *, lock: bool) -> PlanFindings:
         return PlanFindings()
     before = _states_before(entries, written)
     found = read_traces(written_by(entries), since=min(writes[0] for writes in written.values()))
-    ways = [
-        _Way(memory, written[memory.id], before.get(memory.id), found[memory.id])
+    cases = [
+        _UndoCase(memory, written[memory.id], before.get(memory.id), found[memory.id])
         for memory in present_memories(written_by(entries), lock=lock)
     ]
-    return _collect_findings(_looked_at_twice(ways, entries))
+    return _collect_findings(_judge_with_full_history(cases, entries))
 
 
-def _looked_at_twice(ways: list[_Way], entries: Entries) -> list[tuple[_Way, _Verdict]]:
-    """If an earlier toggle could explain a verdict, read the memory's whole history and judge again."""
-    judged = [(way, way.verdict()) for way in ways]
-    if not any(way.is_doubtful(verdict) for way, verdict in judged):
+def _judge_with_full_history(cases: list[_UndoCase], entries: Entries) -> list[tuple[_UndoCase, _Decision]]:
+    """Where the recent part of a history leaves a doubt, read all of it and decide again."""
+    judged = [(case, case.decision()) for case in cases]
+    if not any(case.is_doubtful(decision) for case, decision in judged):
         return judged
     whole = read_traces(written_by(entries), since=0)
-    again = [replace(way, trace=whole[way.memory.id]) for way in ways]
+    again = [replace(case, trace=whole[case.memory.id]) for case in cases]
     return [
-        (way, way.verdict() if first.is_doubtful(verdict) else verdict)
-        for way, (first, verdict) in zip(again, judged, strict=True)
+        (case, case.decision() if first.is_doubtful(decision) else decision)
+        for case, (first, decision) in zip(again, judged, strict=True)
     ]
 
 
-def _collect_findings(judged: list[tuple[_Way, _Verdict]]) -> PlanFindings:
-    changes = tuple(way.change() for way, verdict in judged if verdict is _Verdict.GOES_BACK)
-    conflicts = [way for way, verdict in judged if verdict is _Verdict.CONFLICT]
-    stays = tuple(way.memory.id for way, verdict in judged if verdict is _Verdict.STAYS)
-    later = dict.fromkeys(number for way in conflicts for number in way.later_refinements())
-    return PlanFindings(changes, tuple(way.memory.id for way in conflicts), stays, _standing_refinements(later))
+def _collect_findings(judged: list[tuple[_UndoCase, _Decision]]) -> PlanFindings:
+    changes = tuple(case.change() for case, decision in judged if decision is _Decision.RESTORE)
+    conflicts = [case for case, decision in judged if decision is _Decision.CONFLICT]
+    stays = tuple(case.memory.id for case, decision in judged if decision is _Decision.KEEP)
+    later = dict.fromkeys(number for case in conflicts for number in case.later_refinements())
+    return PlanFindings(changes, tuple(case.memory.id for case in conflicts), stays, _standing_refinements(later))
 
 
 def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
-    """Those whose work was not taken back, by the Time Machine or by the latch: the others are in nobody's way."""
+    """Those whose work was not reversed, by the Time Machine or by the latch: only they can be in the way."""
     if not refinement_ids:
         return ()
     stands = (Refinement.undone_by.is_(None), Refinement.status != Status.ROLLED_BACK)
@@ -77,42 +77,42 @@ def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
     return tuple(each for each in refinement_ids if each in found)
 
 
-class _Verdict(Enum):
-    IS_BACK = auto()
+class _Decision(Enum):
+    ALREADY_RESTORED = auto()
     """It is already as it was before."""
-    GOES_BACK = auto()
-    STAYS = auto()
+    RESTORE = auto()
+    KEEP = auto()
     """These entries made it, and an admin made it constitutional since."""
     CONFLICT = auto()
 
 
 @dataclass(frozen=True)
-class _Way:
-    """One memory between what an undo finds and what it gives back. `before` is None when these entries made it."""
+class _UndoCase:
+    """One memory in an undo of `entries`. `before` is its state before them, None when these entries made it."""
 
     memory: PresentMemory
     entries: Sequence[int]
-    before: Recorded | None
+    before: RecordedState | None
     trace: Trace
 
-    def verdict(self) -> _Verdict:
+    def decision(self) -> _Decision:
         if self._changed_the_flag_only:
-            return self._verdict_on_a_toggle()
+            return self._decision_on_a_toggle()
         origin = self.trace.origin(self.memory.entry_id)
-        is_ours = any(origin == self.trace.origin(entry_id) for entry_id in self.entries)
-        if self._is_back(origin, is_ours):
-            return _Verdict.IS_BACK
-        if not is_ours:
-            return _Verdict.CONFLICT
+        is_of_these_entries = any(origin == self.trace.origin(entry_id) for entry_id in self.entries)
+        if self._is_restored(origin, is_of_these_entries):
+            return _Decision.ALREADY_RESTORED
+        if not is_of_these_entries:
+            return _Decision.CONFLICT
         protected = self.before is None and self.memory.constitutional and self._was_toggled_since
-        return _Verdict.STAYS if protected else _Verdict.GOES_BACK
+        return _Decision.KEEP if protected else _Decision.RESTORE
 
-    def is_doubtful(self, verdict: _Verdict) -> bool:
-        """A conflict, or a way back to what looks the same but for the flag."""
-        if verdict is _Verdict.GOES_BACK and self.before is not None:
+    def is_doubtful(self, decision: _Decision) -> bool:
+        """Whether an admin's flag set before the part of the history that was read could change the decision."""
+        if decision is _Decision.RESTORE and self.before is not None:
             now, then = self.memory, self.before
             return (now.is_active, now.type, now.token_estimate) == (then.is_active, then.type, then.token_estimate)
-        return verdict is _Verdict.CONFLICT
+        return decision is _Decision.CONFLICT
 
     def change(self) -> MemoryReversal:
         if self.before is None:
@@ -121,21 +121,21 @@ class _Way:
         return MemoryReversal(self.memory, self.before, holder.constitutional)
 
     def later_refinements(self) -> list[str]:
-        """Those that wrote it since."""
+        """The refinements that wrote the memory since."""
         last = self.entries[-1]
         return [step.refinement_id for step in self.trace.values() if step.entry_id > last and step.refinement_id]
 
-    def _is_back(self, origin: int | None, is_ours: bool) -> bool:
+    def _is_restored(self, origin: int | None, is_of_these_entries: bool) -> bool:
         if self.before is not None:
             return origin == self.trace.origin(self.before.origin_entry_id)
-        return not self.memory.is_active and (is_ours or origin == NOTHING)
+        return not self.memory.is_active and (is_of_these_entries or origin == NO_EARLIER_STATE)
 
-    def _verdict_on_a_toggle(self) -> _Verdict:
+    def _decision_on_a_toggle(self) -> _Decision:
         """A flag that an admin set again since stays as it is."""
         if self._was_toggled_since or self.before is None or self.memory.constitutional == self.before.constitutional:
-            return _Verdict.IS_BACK
+            return _Decision.ALREADY_RESTORED
         is_same = self.trace.origin(self.memory.entry_id) == self.trace.origin(self.entries[0])
-        return _Verdict.GOES_BACK if is_same else _Verdict.CONFLICT
+        return _Decision.RESTORE if is_same else _Decision.CONFLICT
 
     @property
     def _changed_the_flag_only(self) -> bool:
@@ -161,7 +161,7 @@ def _memory_writes(entries: Entries) -> dict[int, list[int]]:
     return found
 
 
-def _states_before(entries: Entries, written: Mapping[int, Sequence[int]]) -> dict[int, Recorded]:
+def _states_before(entries: Entries, written: Mapping[int, Sequence[int]]) -> dict[int, RecordedState]:
     """By memory id: the state just before the first of the entries that wrote it; none for what they made."""
     later = aliased(MemoryState)
     is_previous = and_(later.memory_id == MemoryState.memory_id, later.previous_entry_id == MemoryState.entry_id)
@@ -177,7 +177,7 @@ def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
     """What it takes to be just before the entry `since` again, as if no refinement, dedup or promotion since had run.
 
     What the agent or an import saved since stays, and so do an admin's toggles and what was undone for other reasons.
-    Each memory's writes since are gone through once more, and what is reversed is left out.
+    Each memory's writes since are replayed without those that are reversed.
     """
     reversible = select(AuditLog.id).where(
         AuditLog.agent_id == agent_id,
@@ -218,7 +218,7 @@ class _Goal:
 
     entry_id: int | None
     flag: bool | None = None
-    flagged_at: int = 0
+    flag_entry_id: int = 0
 
 
 def _find_goal(trace: Trace, since: int, rollbacks: Mapping[int, _Undone]) -> _Goal:
@@ -239,7 +239,7 @@ def _next_goal(
     if step.refinement_id is not None or step.action == Action.PROMOTE:
         return None
     if step.is_toggle:
-        return replace(goal, flag=step.constitutional, flagged_at=step.entry_id)
+        return replace(goal, flag=step.constitutional, flag_entry_id=step.entry_id)
     if undone is None:
         return _Goal(step.entry_id)
     undone_entry, undone_since = undone
@@ -248,7 +248,11 @@ def _next_goal(
     if undone_entry not in before:
         return None
     earlier = before[undone_entry]
-    return replace(earlier, flag=goal.flag, flagged_at=goal.flagged_at) if goal.flagged_at > undone_entry else earlier
+    return (
+        replace(earlier, flag=goal.flag, flag_entry_id=goal.flag_entry_id)
+        if goal.flag_entry_id > undone_entry
+        else earlier
+    )
 
 
 def _rollbacks_since(agent_id: int, since: int) -> dict[int, _Undone]:
@@ -262,7 +266,7 @@ def _rollbacks_since(agent_id: int, since: int) -> dict[int, _Undone]:
     return {entry_id: (target, began) for entry_id, target, began in rows.tuples()}
 
 
-def _goal_states(goals: Mapping[int, _Goal]) -> dict[int, Recorded]:
+def _goal_states(goals: Mapping[int, _Goal]) -> dict[int, RecordedState]:
     """By memory id: the state that it goes to."""
     wanted = {(number, goal.entry_id) for number, goal in goals.items() if goal.entry_id is not None}
     query = STATES.where(
