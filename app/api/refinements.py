@@ -25,7 +25,7 @@ ID = PathParameter("refinement_id", str, "The refinement's UUID.", UUID_FORM)
 class NewRefinement(RequestBody):
     mode: Annotated[
         Literal["full", "dedup_only"],
-        Field(description="full: you look over your ledger with the six functions. dedup_only: exact copies go."),
+        Field(description="full: you look over your ledger with your functions. dedup_only: exact copies go."),
     ] = "full"
 
 

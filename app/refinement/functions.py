@@ -1,4 +1,4 @@
-"""The six functions as a model sees them, and what each takes."""
+"""The functions as a model sees them, and what each takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ def specifications() -> list[dict[str, Any]]:
     return deepcopy(_FUNCTIONS)
 
 
+MUTATING = ("consolidate", "update", "delete")
+"""The actions that count to the cap, as prompts name them."""
+
+
 def _make_function(name: str, description: str, required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    if name.partition("_")[0] in MUTATING:
+        description += " Counts as a change."
     parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
@@ -34,24 +40,20 @@ _FUNCTIONS = [
     _make_function(
         "consolidate_memories",
         "Put one memory in the place of two or more that carry the same moment, quote or insight. The new one gets the "
-        "earliest date, the others as other_dates, and all tags. It may not be longer than its sources together. "
-        "Counts as a change.",
+        "earliest date, the others as other_dates, and all tags. It may not be longer than its sources together.",
         ["ids", "content"],
         ids={"type": "array", "items": {"type": "integer"}, "description": "at least two ids"},
         content=_text_parameter("the text of the new memory; every fact, name, number and quote kept"),
     ),
     _make_function(
         "update_memory",
-        "Tighten the phrasing of one memory without losing anything that it says. Counts as a change.",
+        "Tighten the phrasing of one memory without losing anything that it says.",
         ["id", "content"],
         id=_ID,
         content=_text_parameter("the memory's new text"),
     ),
     _make_function(
-        "delete_memory",
-        "Remove one memory whose whole content another memory already carries. Counts as a change.",
-        ["id"],
-        id=_ID,
+        "delete_memory", "Remove one memory whose whole content another memory already carries.", ["id"], id=_ID
     ),
     _make_function(
         "protect_memory",

@@ -12,6 +12,7 @@ from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, fit_ledger, me
 from app.asking.rendering import render_prompt
 from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger, open_keys
 from app.models.tally import MAX_PROTECTIONS
+from app.refinement.functions import MUTATING
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class PromptFigures:
             "over_budget": max(self.mass - self.budget, 0),
             "threshold": f"{self.threshold:.2%}",
             "protections": MAX_PROTECTIONS,
+            "mutating": ", ".join(MUTATING),
         }
 
 

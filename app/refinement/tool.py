@@ -1,4 +1,4 @@
-"""The Knife: the six functions that an agent holds during its refinement.
+"""The Knife: the functions that an agent holds during its refinement.
 
 Every answer is a result that a model can read: what happened, how many changes are left, the retention so far.
 A refusal is such a result too (`type: error`); it changes nothing and is not counted.
@@ -91,7 +91,7 @@ class RefinementTool:
         return self._run_action(ACTIONS[name], lambda: accept.parse_arguments(raw_arguments))
 
     def execute(self, action: str, /, **arguments: Any) -> Result:
-        """The same for code: actions search, consolidate, update, delete, protect and complete."""
+        """The same for code: the actions of `ACTIONS`."""
         self._calls += 1
         if action not in ACTIONS.values():
             return self._refuse_call("unknown", UnknownFunction("There is no such action."))
