@@ -29,18 +29,17 @@ from app.models import (
 )
 from app.models.agent_settings import operator_settings
 from app.models.base import iso
-from app.models.key import SCOPES, has_keys, live_tokens
+from app.models.key import SCOPES, live_tokens
 from app.models.keyset import TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import BlindRow
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
-from app.refinement.timetable import Timetable
 from app.shapes.agent import TokenShape
 from app.shapes.memory import AdminImport, LedgerRowShape
 from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
-from app.views.shown.agents import AgentRow
+from app.views.shown.agents import AgentRow, load_rows
 from app.views.shown.attention import Unseen
 from app.views.shown.mass import MassChart
 
@@ -72,10 +71,8 @@ class AgentState(AgentRow):
     @classmethod
     def load(cls, agent: Agent) -> AgentState:
         seen = newest_event(agent.account_id)
-        outlook = Timetable().outlooks([agent])[agent.id]
-        ended = select(Refinement).where(Refinement.agent_id == agent.id, Refinement.ended_at.is_not(None))
-        last = db.session.scalar(ended.order_by(Refinement.requested_at.desc()).limit(1))
-        return cls(agent, last, *outlook, has_keys(agent), erosion_of(agent), seen)
+        (row,) = load_rows([agent])
+        return cls(**vars(row), erosion=erosion_of(agent), last_event=seen)
 
     @property
     def erosion_floor(self) -> Decimal | None:

@@ -111,6 +111,6 @@ def _last_refinements(ids: Sequence[int]) -> dict[int, Refinement]:
     """The newest ended refinement of each, one index probe an agent."""
     ended = select(Refinement.id).where(Refinement.agent_id == Agent.id, Refinement.ended_at.is_not(None))
     newest = ended.order_by(Refinement.requested_at.desc()).limit(1).scalar_subquery()
-    probed = db.session.scalars(select(newest).select_from(Agent).where(Agent.id.in_(ids)))
-    rows = db.session.scalars(select(Refinement).where(Refinement.id.in_(filter(None, probed))))
+    probed = select(newest.label("id")).select_from(Agent).where(Agent.id.in_(ids)).subquery()
+    rows = db.session.scalars(select(Refinement).join(probed, Refinement.id == probed.c.id))
     return {refinement.agent_id: refinement for refinement in rows}
