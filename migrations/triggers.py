@@ -10,11 +10,12 @@ import re
 from sqlalchemy import Connection, text
 
 from app.values.mass_story import NOUNS
+from app.values.refinement_states import OPEN_STATES
 
 APPEND_ONLY = ("audit_log", "memory_states")
 """Rows of these tables are neither changed nor removed nor replaced, by anything."""
 
-OPEN = "('queued', 'asking', 'running')"
+OPEN = str(tuple(map(str, OPEN_STATES)))
 
 _SAME_ROW = {
     "audit_log": "id = NEW.id OR (chain = NEW.chain AND sequence = NEW.sequence)",

@@ -18,6 +18,7 @@ from app.history.steps import Step, steps_of
 from app.models import COMMAND_LINE, AuditLog, Refinement, Rollback, RollbackKind, Status, Trigger
 from app.values.mass_story import exact_percent
 from app.values.plural import count_nouns
+from app.values.refinement_states import CHANGELESS_STATES
 from app.vocabulary import ROLLBACKS, STATUSES, TRIGGERS
 from app.vocabulary.actions import action_term, refusal_reason
 
@@ -138,7 +139,7 @@ def _actor_words(actor: str) -> str:
 
 def _tell_deduplicated(step: Step, refinement: Refinement) -> TimelineRow:
     title = f"{count_nouns(step.data['removed'], 'exact duplicate')} removed"
-    keeps_only_this = refinement.status in (Status.DECLINED, Status.ROLLED_BACK)
+    keeps_only_this = refinement.status in CHANGELESS_STATES
     detail = "matched by hash, content not read" + ("; kept all the same" if keeps_only_this else "")
     tokens = (int(step.data["tokens"]), 0)
     return TimelineRow("deduplicated", "copy", title, step.at, "info", detail, tokens=tokens)

@@ -37,7 +37,7 @@ from app.values.actor import WORKER, Actor
 from app.values.mass_story import NOUNS
 from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger
 
-_OPEN = "status IN ('queued', 'asking', 'running')"
+_OPEN = f"status IN {tuple(map(str, OPEN_STATES))}"
 
 
 class Refinement(Tally, HasNotesToAdmins, Logged, Lockable, Model):

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.agent_settings import operator_settings
 from app.models.base import Moment, iso, partial_index
-from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, Mode, Status
+from app.values.refinement_states import AUTOMATIC, BROKEN_STATES, REFINED_STATES, UNLOOKED_STATES, Mode, Status
 
 if TYPE_CHECKING:
     from app.models.refinement import Refinement
@@ -128,14 +128,14 @@ class ScheduleColumns:
     def take_end(self, refinement: Refinement) -> None:
         """What the end of one of its refinements means for the next."""
         asked = refinement.requested_at
-        if refinement.status in (Status.COMPLETED, Status.ROLLED_BACK):
+        if refinement.status in REFINED_STATES:
             self.last_refinement_at = asked
         if refinement.status == Status.DECLINED:
             self.declined_at = refinement.ended_at
-        if refinement.mode == Mode.FULL and refinement.status not in BROKEN_STATES:
+        if refinement.mode == Mode.FULL and refinement.status not in UNLOOKED_STATES:
             self.last_look_at, self.last_look_mass = asked, self.core_token_usage
             self.failed_attempts, self.retry_at = 0, None
-        elif refinement.mode == Mode.FULL and refinement.trigger in AUTOMATIC:
+        elif refinement.mode == Mode.FULL and refinement.trigger in AUTOMATIC and refinement.status in BROKEN_STATES:
             self.failed_attempts += 1
             self.retry_at = asked + RETRY_AFTER[min(self.failed_attempts, len(RETRY_AFTER)) - 1]
 

@@ -36,5 +36,11 @@ class Status(StrEnum):
 
 OPEN_STATES = (Status.QUEUED, Status.ASKING, Status.RUNNING)
 BROKEN_STATES = (Status.FAILED, Status.INTERRUPTED)
+UNLOOKED_STATES = BROKEN_STATES
+"""Ends after which the agent does not count as looked at."""
+REFINED_STATES = (Status.COMPLETED, Status.ROLLED_BACK)
+"""Ends after which it counts as refined, so that the schedule waits for its interval."""
+CHANGELESS_STATES = (Status.DECLINED, Status.ROLLED_BACK)
+"""Ends that leave no change but the removal of exact duplicates."""
 AUTOMATIC = (Trigger.WEEKLY, Trigger.OVER_BUDGET)
 """Started by beat."""

@@ -16,6 +16,7 @@ from app.models.schedule import ATTEMPT_PAUSE
 from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
+from app.values.refinement_states import CHANGELESS_STATES
 from app.views.shown.rollback import RollbackOffer
 from app.vocabulary import STATUSES
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
@@ -98,7 +99,7 @@ class RefinementPage:
     @property
     def keeps_only_duplicates_out(self) -> bool:
         """Whether nothing of it stands but the removal of exact duplicates, so that a rollback restores just those."""
-        return self.refinement.status in (Status.ROLLED_BACK, Status.DECLINED)
+        return self.refinement.status in CHANGELESS_STATES
 
     @property
     def nothing_to_undo(self) -> str:
