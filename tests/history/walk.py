@@ -176,7 +176,7 @@ class Walk:
             self.reference.end()
             self._go_on(False)
 
-    def tell_human_acts(self, _a: int, _b: int, _more: bool) -> None:
+    def tell(self, _a: int, _b: int, _more: bool) -> None:
         """The worker's minute: the agent is told of what the command line did, where there is something to tell."""
         if (self.agent_id, str(COMMAND_LINE)) not in find_acts_to_tell():
             return
