@@ -22,7 +22,8 @@ from app.exchange.parsed import ImportFormat, ParsedFile
 from app.exchange.taking_in import bring_in
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Status, Trigger, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Status, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from tests.support.databases import Template

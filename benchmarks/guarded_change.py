@@ -17,7 +17,8 @@ from typing import Any
 
 from app import Part, create_app
 from app.extensions import db, writing
-from app.models import Agent, Refinement, Status, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Agent, Refinement, Status
 from app.silo import AgentKeys
 from app.values.token_mass import estimate_tokens
 from tests.support.databases import Template

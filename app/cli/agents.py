@@ -13,11 +13,11 @@ from app.cli.common import CommandContext, as_usage, installation_command, open_
 from app.cli.printing import print_facts, print_hint, print_json, say
 from app.cli.tokens import token as token_commands
 from app.extensions import writing
+from app.keys.agent_keys import make_keys, share_with_tokens
 from app.keys.forgetting import forget_agent as destroy
 from app.keys.shredding import shred_files
-from app.models import COMMAND_LINE, Account, Agent, AgentToken, make_keys
+from app.models import COMMAND_LINE, Account, Agent, AgentToken
 from app.models.agent import agents_of
-from app.models.key import share_with_tokens
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,13 +13,14 @@ from sqlalchemy import Select, func, select
 
 from app.errors import WhetstoneError
 from app.extensions import db, end_reading, now
+from app.keys.agent_keys import has_keys, open_keys
 from app.keys.escrow import last_backup
 from app.keys.provision import LOST_AFTER
 from app.keys.rotation import unfinished_rotation
 from app.keys.shredding import is_due
-from app.models import Agent, AgentKey, Intake, IntakeStatus, MasterKeyRow, Memory, open_keys
+from app.models import Agent, AgentKey, Intake, IntakeStatus, MasterKeyRow, Memory
 from app.models.base import iso
-from app.models.key import has_keys, key_ring, live_tokens, master_key
+from app.models.key import key_ring, live_tokens, master_key
 from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
 
 

@@ -9,10 +9,11 @@ from app.cli.common import CommandContext, as_usage, installation_command
 from app.cli.printing import Cell, day_and_time, print_facts, print_hint, print_json, print_table, say
 from app.errors import NotFound
 from app.extensions import db, writing
+from app.keys.agent_keys import share_with_tokens
 from app.keys.provision import ensure_keys
 from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, Agent, AgentToken
-from app.models.key import SCOPES, live_tokens, share_with_tokens
+from app.models.key import SCOPES, live_tokens
 from app.shapes.agent import TokenShape, TokenTold
 from app.silo import hash_token
 

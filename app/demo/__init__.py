@@ -24,8 +24,9 @@ from app.exchange.draft import Draft
 from app.exchange.file_text import parse_lines
 from app.exchange.importing import write_memories
 from app.extensions import db, now, reading, writing
+from app.keys.agent_keys import make_keys
 from app.llm.client import Messages, ModelClient, ModelClients, Reply, Tools
-from app.models import Account, Actor, Agent, Refinement, make_keys
+from app.models import Account, Actor, Agent, Refinement
 from app.models.agent_settings import operator_settings
 from app.models.user import ADMIN
 

@@ -13,8 +13,9 @@ from app.errors import Refused
 from app.extensions import db, end_reading, writing
 from app.grants.endings import end_if_lost
 from app.grants.request import decide_grant, lock_both
+from app.keys.agent_keys import open_keys
 from app.llm.client import Message, ModelError
-from app.models import WORKER, AccessGrant, Agent, CallPurpose, GrantStatus, User, open_keys
+from app.models import WORKER, AccessGrant, Agent, CallPurpose, GrantStatus, User
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sqlalchemy.orm import aliased
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.grants.request import lock_both
+from app.keys.agent_keys import open_keys
 from app.models import (
     WORKER,
     AccessGrant,
@@ -31,7 +32,6 @@ from app.models import (
     Refinement,
     User,
     announce,
-    open_keys,
     record,
 )
 from app.models.base import iso, require_row

@@ -14,8 +14,9 @@ from sqlalchemy.exc import OperationalError
 
 from app.errors import DiskFull
 from app.extensions import BUSY_TIMEOUT_MS, db, end_reading, now
+from app.keys.agent_keys import open_keys
 from app.models.agent import Agent
-from app.models.key import AgentKey, AgentToken, open_keys
+from app.models.key import AgentKey, AgentToken
 from app.silo import AgentKeys, TokenKey, WrappedKey, hash_token, open_agent_keys, parse_token
 
 USED_EVERY = timedelta(minutes=1)

@@ -7,8 +7,9 @@ from datetime import timedelta
 from sqlalchemy import exists, select
 
 from app.extensions import db, now, reading, writing
+from app.keys.agent_keys import has_keys, make_keys, open_keys, share_with_tokens
 from app.models.agent import Agent
-from app.models.key import AgentKey, AgentToken, has_keys, make_keys, open_keys, share_with_tokens
+from app.models.key import AgentKey, AgentToken
 from app.silo import AgentKeys
 
 LOST_AFTER = timedelta(seconds=60)

@@ -18,6 +18,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from app.errors import Refused
 from app.extensions import db, now, reading, writing
+from app.keys.agent_keys import open_keys, share_keys, share_with_tokens
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.installation import note_what_to_shred
@@ -29,9 +30,6 @@ from app.models.key import (
     live_tokens,
     master_key,
     master_public_key,
-    open_keys,
-    share_keys,
-    share_with_tokens,
     wait_until_nobody_seals,
 )
 from app.models.user import Account

@@ -10,7 +10,8 @@ from typing import Any
 from app.asking.calls import AskedAgent
 from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, fit_ledger, memory_context
 from app.asking.rendering import render_prompt
-from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger
 from app.models.tally import MAX_PROTECTIONS
 from app.refinement.functions import MUTATING
 

@@ -18,18 +18,9 @@ from app.asking.prompt_memories import memory_context, newest_that_fit, room_of,
 from app.asking.rendering import render_prompt
 from app.asking.replies import MalformedReply, read_list, read_object
 from app.extensions import db, end_reading, now, reading, writing
+from app.keys.agent_keys import open_keys
 from app.llm.client import Message, ModelError, Reply, Usage
-from app.models import (
-    DEFAULT_MEMORY_REFLECTION_PROMPT,
-    WORKER,
-    Action,
-    Agent,
-    CallPurpose,
-    Memory,
-    MemoryType,
-    open_keys,
-    record,
-)
+from app.models import DEFAULT_MEMORY_REFLECTION_PROMPT, WORKER, Action, Agent, CallPurpose, Memory, MemoryType, record
 from app.models.base import CLAIM_EXPIRES_AFTER, claim_row, lock_row
 from app.models.state import JOURNAL_DAYS, PLATFORM_NOTES
 from app.silo import SealBroken

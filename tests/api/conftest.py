@@ -12,8 +12,9 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app.extensions import writing
-from app.models import COMMAND_LINE, Agent, AgentToken, open_keys
-from app.models.key import SCOPES, share_with_tokens
+from app.keys.agent_keys import open_keys, share_with_tokens
+from app.models import COMMAND_LINE, Agent, AgentToken
+from app.models.key import SCOPES
 from tests.refinement.soundness import assert_sound
 from tests.support.factories import make_agent
 

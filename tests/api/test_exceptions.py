@@ -10,7 +10,8 @@ from flask import Flask
 from app.extensions import db
 from app.grants import opening
 from app.grants.request import RestingAfterAsk, WantedException, request_access, revoke_grant
-from app.models import COMMAND_LINE, AccessGrant, Action, Agent, Consent, GrantCategory, User, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, AccessGrant, Action, Agent, Consent, GrantCategory, User
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, unchanged
 from tests.support.canary import assert_nowhere_at_rest, canary

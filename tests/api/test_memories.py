@@ -11,7 +11,8 @@ from flask import Flask
 from sqlalchemy import event, text
 
 from app.extensions import db, now, writing
-from app.models import Action, Agent, Memory, MemoryType, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Action, Agent, Memory, MemoryType
 from tests.api.conftest import Door
 from tests.api.looking import assert_refused, unchanged
 from tests.support.clock import FakeClock

@@ -13,7 +13,8 @@ from sqlalchemy import func, select
 
 import tasks.celery
 from app.extensions import db
-from app.models import IdempotencyKey, Intake, Memory, Refinement, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import IdempotencyKey, Intake, Memory, Refinement
 from app.models.memory_rows import SealedRow
 from tasks.upkeep import drop_old_answers
 from tests.api.conftest import Door, issue, open_door

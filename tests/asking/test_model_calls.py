@@ -12,9 +12,10 @@ from sqlalchemy import text
 from app.asking.calls import AskedAgent, Dependencies, ModelCalls
 from app.extensions import db, now, writing
 from app.grants.request import revoke_grant
+from app.keys.agent_keys import open_keys
 from app.keys.forgetting import forget_agent
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
-from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement, open_keys
+from app.models import COMMAND_LINE, AccessGrant, Agent, CallPurpose, Intake, ModelCall, Refinement
 from app.models.base import CLAIM_EXPIRES_AFTER
 from app.models.model_call import KEPT, drop_old_calls
 from app.refinement.start import request_stop

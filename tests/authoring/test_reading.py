@@ -11,6 +11,7 @@ from app.authoring.reading import find_unread, read_proposal, safety_messages
 from app.errors import Refused
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys
 from app.keys.forgetting import forget_agent
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.models import (
@@ -23,7 +24,6 @@ from app.models import (
     MemoryType,
     ProposalStatus,
     SettingProposal,
-    open_keys,
 )
 from tests.authoring.conftest import SECRET, proposal, read_by, writes
 from tests.support.clock import FakeClock

@@ -9,8 +9,9 @@ from app.authoring.fields import author_setting
 from app.authoring.reading import find_decisions_to_tell, tell_outcome
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys
 from app.keys.forgetting import forget_agent
-from app.models import Action, Actor, ActorKind, Agent, Memory, MemoryType, SettingProposal, open_keys
+from app.models import Action, Actor, ActorKind, Agent, Memory, MemoryType, SettingProposal
 from tests.authoring.conftest import proposal, read_by, writes
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock

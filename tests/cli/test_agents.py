@@ -9,7 +9,8 @@ import pytest
 from flask import Flask
 
 from app.extensions import SystemClock, db, writing
-from app.models import Account, Agent, AgentToken, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Account, Agent, AgentToken
 from app.models.key import AgentKey
 from app.silo import hash_token, parse_token
 from tests.cli.conftest import Whetstone

@@ -11,8 +11,9 @@ from flask import Flask
 from app.extensions import db, writing
 from app.grants import opening
 from app.grants.endings import find_endings_to_tell
+from app.keys.agent_keys import open_keys
 from app.llm.client import ModelError, ModelErrorKind
-from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, User, open_keys
+from app.models import AccessGrant, Account, Action, Agent, AuditLog, Memory, MemoryType, User
 from app.models.user import ADMIN, AUDITOR
 from tests.cli.conftest import Said, Whetstone
 from tests.support.clock import FakeClock

@@ -15,7 +15,8 @@ from flask import Flask
 from app.cli import cli
 from app.config import ROOT
 from app.extensions import writing
-from app.models import COMMAND_LINE, Account, Agent, make_keys
+from app.keys.agent_keys import make_keys
+from app.models import COMMAND_LINE, Account, Agent
 from tests.cli.conftest import Whetstone
 from tests.support.factories import remember
 

@@ -11,7 +11,8 @@ from flask import Flask
 from app.config import Settings
 from app.extensions import db
 from app.history.verify import verify
-from app.models import Agent, Memory, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Agent, Memory
 from tests.cli.conftest import Whetstone
 from tests.exchange.files import agent_file, block, bundle, mem0, remembered
 from tests.support.factories import make_agent, remember

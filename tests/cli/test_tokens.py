@@ -8,9 +8,10 @@ import pytest
 from flask import Flask
 
 from app.extensions import db
+from app.keys.agent_keys import open_keys
 from app.keys.bearer import authenticate
 from app.keys.shredding import is_due
-from app.models import Action, Agent, AgentToken, AuditLog, open_keys
+from app.models import Action, Agent, AgentToken, AuditLog
 from app.silo import SealBroken, parse_token
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent

@@ -18,7 +18,8 @@ from app.exchange.importing import write_memories
 from app.exchange.taking_in import bring_in, check_file, receive_file, take_in
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Agent, Intake, Memory, MemoryType, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Agent, Intake, Memory, MemoryType
 from tests.exchange.files import CANARY, bundle, written
 from tests.support.factories import begin, make_agent, remember
 

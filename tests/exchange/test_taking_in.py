@@ -14,8 +14,9 @@ from app.exchange.formats import NotRecognised
 from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import receive_file, take_in
 from app.extensions import db, writing
+from app.keys.agent_keys import open_keys
 from app.keys.forgetting import forget_agent
-from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory, open_keys
+from app.models import COMMAND_LINE, Agent, AuditLog, Event, Intake, IntakeStatus, Memory
 from app.models.agent import AgentForgotten
 from app.models.intake import CONVERSATION
 from tests.exchange.files import CANARY, agent_file, block, bundle, mem0, remembered, written

@@ -14,7 +14,8 @@ from app.exchange.formats import parse_as
 from app.exchange.parsed import ImportFormat
 from app.extensions import writing
 from app.grants.request import WantedException
-from app.models import Agent, Memory, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Agent, Memory
 from app.reflection.conversation import hand_in, read_findings
 from tests.exchange.files import agent_file, block, mem0, remembered, written
 from tests.support.factories import begin, make_agent, remember

@@ -13,19 +13,9 @@ from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.request import AlreadyAsked, RestingAfterAsk, WantedException, request_access, revoke_grant
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys
 from app.llm.client import ModelError, ModelErrorKind
-from app.models import (
-    AccessGrant,
-    Action,
-    Agent,
-    AuditLog,
-    GrantCategory,
-    GrantStatus,
-    Memory,
-    MemoryType,
-    User,
-    open_keys,
-)
+from app.models import AccessGrant, Action, Agent, AuditLog, GrantCategory, GrantStatus, Memory, MemoryType, User
 from app.models.user import AUDITOR
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.support.clock import FakeClock

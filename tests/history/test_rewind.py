@@ -8,7 +8,8 @@ import pytest
 
 from app.history.plan import Target
 from app.history.undo import roll_back
-from app.models import COMMAND_LINE, Action, Agent, MemoryType, Refinement, Rollback, Status, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Action, Agent, MemoryType, Refinement, Rollback, Status
 from tests.history.going_back import (
     LONG,
     conflict_of,

@@ -20,7 +20,8 @@ from app.grants import opening
 from app.grants.request import decide_grant, request_access
 from app.history.rows import _LatestValues
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, Trigger, User, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, Trigger, User
 from app.models.logged import Logged, logged_models
 from app.models.user import ADMIN
 from app.refinement.start import request_stop, start_refinement

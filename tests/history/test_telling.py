@@ -11,20 +11,9 @@ from app.history.plan import NothingToUndo, Target, preview_plan
 from app.history.telling import find_acts_to_tell, tell_human_acts
 from app.history.undo import roll_back
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys
 from app.keys.forgetting import forget_agent
-from app.models import (
-    COMMAND_LINE,
-    Action,
-    Actor,
-    ActorKind,
-    Agent,
-    AuditLog,
-    HumanAct,
-    Memory,
-    MemoryType,
-    Source,
-    open_keys,
-)
+from app.models import COMMAND_LINE, Action, Actor, ActorKind, Agent, AuditLog, HumanAct, Memory, MemoryType, Source
 from tests.refinement.test_races import at_once
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, import_lines, ledger, make_agent, promote, remember

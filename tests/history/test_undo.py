@@ -12,6 +12,7 @@ from app.errors import NotFound
 from app.extensions import db, writing
 from app.history.plan import NothingToUndo, Target, preview_plan
 from app.history.undo import roll_back
+from app.keys.agent_keys import open_keys
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -24,7 +25,6 @@ from app.models import (
     RollbackKind,
     Status,
     Trigger,
-    open_keys,
 )
 from app.refinement.start import start_refinement
 from app.shapes.audit import PlanShape

@@ -16,7 +16,8 @@ from app.errors import Refused
 from app.extensions import db
 from app.history.plan import Target
 from app.history.undo import ATTEMPTS, UndoResult, roll_back
-from app.models import COMMAND_LINE, Action, Agent, Refinement, Rollback, Status, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Action, Agent, Refinement, Rollback, Status
 from app.refinement.tool import RefinementTool
 from tests.history.going_back import (
     consolidate,

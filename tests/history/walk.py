@@ -18,6 +18,7 @@ from app.history.plan import GuardFinal, NothingToUndo, Plan, Target, preview_pl
 from app.history.telling import find_acts_to_tell, tell_human_acts
 from app.history.undo import RollbackConflict, roll_back
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys
 from app.models import (
     COMMAND_LINE,
     Action,
@@ -29,7 +30,6 @@ from app.models import (
     Source,
     Status,
     Trigger,
-    open_keys,
     record,
 )
 from app.refinement.process import run_refinement

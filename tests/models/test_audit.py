@@ -9,19 +9,8 @@ from flask import Flask
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import (
-    COMMAND_LINE,
-    Action,
-    Actor,
-    ActorKind,
-    Agent,
-    AuditLog,
-    Memory,
-    MemoryState,
-    Source,
-    open_keys,
-    record,
-)
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Action, Actor, ActorKind, Agent, AuditLog, Memory, MemoryState, Source, record
 from tests.refinement.soundness import assert_sound
 from tests.support.factories import make_agent, remember
 

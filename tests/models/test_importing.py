@@ -16,7 +16,8 @@ from app.exchange.draft import MOST_DRAFTS, ImportRefused
 from app.exchange.file_text import MAX_LINE, parse_lines, read_lines
 from app.extensions import db
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Action, Agent, AuditLog, Event, Memory, MemoryState, MemoryType, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Action, Agent, AuditLog, Event, Memory, MemoryState, MemoryType
 from tests.support.clock import MONDAY, FakeClock
 from tests.support.factories import import_lines, make_agent, remember
 

@@ -10,14 +10,15 @@ from app.config import Settings
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import BUSY_TIMEOUT_MS, db, writing
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys, share_with_tokens
 from app.keys.bearer import authenticate
 from app.keys.forgetting import forget_agent
 from app.keys.provision import find_unprovisioned, provision_keys
 from app.keys.rotation import rotate_agent_key
 from app.keys.shredding import is_due
-from app.models import COMMAND_LINE, Action, Agent, AgentToken, AuditLog, Event, Memory, open_keys
+from app.models import COMMAND_LINE, Action, Agent, AgentToken, AuditLog, Event, Memory
 from app.models.agent import AgentForgotten
-from app.models.key import live_tokens, share_with_tokens
+from app.models.key import live_tokens
 from app.silo import SealBroken, parse_token
 from tests.silo.holding import readers
 from tests.support.clock import FakeClock

@@ -17,7 +17,8 @@ from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Mode, Source, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Mode, Source
 from app.reflection.conversation import hand_in, reflect_on_conversation
 from app.reflection.promotion import run_promotion
 from app.values.dates import MOST_DATES, SHOWN_DAYS

@@ -14,7 +14,8 @@ from app.authoring.reading import read_proposal
 from app.config import MAX_ENVIRONMENT_NOTE, load_settings
 from app.errors import Misconfigured
 from app.extensions import db, writing
-from app.models import Agent, Memory, MemoryType, Role, Trigger, User, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Agent, Memory, MemoryType, Role, Trigger, User
 from app.refinement.prompts import PromptFigures, consent_messages, refinement_messages
 from app.reflection.conversation import hand_in, reflect_on_conversation
 from app.reflection.promotion import run_promotion

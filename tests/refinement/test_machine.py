@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 
 from app.errors import Refused
 from app.extensions import db, writing
-from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Refinement, Status, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Agent, Memory, MemoryType, Refinement, Status
 from app.refinement.start import request_stop
 from app.refinement.tool import RefinementTool
 from tests.refinement.reference import Kept, Reference

@@ -7,7 +7,8 @@ from flask import Flask
 
 from app.extensions import db
 from app.history.verify import verify
-from app.models import Agent, AuditLog, Memory, MemoryType, Mode, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Agent, AuditLog, Memory, MemoryType, Mode
 from tests.refinement.driving import DONE, LONG, call, carry, say
 from tests.support.factories import begin, make_agent, remember
 from tests.support.tampering import tamper

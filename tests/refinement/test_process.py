@@ -12,6 +12,7 @@ from flask import Flask
 from app.asking.calls import Dependencies
 from app.errors import Refused
 from app.extensions import db, now, writing
+from app.keys.agent_keys import open_keys
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.models import (
     COMMAND_LINE,
@@ -25,7 +26,6 @@ from app.models import (
     Refinement,
     Source,
     Trigger,
-    open_keys,
     record,
 )
 from app.refinement.process import run_refinement

@@ -13,7 +13,8 @@ from flask import Flask
 from app.asking.calls import Dependencies
 from app.errors import Refused
 from app.extensions import db, writing
-from app.models import COMMAND_LINE, Agent, AuditLog, Memory, Refinement, Status, Trigger, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import COMMAND_LINE, Agent, AuditLog, Memory, Refinement, Status, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import AlreadyRunning, request_stop, start_refinement
 from app.refinement.tool import RefinementTool

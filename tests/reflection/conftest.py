@@ -11,7 +11,8 @@ from flask import Flask
 from app.asking.calls import Dependencies
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import Agent, Intake, Memory, MemoryType, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Agent, Intake, Memory, MemoryType
 from app.reflection.conversation import hand_in, reflect_on_conversation
 from app.reflection.promotion import run_promotion
 from tests.refinement.soundness import assert_sound

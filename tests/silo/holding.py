@@ -9,8 +9,9 @@ from sqlalchemy import select, text
 
 from app.config import Settings
 from app.extensions import db, writing
-from app.models import COMMAND_LINE, Agent, AgentToken, Intake, Memory, open_keys
-from app.models.key import AgentKey, share_with_tokens
+from app.keys.agent_keys import open_keys, share_with_tokens
+from app.models import COMMAND_LINE, Agent, AgentToken, Intake, Memory
+from app.models.key import AgentKey
 from app.silo import TokenKey, parse_token
 from tests.support.databases import SERVER
 

@@ -20,7 +20,8 @@ import tasks.celery
 from app.config import Settings
 from app.events.broker import broker_namespace
 from app.extensions import db
-from app.models import Intake, Memory, User, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Intake, Memory, User
 from app.processes.broker import EmbeddedBroker
 from app.silo import SealBroken
 from tasks.celery import TaskFailed, task

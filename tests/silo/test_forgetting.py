@@ -17,6 +17,7 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, now, writing
 from app.history.verify import verify
+from app.keys.agent_keys import make_keys, open_keys
 from app.keys.forgetting import forget_agent
 from app.keys.provision import ensure_keys, find_unprovisioned, provision_keys
 from app.keys.rotation import rotate_agent_key
@@ -38,8 +39,6 @@ from app.models import (
     Status,
     Trigger,
     User,
-    make_keys,
-    open_keys,
     record,
 )
 from app.models.agent import AgentForgotten

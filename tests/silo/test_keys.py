@@ -18,8 +18,9 @@ from app import Part, create_app
 from app.config import Settings
 from app.errors import Invalid, Unavailable
 from app.extensions import db, writing
-from app.models import COMMAND_LINE, Agent, AgentToken, Memory, master_key, open_keys
-from app.models.key import AgentKey, share_with_tokens
+from app.keys.agent_keys import open_keys, share_with_tokens
+from app.models import COMMAND_LINE, Agent, AgentToken, Memory, master_key
+from app.models.key import AgentKey
 from app.setup import ensure_master_key, load_master_key, ready_app
 from app.silo import (
     KeyFileError,

@@ -18,6 +18,7 @@ from app.errors import Refused
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.agent_keys import make_keys, open_keys
 from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key, unfinished_rotation
 from app.models import (
     COMMAND_LINE,
@@ -32,9 +33,7 @@ from app.models import (
     Refinement,
     Status,
     Trigger,
-    make_keys,
     master_key,
-    open_keys,
 )
 from app.models.key import AgentKey, master_public_key
 from app.refinement.process import run_refinement

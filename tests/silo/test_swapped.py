@@ -15,21 +15,11 @@ from app.grants.request import WantedException, request_access
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys, share_with_tokens
 from app.keys.provision import provision_keys
 from app.keys.rotation import rotate_agent_key, rotate_master_key
-from app.models import (
-    COMMAND_LINE,
-    AccessGrant,
-    Agent,
-    Consent,
-    GrantCategory,
-    Memory,
-    MemoryState,
-    Refinement,
-    User,
-    open_keys,
-)
-from app.models.key import AgentKey, share_with_tokens
+from app.models import COMMAND_LINE, AccessGrant, Agent, Consent, GrantCategory, Memory, MemoryState, Refinement, User
+from app.models.key import AgentKey
 from app.silo import SealBroken, TokenKey
 from tests.cli.conftest import Whetstone
 from tests.cli.conftest import whetstone as whetstone

@@ -14,6 +14,7 @@ from app.exchange.importing import Imported
 from app.exchange.parsed import ImportFormat, ParsedFile
 from app.exchange.taking_in import bring_in
 from app.extensions import db, now, writing
+from app.keys.agent_keys import make_keys, open_keys
 from app.models import (
     COMMAND_LINE,
     SETUP,
@@ -30,8 +31,6 @@ from app.models import (
     Status,
     Trigger,
     User,
-    make_keys,
-    open_keys,
     record,
 )
 from app.refinement.dedup import remove_exact_duplicates

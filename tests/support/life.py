@@ -14,6 +14,7 @@ from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
+from app.keys.agent_keys import open_keys
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.models import (
     COMMAND_LINE,
@@ -27,7 +28,6 @@ from app.models import (
     MemoryType,
     Refinement,
     Trigger,
-    open_keys,
 )
 from app.models.base import SealedText
 from app.silo import AgentKeys, open_intake

@@ -11,11 +11,12 @@ from sqlalchemy import select
 from app.errors import NotFound, Unavailable
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
+from app.keys.agent_keys import has_keys, open_keys
+from app.keys.agent_keys import open_keys as keys_of
 from app.keys.provision import find_unprovisioned, provision_keys
-from app.models import COMMAND_LINE, Account, Agent, Event, Intake, IntakeStatus, Memory, MemoryType, open_keys
+from app.models import COMMAND_LINE, Account, Agent, Event, Intake, IntakeStatus, Memory, MemoryType
 from app.models.intake import IMPORT
-from app.models.key import AgentToken, has_keys
-from app.models.key import open_keys as keys_of
+from app.models.key import AgentToken
 from app.silo import parse_token
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, make_agent, remember

@@ -6,7 +6,8 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.extensions import db, writing
-from app.models import Actor, ActorKind, Agent, Memory, Source, open_keys
+from app.keys.agent_keys import open_keys
+from app.models import Actor, ActorKind, Agent, Memory, Source
 from tasks.celery import UPKEEP, app
 from tasks.queue import send_task
 from tasks.upkeep import tell_human_acts

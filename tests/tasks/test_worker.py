@@ -17,8 +17,8 @@ from sqlalchemy import text as sql
 from app.config import Settings
 from app.events.broker import broker_namespace
 from app.extensions import db, writing
+from app.keys.agent_keys import has_keys
 from app.models import COMMAND_LINE, Account, Agent, Event, Refinement, Status, Trigger
-from app.models.key import has_keys
 from app.processes.broker import EmbeddedBroker
 from app.refinement.start import request_stop, start_refinement
 from app.refinement.sweep import CLOSED, close_stalled, find_lost_starts

@@ -11,10 +11,11 @@ from werkzeug.test import TestResponse
 
 from app.extensions import db, writing
 from app.history.verify import verify
+from app.keys.agent_keys import open_keys
 from app.keys.bearer import authenticate
 from app.keys.forgetting import forget_agent
 from app.keys.provision import provision_keys
-from app.models import COMMAND_LINE, Account, Agent, AgentToken, open_keys
+from app.models import COMMAND_LINE, Account, Agent, AgentToken
 from app.silo import parse_token
 from tests.support.factories import make_agent
 from tests.views.conftest import Browser, toast_of
