@@ -93,7 +93,7 @@ def get_access_request(caller: Caller, request_id: str) -> Request:
 
 @operation("POST", "/access-requests/{request_id}/decision", Scope.DECIDE, at=ID)
 def decide_access_request(caller: Caller, request_id: str, given: NewDecision) -> Request:
-    """Answer a request to read memories of yours. After a deny you are not asked again for 24 hours."""
+    """Answer a request to read memories of yours. After a deny humans ask you nothing for 24 hours or longer."""
     grant = _find_own_request(caller, request_id)
     answer = ConsentAnswer(
         granted=given.decision == "grant",

@@ -9,6 +9,7 @@ import click
 from sqlalchemy import select
 
 from app.asking.calls import Dependencies
+from app.asking.human_questions import current_rest
 from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, as_usage, installation_command
 from app.cli.follow import LOOK_SECONDS
 from app.cli.found import find_row
@@ -141,7 +142,9 @@ def _ask_and_wait(grant: AccessGrant) -> AccessGrant:
 def _tell_outcome(context: CommandContext, grant: AccessGrant, agent: Agent) -> None:
     short = grant.id[:SHORT]
     until = day_and_time(grant.expires_at, "–")
-    say(GRANT_STATUSES[grant.status].answer.format(agent=agent.name, id=grant.id, status=grant.status, until=until))
+    rest = current_rest(agent.id)
+    said = {"agent": agent.name, "id": grant.id, "status": grant.status, "until": until}
+    say(GRANT_STATUSES[grant.status].answer.format(**said, rest=rest.words if rest else "24 hours"))
     match grant.status:
         case "granted":
             say(f"What it covers is shown on the dashboard only: /exceptions/{grant.id}")

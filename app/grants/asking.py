@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.asking.calls import AskedAgent, Dependencies, ModelCalls
-from app.asking.rendering import encode_json, render_prompt
+from app.asking.human_questions import render_human_question
 from app.asking.replies import read_answer
 from app.errors import Refused
 from app.extensions import db, end_reading, writing
@@ -72,11 +72,11 @@ def _render_question(grant: AccessGrant, user: User) -> str:
     scope = "your whole ledger of core memories"
     if grant.refinement_id is not None:
         scope = f"what refinement {grant.refinement_id} changed, before and after, and what you said about it"
-    return render_prompt(
+    return render_human_question(
         "exception_question.txt",
-        who=user.email,
+        grant.agent_id,
+        quoted={"who": user.email, "purpose": grant.purpose},
         category=str(grant.category).replace("_", " "),
-        purpose=encode_json(grant.purpose),
         scope=scope,
         minutes=grant.minutes,
     )

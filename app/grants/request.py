@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from app.asking.calls import ModelCalls
+from app.asking.human_questions import check_not_resting
 from app.asking.replies import ConsentAnswer
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, now, writing
@@ -40,11 +41,6 @@ MAX_PURPOSE = 500
 SILENCE = timedelta(hours=72)
 """An exception that nobody answered for so long ends as unanswered."""
 
-PAUSE_AFTER_NO = timedelta(hours=24)
-"""After a NO, silence or an error: no new ask of the same agent."""
-
-_NOT_GIVEN = (GrantStatus.DENIED, GrantStatus.UNANSWERED, GrantStatus.FAILED)
-
 
 class AlreadyAsked(Refused):
     """The same human has an open exception of this scope."""
@@ -56,12 +52,6 @@ class AlreadyAsked(Refused):
         state = "is live already" if live else "is waiting for the agent's answer"
         super().__init__(f"Exception {grant.id} for the same person and scope {state}.", "Nothing new was asked.")
         self.grant_id = grant.id
-
-
-class RestingAfterAsk(Refused):
-    """The agent did not give an exception within the last 24 hours, and is not asked again yet."""
-
-    code = "asked_recently"
 
 
 @dataclass(frozen=True)
@@ -165,13 +155,6 @@ def lock_both(grant_id: str) -> tuple[Agent, AccessGrant]:
     return agent, AccessGrant.lock(grant_id)
 
 
-def resting_until(agent_id: int) -> datetime | None:
-    """Until when this agent is not asked again, if that is so now."""
-    query = select(func.max(AccessGrant.ended_at))
-    last = db.session.scalar(query.where(AccessGrant.agent_id == agent_id, AccessGrant.status.in_(_NOT_GIVEN)))
-    return last + PAUSE_AFTER_NO if last is not None and last + PAUSE_AFTER_NO > now() else None
-
-
 def _check_request(agent: Agent, wish: WantedException, for_user: User) -> None:
     if agent.forgotten_at is not None:
         raise Refused(f"{agent.name} was forgotten: there is nothing left that could be shown.", "Nothing was asked.")
@@ -191,12 +174,7 @@ def _check_request(agent: Agent, wish: WantedException, for_user: User) -> None:
     )
     if same is not None and not _has_run_out(same):
         raise AlreadyAsked(same)
-    until = resting_until(agent.id)
-    if until is not None:
-        raise RestingAfterAsk(
-            f"{agent.name} did not give an exception, and is not asked again before {until:%Y-%m-%d %H:%M} UTC.",
-            "Nothing was asked.",
-        )
+    check_not_resting(agent)
 
 
 def _has_run_out(grant: AccessGrant) -> bool:

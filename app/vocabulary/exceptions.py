@@ -16,7 +16,7 @@ class GrantTerm(Term):
     """`line` is of its page: `{agent}`, `{email}`, `{ended_by}`, `{looks}` (how often) and `{rest}` (until when not).
 
     `unopened` takes its place where no YES came before the end. `answer` is what the command line says, with `{agent}`,
-    `{id}`, `{status}` and `{until}`.
+    `{id}`, `{status}`, `{until}` and `{rest}` (how long no human asks the agent).
     """
 
     line: str = ""
@@ -38,7 +38,7 @@ GRANT_STATUSES: Mapping[str, GrantTerm] = {
     GrantStatus.DENIED: GrantTerm(
         *("ban", "denied", "ask", "The agent declined: a normal outcome"),
         line=f"{{agent}} declined. {_NOBODY} {{rest}}",
-        answer="{agent} declined. You can ask again after 24 hours.",
+        answer="{agent} declined. You can ask again after {rest}.",
     ),
     GrantStatus.UNANSWERED: GrantTerm(
         *("clock", "unanswered", "neutral", "No answer within 72 hours"),
@@ -47,7 +47,7 @@ GRANT_STATUSES: Mapping[str, GrantTerm] = {
     GrantStatus.FAILED: GrantTerm(
         *("alert", "failed", "bad", "The agent's model could not be asked"),
         line=f"{{agent}} could not be asked. This does not count as a NO. {_NOBODY} {{rest}}",
-        answer="{agent} could not be asked. This does not count as a NO. You can ask again after 24 hours.",
+        answer="{agent} could not be asked. This does not count as a NO. You can ask again after {rest}.",
     ),
     GrantStatus.EXPIRED: GrantTerm(
         *("clock", "expired", "neutral", "It ended by itself"),

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 from flask import Flask
 
+from app.asking.human_questions import RestingAfterAsk
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening
-from app.grants.request import AlreadyAsked, RestingAfterAsk, WantedException, request_access, revoke_grant
+from app.grants.request import AlreadyAsked, WantedException, request_access, revoke_grant
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
 from app.llm.client import ModelError, ModelErrorKind

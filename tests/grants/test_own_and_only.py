@@ -9,19 +9,13 @@ import pytest
 from sqlalchemy import ColumnElement
 
 from app.asking.calls import Dependencies
+from app.asking.human_questions import RestingAfterAsk, resting_until
 from app.asking.replies import ConsentAnswer
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.asking import ask_agent
-from app.grants.request import (
-    RestingAfterAsk,
-    WantedException,
-    decide_grant,
-    request_access,
-    resting_until,
-    revoke_grant,
-)
+from app.grants.request import WantedException, decide_grant, request_access, revoke_grant
 from app.history.verify import verify
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply
 from app.models import (
@@ -144,11 +138,11 @@ def test_one_agent_s_no_keeps_nobody_from_asking_another(agent: Agent, other: Ag
     assert request_access(other.id, WISH, for_user=ann, by=ann.actor).status == GrantStatus.PENDING
 
 
-def test_after_a_second_no_the_rest_begins_anew(agent: Agent, ann: User, clock: FakeClock) -> None:
+def test_after_a_second_no_the_rest_begins_anew_and_is_twice_as_long(agent: Agent, ann: User, clock: FakeClock) -> None:
     put(agent, ann, say("NO"))
     clock.advance(hours=25)
     put(agent, ann, say("NO"))
-    clock.advance(hours=23, minutes=59)
+    clock.advance(hours=47, minutes=59)
     with pytest.raises(RestingAfterAsk):
         request_access(agent.id, WISH, for_user=ann, by=ann.actor)
     clock.advance(minutes=1)

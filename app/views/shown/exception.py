@@ -9,11 +9,12 @@ from typing import Any
 from flask import url_for
 from sqlalchemy import ColumnElement, select
 
+from app.asking.human_questions import current_rest
 from app.errors import Invalid, WhetstoneError
 from app.events.topics import newest_event
 from app.extensions import db
 from app.grants.endings import entries_about, why_it_ended
-from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, WantedException, resting_until
+from app.grants.request import MAX_MINUTES, MAX_PURPOSE, MIN_MINUTES, AlreadyAsked, WantedException
 from app.models import OPEN_GRANTS, WORKER, AccessGrant, Action, Agent, GrantStatus, Refinement, User
 from app.models.base import database_now, iso
 from app.models.grant import NEWEST_GRANTS, NO_LONGER_ADMIN
@@ -146,17 +147,21 @@ class ExceptionList:
 class ExceptionsPage:
     """All of the account, or those of one agent, whose `state` it then shows.
 
-    `resting_until`: until then the agent is not asked again.
+    `rest`: until it ends the agent is not asked again.
     """
 
     def __init__(self, account_id: int, agent: Agent | None = None, *, before: str = "") -> None:
         self.state = AgentState.load(agent) if agent else None
         self.last_event = self.state.last_event if self.state else newest_event(account_id)
         self.list = ExceptionList(account_id, agent, before=before)
-        self.resting_until = resting_until(agent.id) if agent else None
+        self.rest = current_rest(agent.id) if agent else None
 
     def as_json(self) -> dict[str, Any]:
-        whose = {"agent": self.state.agent.name, "resting_until": iso(self.resting_until)} if self.state else {}
+        whose = (
+            {"agent": self.state.agent.name, "resting_until": iso(self.rest.until) if self.rest else None}
+            if self.state
+            else {}
+        )
         return whose | self.list.as_json()
 
 
@@ -169,16 +174,16 @@ class ExceptionPage:
         was_live = self.standing.was_live
         self.receipts = entries_about(self.standing.grant, Action.ACCESS_VIEWED, limit=RECEIPTS) if was_live else []
         self.why = _end_reason(self.standing)
-        self.resting_until = resting_until(grant.agent_id)
+        self.rest = current_rest(grant.agent_id)
 
     @property
     def line(self) -> str:
         """How it stands, in a sentence or two."""
-        standing, views, until = self.standing, self.standing.grant.views, self.resting_until
+        standing, views = self.standing, self.standing.grant.views
         term = GRANT_STATUSES[standing.status]
         line = term.line if standing.was_live else term.unopened or term.line
         looks = f"{standing.email} looked {count_times(views)}." if views else "Nobody looked."
-        rest = f"It is not asked again before {until:%A %H:%M} UTC." if until else "It may be asked again."
+        rest = self.rest.sentence if self.rest else "It may be asked again."
         who = {"agent": standing.agent.name, "email": standing.email, "ended_by": standing.ended_by}
         return line.format(**who, looks=looks, rest=rest)
 
@@ -206,7 +211,7 @@ class AskPage:
         self.open_url = url_for("exceptions.show", exception_id=asked) if asked else ""
         self.refusal = error.sentence if error and not self.errors else ""
         self.scopes = _scope_choices(agent, typed["scope"])
-        self.resting_until = resting_until(agent.id)
+        self.rest = current_rest(agent.id)
 
 
 def _load_states(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[ExceptionState]:
