@@ -16,11 +16,14 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from app.errors import Invalid
 from app.silo import keyfile
 from app.silo.keyfile import RESTORE, KeyFileError
+from app.silo.notes import SigningKey, installation_name
 from app.silo.sealed import SealBroken, Sealed, seal, unseal
 from app.silo.words import from_words, to_words
 
@@ -111,6 +114,11 @@ class MasterKey(KeyPair):
     def words(self) -> tuple[str, ...]:
         """The 24 recovery words: whoever has them has the key."""
         return to_words(self._private.private_bytes_raw())
+
+    def installation_key(self, installation: str) -> SigningKey:
+        """What signs this installation's statements: derived, so that whoever has the master key has it too."""
+        derived = HKDF(SHA256(), 32, salt=None, info=b"whetstone/installation-key/1")
+        return SigningKey(installation_name(installation), derived.derive(self._private.private_bytes_raw()))
 
     def save(self, path: Path) -> None:
         """Write the key file with mode 0600; never over an existing one. Raises FileExistsError or KeyFileError."""

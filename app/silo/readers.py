@@ -1,5 +1,5 @@
-"""Key pairs beside the master key: an agent's token, from whose secret the key pair is derived that opens its own keys;
-and a look, whose key pair lives for one request, so that only this request reads what is sealed to it.
+"""Key pairs beside the master key. From an agent's token are derived the key pair that opens its own keys, and the
+key that signs what it decides. A look's key pair lives for one request: only this request reads what is sealed to it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ import hashlib
 import re
 import secrets
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from app.silo.keys import KeyPair, MasterPublicKey
+from app.silo.notes import SigningKey, token_name
 
 _SHAPE = re.compile(r"whet_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
@@ -21,8 +23,22 @@ class TokenKey(KeyPair):
     """The key pair of one token. Derived, never stored: HKDF-SHA-256 over the secret, salted with the token's id."""
 
     def __init__(self, public_id: str, secret: str) -> None:
-        derived = HKDF(SHA256(), 32, salt=public_id.encode(), info=b"whetstone/token-key/1").derive(secret.encode())
-        super().__init__(X25519PrivateKey.from_private_bytes(derived))
+        super().__init__(X25519PrivateKey.from_private_bytes(_derive(public_id, secret, b"whetstone/token-key/1")))
+        self.public_id = public_id
+        self._seed = _derive(public_id, secret, b"whetstone/token-signing-key/1")
+
+    def signing_key(self, installation: str) -> SigningKey:
+        """What signs the decisions that this token may make, in the installation of that UUID."""
+        return SigningKey(token_name(installation, self.public_id), self._seed)
+
+    @property
+    def signing_public(self) -> bytes:
+        """The public half of what signs, 32 bytes: the same in every installation."""
+        return Ed25519PrivateKey.from_private_bytes(self._seed).public_key().public_bytes_raw()
+
+
+def _derive(public_id: str, secret: str, info: bytes) -> bytes:
+    return HKDF(SHA256(), 32, salt=public_id.encode(), info=info).derive(secret.encode())
 
 
 def new_token() -> str:
