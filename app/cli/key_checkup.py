@@ -20,7 +20,8 @@ from app.keys.rotation import unfinished_rotation
 from app.keys.shredding import is_due
 from app.models import Agent, AgentKey, Intake, IntakeStatus, MasterKeyRow, Memory
 from app.models.base import iso
-from app.models.key import key_ring, live_tokens, master_key
+from app.models.key import live_tokens
+from app.models.master_key import key_ring, master_key
 from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
 
 

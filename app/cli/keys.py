@@ -14,7 +14,7 @@ from app.keys.escrow import back_up, put_back, reveal_words
 from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key
 from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, MasterKeyRow
-from app.models.key import key_ring, master_key
+from app.models.master_key import key_ring, master_key
 from app.silo import MasterKey
 
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from app.errors import Unavailable
 from app.extensions import db
 from app.models.agent_settings import operator_settings
-from app.models.key import MasterKeyRow
+from app.models.master_key import MasterKeyRow
 
 if TYPE_CHECKING:
     from redis import Redis

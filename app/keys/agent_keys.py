@@ -8,7 +8,8 @@ from sqlalchemy import select
 
 from app.extensions import db
 from app.models.agent import Agent
-from app.models.key import AgentKey, MasterKeyRow, live_tokens, master_key, master_public_key
+from app.models.key import AgentKey, live_tokens
+from app.models.master_key import MasterKeyRow, master_key, master_public_key
 from app.silo import AgentKeys, KeyPair, MasterPublicKey, make_agent_keys, open_agent_keys
 
 

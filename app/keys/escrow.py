@@ -11,7 +11,7 @@ from app.errors import Refused
 from app.extensions import db, writing
 from app.keys.rotation import record_in_all_accounts
 from app.models.audit import Action, AuditLog
-from app.models.key import MasterKeyRow, key_ring, master_key
+from app.models.master_key import MasterKeyRow, key_ring, master_key
 from app.silo import MasterKey
 from app.values.actor import Actor
 

@@ -23,15 +23,8 @@ from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
-from app.models.key import (
-    AgentKey,
-    MasterKeyRow,
-    key_ring,
-    live_tokens,
-    master_key,
-    master_public_key,
-    wait_until_nobody_seals,
-)
+from app.models.key import AgentKey, live_tokens
+from app.models.master_key import MasterKeyRow, key_ring, master_key, master_public_key, wait_until_nobody_seals
 from app.models.user import Account
 from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap_key
 from app.values.actor import Actor

@@ -14,7 +14,8 @@ from app.models.grant import OPEN_GRANTS, AccessGrant, AccessView, GrantCategory
 from app.models.idempotency import IdempotencyKey
 from app.models.installation import InstallationMark
 from app.models.intake import Intake, IntakeStatus
-from app.models.key import AgentKey, AgentToken, MasterKeyRow, master_key, master_public_key
+from app.models.key import AgentKey, AgentToken
+from app.models.master_key import MasterKeyRow, master_key, master_public_key
 from app.models.memory import Memory
 from app.models.model_call import CallPurpose, ModelCall
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal

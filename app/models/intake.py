@@ -14,7 +14,7 @@ from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.base import Lockable, Model, Moment, Question, lock_row
 from app.models.event import announce
-from app.models.key import master_key, master_public_key
+from app.models.master_key import master_key, master_public_key
 from app.silo import MasterPublicKey, open_intake, seal_intake
 from app.values.actor import Actor, ActorKind
 

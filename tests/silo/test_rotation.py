@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from app.models.master_key import master_public_key
 from flask import Flask
 from sqlalchemy import select, text
 
@@ -35,7 +36,7 @@ from app.models import (
     Trigger,
     master_key,
 )
-from app.models.key import AgentKey, master_public_key
+from app.models.key import AgentKey
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from app.setup import load_master_key
