@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from app.models.master_key import master_public_key
 from flask import Flask
 from sqlalchemy import select, text
 
@@ -37,6 +36,7 @@ from app.models import (
     master_key,
 )
 from app.models.key import AgentKey
+from app.models.master_key import master_public_key
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from app.setup import load_master_key
