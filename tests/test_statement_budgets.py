@@ -85,14 +85,15 @@ def test_a_change(app: Flask, name: str, others: int) -> None:
 
 
 def test_a_refinement_without_a_change(app: Flask) -> None:
+    """One of them asks what humans imported lately, to leave it out of the question of consent."""
     agent = make_agent()
     remember(agent, "Ann likes tea with milk.", "Bob likes rum.")
     done = call("complete_refinement", summary="All is well.")
 
-    assert count(lambda: carry(agent, say("YES"), done)) == budget(54, 61)
+    assert count(lambda: carry(agent, say("YES"), done)) == budget(55, 62)
 
 
-@pytest.mark.parametrize(("changes", "statements"), [(1, budget(69, 78)), (5, budget(129, 146))])
+@pytest.mark.parametrize(("changes", "statements"), [(1, budget(70, 79)), (5, budget(130, 147))])
 def test_a_refinement_with_changes(app: Flask, changes: int, statements: int) -> None:
     agent = make_agent()
     ids = remember(agent, *(f"Number {number} is rather long." for number in range(10)))

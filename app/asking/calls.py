@@ -12,7 +12,14 @@ from datetime import timedelta
 from typing import Any, Self
 
 from app.asking.model_endpoint import ModelEndpoint
-from app.asking.prompt_memories import PromptMemory, memory_context, read_entries, read_journal
+from app.asking.prompt_memories import (
+    PromptMemory,
+    consent_context,
+    imported_lately,
+    memory_context,
+    read_entries,
+    read_journal,
+)
 from app.extensions import after_commit, end_reading, now, writing
 from app.llm.client import Messages, ModelClient, ModelClients, ModelError, Reply, Tools, Usage
 from app.llm.retry import complete_with_retries
@@ -71,6 +78,11 @@ class AskedAgent(AskedModel):
     def context(self, window: int | None) -> dict[str, Any]:
         """The message that says who it is and what it remembers, for a window in tokens."""
         return memory_context(self.system_prompt, self.read_core(), self.read_recent_journal(), window)
+
+    def consent_context(self, window: int | None) -> dict[str, Any]:
+        """The same for a question that asks for a YES: with sources, without what humans imported lately."""
+        core, journal = self.read_core(), self.read_recent_journal()
+        return consent_context(self.system_prompt, core, journal, window, imported_lately(self.agent_id))
 
 
 class ModelCalls:

@@ -1,24 +1,29 @@
 """An agent's own memories on their way into a prompt: revealed, one JSON object a line, as many as its window holds.
 
-They are read as columns, not rows, because a ledger can be long.
+They are read as columns, not rows, because a ledger can be long. A question that asks for a YES names the source of
+each, and leaves out what humans imported lately: who wants a YES must not be able to put the words for it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Select
+from sqlalchemy import Select, and_, or_, select
 
 from app.asking.rendering import encode_json, render_prompt
-from app.models import Memory, MemoryType
+from app.extensions import db, now
+from app.models import Action, AuditLog, Memory, MemoryState, MemoryType
+from app.models.audit import is_by_human
 from app.models.memory_rows import SealedRow
 from app.models.state import PLATFORM_NOTES
 from app.silo import AgentKeys
 from app.values.dates import shown_days
+from app.values.plural import count_nouns
 
 DEFAULT_CONTEXT_WINDOW = 32_000
 """Tokens, for a model whose window nobody knows."""
@@ -31,6 +36,9 @@ LEAST_SHARE = 10
 
 CHARACTERS_A_TOKEN = 3
 """Careful on purpose: real tokenizers give more tokens than the estimate of mass does."""
+
+IMPORTED_LATELY = timedelta(days=30)
+"""What humans imported within so many days stays out of questions that ask for a YES."""
 
 NO_IDENTITY = "You are an AI agent with long-term memories of your own."
 
@@ -46,22 +54,25 @@ class PromptMemory:
     constitutional: bool = False
     tags: tuple[str, ...] = ()
     other_dates: tuple[datetime, ...] = ()
+    source: str = ""
 
     @classmethod
     def of(cls, row: SealedRow, content: str) -> PromptMemory:
         tags, dates = tuple(row.tags), tuple(row.other_dates)
-        return cls(row.id, row.origin_at, row.tokens, content, row.constitutional, tags, dates)
+        return cls(row.id, row.origin_at, row.tokens, content, row.constitutional, tags, dates, row.source)
 
     def __repr__(self) -> str:
         return f"<Entry {self.id}, {self.tokens} tokens>"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Its public form in the ledger and in search results."""
+    def as_dict(self, *, with_source: bool = False) -> dict[str, Any]:
+        """Its public form in the ledger and in search results; in questions of consent with its source."""
         shown = {"id": self.id, **shown_days(self.date, self.other_dates), "tokens": self.tokens}
         if self.constitutional:
             shown["constitutional"] = True
         if self.tags:
             shown["tags"] = list(self.tags)
+        if with_source:
+            shown["source"] = self.source
         return shown | {"content": self.content}
 
 
@@ -80,25 +91,70 @@ def _reveal_memories(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
     return [PromptMemory.of(row, keys.reveal_memory(row.id, row.content)) for row in SealedRow.load(query)]
 
 
-def memory_context(
-    system_prompt: str | None, core: Sequence[PromptMemory], journal: Sequence[PromptMemory], window: int | None
+def imported_lately(agent_id: int) -> set[int]:
+    """Ids of memories that a human imported within the last days, and of what was consolidated from such ones since."""
+    by_human = and_(AuditLog.action == Action.IMPORT, is_by_human())
+    query = (
+        select(AuditLog.id, AuditLog.action, MemoryState.memory_id)
+        .join(MemoryState, MemoryState.entry_id == AuditLog.id)
+        .where(AuditLog.agent_id == agent_id, AuditLog.at >= now() - IMPORTED_LATELY)
+        .where(or_(by_human, AuditLog.action == Action.REFINEMENT_CONSOLIDATE))
+        .order_by(AuditLog.id)
+    )
+    found: set[int] = set()
+    for (_, action), rows in groupby(db.session.execute(query).tuples(), key=lambda row: row[:2]):
+        ids = {memory_id for *_, memory_id in rows}
+        if action == Action.IMPORT or ids & found:
+            found |= ids
+    return found
+
+
+def consent_context(
+    system_prompt: str | None,
+    core: Sequence[PromptMemory],
+    journal: Sequence[PromptMemory],
+    window: int | None,
+    imported: Collection[int],
 ) -> dict[str, Any]:
-    """Who the agent is, and what it remembers."""
-    shown, heading = fit_ledger(core, window)
+    """Who the agent is and what it remembers, with sources, for a question that asks for a YES.
+
+    Without the memories of the ids `imported`; it says how many are left out.
+    """
+    shown_core, shown_journal = ([each for each in part if each.id not in imported] for part in (core, journal))
+    left_out = len(core) + len(journal) - len(shown_core) - len(shown_journal)
+    return memory_context(system_prompt, shown_core, shown_journal, window, left_out=left_out)
+
+
+def memory_context(
+    system_prompt: str | None,
+    core: Sequence[PromptMemory],
+    journal: Sequence[PromptMemory],
+    window: int | None,
+    *,
+    left_out: int | None = None,
+) -> dict[str, Any]:
+    """Who the agent is, and what it remembers. `left_out`: see `consent_context`; with it, sources are named."""
+    with_source = left_out is not None
+    shown, heading = fit_ledger(core, window, with_source=with_source)
     journal_room = room_of(window) - sum(map(weigh_line, shown))
     system = render_prompt(
         "consent_system.txt",
         identity=system_prompt or NO_IDENTITY,
         ledger=shown,
         ledger_heading=heading,
-        journal=newest_that_fit(journal, journal_room),
+        journal=newest_that_fit(journal, journal_room, with_source=with_source),
+        with_source=with_source,
+        left_out=count_nouns(left_out, "memory") if left_out else "",
+        days=IMPORTED_LATELY.days,
     )
     return {"role": "system", "content": system}
 
 
-def fit_ledger(entries: Sequence[PromptMemory], window: int | None) -> tuple[list[str], str]:
+def fit_ledger(
+    entries: Sequence[PromptMemory], window: int | None, *, with_source: bool = False
+) -> tuple[list[str], str]:
     """The oldest entries that fit into the ledger's share of the window, encoded; and the heading that counts them."""
-    shown = _lines_that_fit(entries, room_of(window), fewest=1)
+    shown = _lines_that_fit(entries, room_of(window), fewest=1, with_source=with_source)
     if len(shown) == len(entries):
         return shown, f"Your ledger: {len(entries)} core memories, oldest first."
     return shown, (
@@ -107,15 +163,15 @@ def fit_ledger(entries: Sequence[PromptMemory], window: int | None) -> tuple[lis
     )
 
 
-def newest_that_fit(journal: Sequence[PromptMemory], room: int) -> list[str]:
+def newest_that_fit(journal: Sequence[PromptMemory], room: int, *, with_source: bool = False) -> list[str]:
     """The newest entries for which there is room, in characters; oldest first, encoded."""
-    return _lines_that_fit(reversed(journal), room)[::-1]
+    return _lines_that_fit(reversed(journal), room, with_source=with_source)[::-1]
 
 
-def _lines_that_fit(entries: Iterable[PromptMemory], room: int, fewest: int = 0) -> list[str]:
+def _lines_that_fit(entries: Iterable[PromptMemory], room: int, fewest: int = 0, *, with_source: bool) -> list[str]:
     shown: list[str] = []
     for entry in entries:
-        line = encode_json(entry.as_dict())
+        line = encode_json(entry.as_dict(with_source=with_source))
         room -= weigh_line(line)
         if room < 0 and len(shown) >= fewest:
             break

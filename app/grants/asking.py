@@ -28,7 +28,7 @@ class _ExceptionQuestion:
     asked_at: datetime | None
 
     def messages(self, window: int | None) -> Sequence[Message]:
-        return [self.agent.context(window), {"role": "user", "content": self.text}]
+        return [self.agent.consent_context(window), {"role": "user", "content": self.text}]
 
 
 def ask_agent(grant_id: str, dependencies: Dependencies) -> None:

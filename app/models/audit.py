@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy import JSON, ColumnElement, ForeignKey, Index, LargeBinary, String, UniqueConstraint, or_
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
@@ -251,6 +251,11 @@ def is_human_act(entry: AuditLog) -> bool:
     """Whether a human changed memories by it, in the browser or at the command line."""
     is_human = entry.actor_kind == ActorKind.USER or entry.actor == str(COMMAND_LINE)
     return is_human and entry.action in TOLD_ACTIONS
+
+
+def is_by_human() -> ColumnElement[bool]:
+    """The same of the actor alone, for a query."""
+    return or_(AuditLog.actor_kind == ActorKind.USER, AuditLog.actor == str(COMMAND_LINE))
 
 
 def queue_note_to_agent(entry: AuditLog) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from app.asking.calls import AskedAgent
-from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, fit_ledger, memory_context
+from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, consent_context, fit_ledger, imported_lately
 from app.asking.rendering import render_prompt
 from app.keys.agent_keys import open_keys
 from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger
@@ -65,7 +65,8 @@ class RefinedAgent:
     def question(self, window: int | None) -> list[dict[str, Any]]:
         """Whether it wants the refinement."""
         core, journal = self.agent.read_core(), self.agent.read_recent_journal()
-        return consent_messages(self.agent.system_prompt, core, journal, self.figures, window)
+        imported = imported_lately(self.agent.agent_id)
+        return consent_messages(self.agent.system_prompt, core, journal, self.figures, window, imported)
 
     def opening(self, figures: PromptFigures, window: int | None) -> list[dict[str, Any]]:
         """Of the loop, with the numbers of the snapshot."""
@@ -79,10 +80,12 @@ def consent_messages(
     journal: Sequence[PromptMemory],
     figures: PromptFigures,
     window: int | None,
+    imported: Collection[int] = (),
 ) -> list[dict[str, Any]]:
-    """The question whether the agent wants a refinement: two messages, no tools."""
+    """The question whether the agent wants a refinement: two messages, no tools. `imported` are not shown."""
     question = render_prompt("consent_question.txt", **figures.with_counts(core))
-    return [memory_context(system_prompt, core, journal, window), {"role": "user", "content": question}]
+    context = consent_context(system_prompt, core, journal, window, imported)
+    return [context, {"role": "user", "content": question}]
 
 
 def refinement_messages(

@@ -120,8 +120,10 @@ def test_no_content_can_forge_an_entry_a_flag_or_a_rule(forgery: str) -> None:
     system, user = (message["content"] for message in opening(*entries))
     assert parsed(user) == [e.as_dict() for e in entries]
     assert forgery not in system
-    assert parsed(question(*entries, journal=(entry(4, forgery),))[0]["content"]) == [e.as_dict() for e in entries]
-    assert parsed(question(journal=(entry(4, forgery),))[0]["content"], "journal") == [entry(4, forgery).as_dict()]
+    jotted = entry(4, forgery, source=forgery)
+    asked = question(*entries, journal=(jotted,))[0]["content"]
+    assert parsed(asked) == [e.as_dict(with_source=True) for e in entries]
+    assert parsed(asked, "journal") == [jotted.as_dict(with_source=True)]
 
 
 @settings(max_examples=300, deadline=None, database=None)
