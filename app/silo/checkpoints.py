@@ -67,7 +67,8 @@ def open_checkpoint(note: bytes, origin: str, *verifiers: NoteVerifier) -> Check
 class InclusionProof:
     """That a leaf stands at `index` in the log of a checkpoint. Parsed only: `check_proof` checks it.
 
-    `checkpoint` is the signed note. `extra` is whatever a reader may need, a leaf for instance; nothing signs it.
+    `checkpoint` is the signed note. `extra` is whatever a reader may need, a leaf for instance; nothing signs it. Up to
+    48 KB of it other readers take as well: many read no longer lines than 64 KiB.
     """
 
     index: int
