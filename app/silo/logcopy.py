@@ -180,7 +180,7 @@ class LogCopy:
         self._check_header(os.pread(descriptor, RECORD, 0))
         whole = status.st_size // RECORD - 1
         last = bytes(self._records[-RECORD:])
-        if whole < self.size or os.pread(descriptor, len(last), self.size * RECORD) != last:
+        if os.pread(descriptor, len(last), self.size * RECORD) != last:
             raise LogForked(f"The copy of the log {self.path} no longer begins with what was read of it before.")
         self._take(_read(descriptor, (self.size + 1) * RECORD, (whole + 1) * RECORD))
 
