@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.errors import Misconfigured
 from app.keynames import is_possible
+from app.modelnames import is_model_pattern
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout: templates, static files and migrations stand here."""
@@ -93,6 +94,10 @@ class Settings(BaseSettings):
     api_key_envs: Annotated[tuple[str, ...] | None, NoDecode] = Field(
         None, description="Comma-separated. The only variables that an agent's key may be read from; `off` for none."
     )
+    models: Annotated[tuple[str, ...] | None, NoDecode] = Field(
+        None,
+        description="Comma-separated. The only models, and addresses behind an `@`, that agents may have; empty: all.",
+    )
     api_rate: str = Field(
         "600/minute",
         pattern=r"^[1-9][0-9]{0,8}/(second|minute|hour|day)$",
@@ -124,6 +129,23 @@ class Settings(BaseSettings):
         if not all(is_possible(name) for name in value or ()):
             raise ValueError(
                 "must be names of variables that hold models' keys: none of Whetstone, its database or the system"
+            )
+        return value
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _split_models(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(each.strip() for each in value.split(",") if each.strip()) or None
+
+    @field_validator("models")
+    @classmethod
+    def _check_models(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        wrong = [each for each in value or () if not is_model_pattern(each)]
+        if wrong:
+            raise ValueError(
+                f"must be models such as openai/*, or ollama/*@http://127.0.0.1:11434 with an address; not {wrong[0]!r}"
             )
         return value
 

@@ -12,7 +12,7 @@ from app.asking.rendering import encode_json, render_prompt
 from app.keynames import may_hold_a_key
 from app.llm.client import Message, Messages, ModelClient, ModelClients, ModelError, ModelErrorKind, Reply, Tools
 from app.models import Agent
-from app.models.agent_settings import NOT_A_KEY, operator_settings
+from app.models.agent_settings import NOT_A_KEY, NOT_LISTED, is_listed_model, operator_settings
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,13 @@ class ModelEndpoint:
         return cls(agent.model_id, agent.api_base, agent.api_key_env)
 
     def client(self, clients: ModelClients) -> ModelClient:
-        """To ask it with. Raises ModelError (NO_KEY), also for a variable that the operator does not allow any more."""
+        """To ask it with. Raises ModelError: NO_KEY, NOT_LISTED, also for what is allowed no more."""
+        if not self.is_operators and not is_listed_model(self.model_id, self.api_base):
+            raise ModelError(
+                ModelErrorKind.NOT_LISTED,
+                f"{NOT_LISTED} Nothing was asked.",
+                summary="The operator does not allow this model at this address",
+            )
         if (
             self.api_key_env
             and not self.is_operators

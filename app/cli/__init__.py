@@ -37,6 +37,7 @@ COMMANDS = {
     "up": LazyCommand("app.cli.up", "Start everything on this machine, and print the address."),
     "demo": LazyCommand("app.cli.demo", "Make two agents that need no API key, to try everything on."),
     "agents": LazyCommand("app.cli.agents", "Create, list, show, set, pause, resume and forget agents; their tokens."),
+    "models": LazyCommand("app.cli.models", "Rename a model for all agents that have it."),
     "memories": LazyCommand("app.cli.memories", "Import, list and export an agent's memories, without their content."),
     "refine": LazyCommand("app.cli.refine", "Start a refinement of an agent."),
     "refinements": LazyCommand("app.cli.refine", "List, show and stop refinements."),

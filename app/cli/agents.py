@@ -18,6 +18,7 @@ from app.keys.forgetting import forget_agent as destroy
 from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, Account, Agent, AgentToken
 from app.models.agent import agents_of
+from app.models.agent_settings import PROMPTS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +30,10 @@ SETTINGS = (
     click.option("--threshold", metavar="F", help="Retention threshold, e.g. 0.75; 'default' for the default."),
     text_file("--system-prompt-file", "Who the agent is; an empty file for none, - for standard input."),
     text_file("--refinement-prompt-file", "The agent's own refinement prompt; an empty file for the default."),
+    text_file("--reflection-prompt-file", "The agent's own reflection prompt; an empty file for the default."),
+    text_file(
+        "--memory-reflection-prompt-file", "The agent's own memory reflection prompt; an empty file for the default."
+    ),
 )
 
 
@@ -220,7 +225,6 @@ def _settings_fields(given: dict[str, Any], **more: Any) -> dict[str, Any]:
         "api_key_env": given["api_key_env"],
         "core_token_budget": given["budget"],
         "refinement_threshold": "" if given["threshold"] == "default" else given["threshold"],
-        "system_prompt": read_text(given["system_prompt_file"]),
-        "refinement_prompt": read_text(given["refinement_prompt_file"]),
+        **{name: read_text(given[f"{name}_file"]) for name in PROMPTS},
     }
     return {field: value for field, value in (fields | more).items() if value is not None}

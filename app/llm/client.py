@@ -108,6 +108,8 @@ class ModelErrorKind(StrEnum):
     CONTEXT_TOO_LONG = "context_too_long"
     BAD_REQUEST = "bad_request"
     NO_KEY = "no_key"
+    NOT_LISTED = "not_listed"
+    """The operator allows no such model at such an address. Nothing was sent."""
 
 
 RETRIED = frozenset(

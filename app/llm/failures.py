@@ -34,6 +34,7 @@ _SENTENCES = {
     ModelErrorKind.CONTEXT_TOO_LONG: "can't read that much at once{told}",
     ModelErrorKind.BAD_REQUEST: "does not take this request{told}",
     ModelErrorKind.NO_KEY: "has no key",
+    ModelErrorKind.NOT_LISTED: "is none that the operator allows",
 }
 
 _NO_CHAT_REPLY = "answered{told}, but not with a chat reply{because}"

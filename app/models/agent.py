@@ -16,7 +16,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.config import OFFLINE_MODEL
 from app.errors import Refused
 from app.extensions import db, now
-from app.models.agent_settings import CONFIGURATION, as_json, clean_settings, operator_settings
+from app.models.agent_settings import CONFIGURATION, as_json, check_listed_model, clean_settings, operator_settings
 from app.models.audit import Action, Chained, record
 from app.models.base import ExactRatio, Identity, Model, Moment, require_row
 from app.models.event import announce
@@ -96,6 +96,7 @@ class Agent(Chained, ScheduleColumns, Model):
             created_at=now(),
             **clean_settings({"model_id": model_id, "core_token_budget": operator_settings().default_budget, **fields}),
         )
+        check_listed_model(agent.model_id, agent.api_base)
         db.session.add(agent)
         db.session.flush()
         record(Action.AGENT_CREATE, actor=by, of=agent, subject=agent.subject, data={"settings": agent.configuration()})
@@ -157,6 +158,8 @@ class Agent(Chained, ScheduleColumns, Model):
             fields["name"] = _free_name(self.account_id, fields["name"])
         cleaned = clean_settings(fields)
         changed = [field for field, value in cleaned.items() if getattr(self, field) != value]
+        if not {"model_id", "api_base"}.isdisjoint(changed):
+            check_listed_model(cleaned.get("model_id", self.model_id), cleaned.get("api_base", self.api_base))
         before = {field: as_json(getattr(self, field)) for field in changed}
         for field in changed:
             setattr(self, field, cleaned[field])

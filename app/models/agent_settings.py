@@ -7,9 +7,10 @@ from typing import Any
 
 from flask import current_app
 
-from app.config import Settings
+from app.config import OFFLINE_MODEL, Settings
 from app.errors import Invalid
 from app.keynames import may_hold_a_key
+from app.modelnames import may_be_asked
 from app.values.text import clean_prompt
 
 DEFAULT_REFINEMENT_PROMPT = (
@@ -41,6 +42,11 @@ NOT_A_KEY = (
     "The operator says in WHETSTONE_API_KEY_ENVS which may."
 )
 
+NOT_LISTED = (
+    "This model, at this address, is none that the operator of this installation allows. "
+    "WHETSTONE_MODELS lists those that may be asked."
+)
+
 CONFIGURATION = (
     *("name", "model_id", "api_base", "api_key_env", *PROMPTS),
     *("refinement_threshold", "core_token_budget", "active"),
@@ -59,6 +65,17 @@ def clean_settings(fields: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise Invalid(f"Unknown settings: {', '.join(sorted(unknown))}.")
     return {field: clean_setting(field, value) for field, value in fields.items()}
+
+
+def is_listed_model(model_id: str, api_base: str | None) -> bool:
+    """Whether the operator allows it; `whetstone/offline` asks nobody, and always may."""
+    return model_id == OFFLINE_MODEL or may_be_asked(model_id, api_base, operator_settings().models)
+
+
+def check_listed_model(model_id: str, api_base: str | None) -> None:
+    """Raises Invalid."""
+    if not is_listed_model(model_id, api_base):
+        raise Invalid(NOT_LISTED)
 
 
 def clean_setting(field: str, value: Any) -> Any:

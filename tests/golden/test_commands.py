@@ -99,6 +99,7 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "agents show (another)", ("agents", "show", subject)
     yield "agents show (unknown)", ("agents", "show", "nobody")
     yield "agents set", ("agents", "set", new, "--budget", "4000")
+    yield "models rename", ("models", "rename", "openai/retired", "openai/newest", "--dry-run")
     yield "agents pause", ("agents", "pause", new)
     yield "agents resume", ("agents", "resume", new)
     yield "agents token create", ("agents", "token", "create", new, "--name", "laptop")

@@ -1,0 +1,59 @@
+"""`whetstone models rename`: one command for all agents of a retired model."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+
+from app.extensions import db, writing
+from app.models import Account, Agent, AuditLog
+from tests.cli.conftest import Whetstone
+from tests.support.factories import make_agent
+
+
+@pytest.fixture
+def agents(app: Flask) -> list[Agent]:
+    with writing():
+        next_door = Account.create("Next door").id
+    return [
+        make_agent("ezra", model_id="openai/old"),
+        make_agent("wren", model_id="openai/other"),
+        make_agent("mina", model_id="openai/old", account_id=next_door),
+    ]
+
+
+def models_of(agents: list[Agent]) -> list[str]:
+    db.session.rollback()
+    return [db.session.get_one(Agent, each.id, populate_existing=True).model_id for each in agents]
+
+
+def test_all_agents_of_all_accounts_get_the_new_name(agents: list[Agent], whetstone: Whetstone) -> None:
+    said = whetstone("models", "rename", "openai/old", "openai/new", "--json")
+    assert said.status == 0
+    assert [(each["name"], each["account"]) for each in said.json["agents"]][1] == ("mina", "Next door")
+    assert models_of(agents) == ["openai/new", "openai/other", "openai/new"]
+    entry = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc()).limit(1)).one()
+    assert (entry.actor, entry.data["after"]) == ("system:command line", {"model_id": "openai/new"})
+
+
+def test_an_account_may_be_named(agents: list[Agent], whetstone: Whetstone) -> None:
+    said = whetstone("models", "rename", "openai/old", "openai/new", "--account", "Next door")
+    assert "1 agent now has the model 'openai/new'." in said.out
+    assert models_of(agents) == ["openai/old", "openai/other", "openai/new"]
+
+
+def test_a_dry_run_changes_nothing(agents: list[Agent], whetstone: Whetstone) -> None:
+    said = whetstone("models", "rename", "openai/old", "openai/new", "--dry-run")
+    assert "2 agents would have" in said.out
+    assert models_of(agents) == ["openai/old", "openai/other", "openai/old"]
+
+
+@pytest.mark.parametrize("new", ["", "http://evil.example.org", "a b"])
+def test_a_name_that_is_none_changes_nothing(agents: list[Agent], whetstone: Whetstone, new: str) -> None:
+    assert whetstone("models", "rename", "openai/old", new).status == 2
+    assert models_of(agents) == ["openai/old", "openai/other", "openai/old"]
+
+
+def test_a_name_that_nobody_has_changes_nothing(agents: list[Agent], whetstone: Whetstone) -> None:
+    said = whetstone("models", "rename", "openai/nobody", "openai/new")
+    assert (said.status, "No agent has the model" in said.out) == (0, True)
