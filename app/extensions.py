@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -165,6 +166,7 @@ def has_no_disk_left(engine: Engine) -> bool:
 
 def _on_connect(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None
+    connection.create_function("sha256", 1, _sha256, deterministic=True)
     cursor = connection.cursor()
     for pragma in (
         "journal_mode=WAL",
@@ -176,6 +178,11 @@ def _on_connect(connection: sqlite3.Connection, _record: Any) -> None:
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _sha256(value: object) -> bytes | None:
+    """PostgreSQL's function of that name. What is no bytes has none."""
+    return hashlib.sha256(value).digest() if isinstance(value, bytes) else None
 
 
 def _on_begin(connection: Connection) -> None:

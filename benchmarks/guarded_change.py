@@ -103,7 +103,7 @@ def _by_hand(run: Running, number: int, content: str) -> Callable[[], None]:
 
 
 def _statements(connection: Any, run: Running, number: int, content: str, keys: AgentKeys) -> None:
-    """The least that does the same: ten statements and the same sealing and hashing."""
+    """The least that does the same: twelve statements and the same sealing and hashing."""
     sqlite = db.engine.dialect.name == "sqlite"
     mark = "?" if sqlite else "%s"
     lock = "" if sqlite else " FOR NO KEY UPDATE"
@@ -124,21 +124,20 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     run_sql(f"SELECT audit_sequence, audit_head, uuid FROM agents WHERE id = ?{lock}", run.agent.id)
     sequence, head, agent_uuid = cursor.fetchone()
     run_sql(
-        "SELECT type, content, token_estimate, constitutional, tags, origin_at, other_dates, source, created_at,"
+        "SELECT type, content_digest, token_estimate, constitutional, tags, origin_at, other_dates, source, created_at,"
         " version, entry_id FROM memories"
         f" WHERE id = ? AND agent_id = ? AND discarded_at IS NULL AND NOT constitutional{lock}",
         number,
         run.agent.id,
     )
     type_, _, before, constitutional, tags, origin, dates, source, created, version, entry = cursor.fetchone()
-    sealed, weight, content_hash = (
-        keys.seal_memory(number, content),
-        estimate_tokens(content),
-        keys.content_hash(content),
-    )
+    run_sql("SELECT sealed FROM content_keys WHERE memory_id = ?", number)
+    (content_key,) = cursor.fetchone()
+    made, weight = keys.seal_memory(number, content, bytes(content_key)), estimate_tokens(content)
+    sealed, content_hash, _ = made.check_whole()
     tags, dates = (found if isinstance(found, str) else json.dumps(found) for found in (tags, dates))
     data = json.dumps({"id": number, "tokens": [before, weight]})
-    digest = sha256(f"{sequence}{data}{moment}".encode() + bytes(head) + sealed.at_rest).digest()
+    digest = sha256(f"{sequence}{data}{moment}".encode() + bytes(head) + made.digest).digest()
     run_sql(
         "INSERT INTO audit_log (chain, sequence, account_id, agent_id, actor_kind, actor, action, subject,"
         " refinement_id, data, at, previous_hash, hash) VALUES (?, ?, 1, ?, 'agent', 'agent:x',"
@@ -155,28 +154,34 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     )
     (new_entry,) = cursor.fetchone()
     run_sql(
-        "UPDATE memories SET content = ?, token_estimate = ?, content_hash = ?, updated_at = ?, version = ?,"
-        " entry_id = ? WHERE id = ?",
+        "INSERT INTO memory_texts (memory_id, content_digest, agent_id, sealed, content_hash) VALUES (?, ?, ?, ?, ?)",
+        number,
+        made.digest,
+        run.agent.id,
         sealed.at_rest,
-        weight,
         content_hash,
+    )
+    run_sql(
+        "UPDATE memories SET content_digest = ?, token_estimate = ?, updated_at = ?, version = ?, entry_id = ?"
+        " WHERE id = ?",
+        made.digest,
+        weight,
         moment,
         version + 1,
         new_entry,
         number,
     )
     run_sql(
-        "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, kept, type, content, token_estimate,"
-        " content_hash, constitutional, tags, origin_at, other_dates, source, created_at, updated_at, version)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, kept, type, content_digest,"
+        " token_estimate, constitutional, tags, origin_at, other_dates, source, created_at, updated_at, version)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         number,
         new_entry,
         entry,
         min(before, weight),
         type_,
-        sealed.at_rest,
+        made.digest,
         weight,
-        content_hash,
         constitutional,
         tags,
         origin,

@@ -121,7 +121,7 @@ _END = "an end state is never left, and of an ended refinement only who undid it
 _FIXED = "of a rollback only who undid it may change"
 
 _CHANGED = " OR ".join(
-    f"NEW.{column} IS {{differs}} OLD.{column}" for column in ("content", "content_hash", "discarded_at", "type")
+    f"NEW.{column} IS {{differs}} OLD.{column}" for column in ("content_digest", "discarded_at", "type")
 )
 
 _AFTER_THE_END = " OR ".join(

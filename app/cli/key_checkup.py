@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 
 from app.errors import WhetstoneError
 from app.extensions import db, end_reading, now
@@ -131,9 +131,9 @@ def _examine_agent(agent: Agent, report: KeyReport) -> Iterator[str]:
 def _open_some(agent: Agent, keys: AgentKeys) -> None:
     """Its first and its last memory. Raises SealBroken."""
     for order in (Memory.id, Memory.id.desc()):
-        query: Select[Any] = select(Memory.id, Memory.content).where(Memory.agent_id == agent.id).order_by(order)
-        for number, content in db.session.execute(query.limit(1)):
-            keys.reveal_memory(number, content)
+        query = select(Memory).where(Memory.agent_id == agent.id).order_by(order).limit(1)
+        for number, sealed in Memory.read_contents(query):
+            keys.reveal_memory(number, sealed)
 
 
 def _examine_tokens(agent: Agent, keys: AgentKeys, report: KeyReport) -> Iterator[str]:

@@ -14,7 +14,8 @@ from app.exchange.formats import MOST_BYTES
 from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import bring_in, check_file
 from app.extensions import db
-from app.models import COMMAND_LINE, Memory, MemoryType
+from app.models import COMMAND_LINE, Memory, MemoryText, MemoryType
+from app.models.memory_text import is_text_of
 from app.shapes.memory import BlindMemory
 from app.values.plural import count_nouns
 
@@ -102,9 +103,10 @@ def export(context: CommandContext, name: str, discarded: bool) -> None:
 
 def _exact_duplicates(agent_id: int) -> int:
     """How many of the active core memories say the same as another one, to the letter."""
-    copies = func.count() - func.count(Memory.content_hash.distinct())
+    copies = func.count() - func.count(MemoryText.content_hash.distinct())
     mine = (Memory.agent_id == agent_id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
-    return db.session.scalar(select(copies).where(*mine)) or 0
+    query = select(copies).select_from(Memory).join(MemoryText, is_text_of(Memory.id, Memory.content_digest))
+    return db.session.scalar(query.where(*mine)) or 0
 
 
 def _memory_row(memory: BlindMemory) -> list[Cell]:

@@ -20,8 +20,9 @@ from app.models.agent import Agent
 from app.models.agent_settings import PROMPTS, as_json
 from app.models.base import iso
 from app.models.memory import Memory
+from app.models.memory_text import content_columns, join_content
 from app.models.state import MemoryState
-from app.silo import AgentKeys
+from app.silo import AgentKeys, SealedMemory
 from app.values.text import clean_text
 
 MARK = "whetstone-bundle/"
@@ -111,22 +112,23 @@ def _find_places(agent_id: int) -> list[Place]:
 def _read_memories(places: Sequence[Place], keys: AgentKeys) -> list[dict[str, Any]]:
     columns = (
         MemoryState.memory_id,
-        MemoryState.content,
         MemoryState.type,
         MemoryState.origin_at,
         MemoryState.other_dates,
         MemoryState.constitutional,
         MemoryState.tags,
+        *content_columns(MemoryState.content_digest),
     )
     wanted = tuple_(MemoryState.memory_id, MemoryState.entry_id).in_(places)
-    found = {row.memory_id: _as_json(row, keys) for row in db.session.execute(select(*columns).where(wanted))}
+    query = join_content(select(*columns).where(wanted), MemoryState.memory_id, MemoryState.content_digest)
+    found = {row.memory_id: _as_json(row, keys) for row in db.session.execute(query)}
     end_reading()
     return [found[memory_id] for memory_id, _ in places]
 
 
 def _as_json(row: Any, keys: AgentKeys) -> dict[str, Any]:
     return {
-        "content": keys.reveal_memory(row.memory_id, row.content),
+        "content": keys.reveal_memory(row.memory_id, SealedMemory(*row[-4:])),
         "type": str(row.type),
         "created_at": iso(row.origin_at),
         "other_dates": [iso(moment) for moment in row.other_dates],

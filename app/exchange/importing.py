@@ -13,6 +13,7 @@ from app.models.agent import Agent
 from app.models.audit import Action, queue_note_to_agent, record
 from app.models.base import reserve_memory_ids
 from app.models.memory import Memory
+from app.models.memory_text import MemoryText, is_text_of
 from app.models.state import MemoryType, Source
 from app.silo import AgentKeys
 from app.values.actor import Actor
@@ -97,9 +98,10 @@ def _count_imported(memories: Sequence[Memory]) -> Imported:
 
 
 def _active_marks(agent_id: int) -> Counter[DuplicateKey]:
-    columns = (Memory.type, Memory.content_hash, Memory.origin_at, Memory.other_dates)
+    columns = (Memory.type, MemoryText.content_hash, Memory.origin_at, Memory.other_dates)
     had = Counter[DuplicateKey]()
-    rows = db.session.execute(Memory.active(agent_id).with_only_columns(*columns)).tuples()
+    query = Memory.active(agent_id).join(MemoryText, is_text_of(Memory.id, Memory.content_digest))
+    rows = db.session.execute(query.with_only_columns(*columns)).tuples()
     for type_, content_hash, origin_at, other_dates in rows:
         had.update((str(type_), content_hash, at) for at in (origin_at, *other_dates))
         had[str(type_), content_hash, None] += type_ == MemoryType.CORE

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -28,6 +29,7 @@ from app.models import (
     Consent,
     Memory,
     MemoryState,
+    MemoryText,
     MemoryType,
     Refinement,
     User,
@@ -37,7 +39,8 @@ from app.models import (
 from app.models.base import iso, require_row
 from app.models.grant import NO_LONGER_ADMIN
 from app.models.memory import OLDEST_MEMORIES
-from app.silo import AgentKeys, SealBroken, ViewKey, seal_view
+from app.models.memory_text import texts_of
+from app.silo import AgentKeys, SealBroken, SealedMemory, ViewKey, seal_view
 from app.values.dates import other_days
 
 PAGE = 50
@@ -147,6 +150,7 @@ def _read_ledger_page(agent: Agent, after: int, keys: AgentKeys) -> dict[str, An
     """One page of the active core memories, oldest first, with their texts."""
     position = OLDEST_MEMORIES.find(after, Memory.agent_id == agent.id)
     memories, last = OLDEST_MEMORIES.load(Memory.active(agent.id, MemoryType.CORE), PAGE, position)
+    Memory.hold_contents(memories)
     items = [
         {
             "id": memory.id,
@@ -165,19 +169,35 @@ def _read_ledger_page(agent: Agent, after: int, keys: AgentKeys) -> dict[str, An
 def _read_history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any]:
     """Every change of one refinement, before and after, and what the agent said about it."""
     before, after = aliased(MemoryState), aliased(MemoryState)
+    mine = (AuditLog.refinement_id == refinement_id, AuditLog.agent_id == agent.id)
     rows = db.session.execute(
         select(AuditLog.id, AuditLog.action, AuditLog.at, after, before)
         .join(after, after.entry_id == AuditLog.id)
         .outerjoin(before, (before.memory_id == after.memory_id) & (before.entry_id == after.previous_entry_id))
-        .where(AuditLog.refinement_id == refinement_id, AuditLog.agent_id == agent.id)
+        .where(*mine)
         .order_by(AuditLog.id, after.memory_id)
     ).tuples()
-    items = [_describe_change(entry_id, action, iso(at), new, old, keys) for entry_id, action, at, new, old in rows]
+    changed = select(MemoryState.memory_id).where(MemoryState.entry_id.in_(select(AuditLog.id).where(*mine)))
+    texts = _Texts(texts_of(MemoryText.memory_id.in_(changed)), keys)
+    items = [_describe_change(entry_id, action, iso(at), new, old, texts) for entry_id, action, at, new, old in rows]
     return {"part": "history", "items": items, "said": _read_agent_words(refinement_id, keys)}
 
 
+@dataclass(frozen=True)
+class _Texts:
+    """What states say, revealed one by one."""
+
+    sealed: Mapping[tuple[int, bytes], SealedMemory]
+    keys: AgentKeys
+
+    def of(self, state: MemoryState) -> str:
+        place = state.memory_id, state.content_digest
+        missing = SealedMemory(None, None, None, state.content_digest)
+        return self.keys.reveal_memory(state.memory_id, self.sealed.get(place, missing))
+
+
 def _describe_change(
-    entry_id: int, action: str, at: str | None, new: MemoryState, old: MemoryState | None, keys: AgentKeys
+    entry_id: int, action: str, at: str | None, new: MemoryState, old: MemoryState | None, texts: _Texts
 ) -> dict[str, Any]:
     return {
         "entry": entry_id,
@@ -185,8 +205,8 @@ def _describe_change(
         "at": at,
         "id": new.memory_id,
         "type": str(new.type),
-        "before": None if old is None else keys.reveal_memory(new.memory_id, old.content),
-        "after": keys.reveal_memory(new.memory_id, new.content),
+        "before": None if old is None else texts.of(old),
+        "after": texts.of(new),
         "discarded": new.discarded_at is not None,
         "constitutional": new.constitutional,
     }

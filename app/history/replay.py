@@ -14,7 +14,7 @@ from sqlalchemy.orm import load_only
 
 from app.extensions import db
 from app.history.chain import Difference, as_dict, entry_difference, entry_name, stream_rows
-from app.models import Action, Agent, AgentKey, AttentionItem, AuditLog, HumanAct, Refinement, Rollback
+from app.models import Action, Agent, AgentKey, AttentionItem, AuditLog, ContentKey, HumanAct, Refinement, Rollback
 from app.models.attention import attention_kinds_for, facts_called_for
 from app.models.audit import is_human_act
 from app.values.mass_story import NOUNS
@@ -148,8 +148,11 @@ class ReplayedActs:
 
 def check_forgotten(agent: Agent) -> None:
     """Raises Difference when there are keys for an agent that was forgotten: somebody put them back."""
-    keys = select(func.count(AgentKey.id)).where(AgentKey.agent_id == agent.id)
-    if agent.forgotten_at is not None and (count := db.session.scalar(keys)):
+    if agent.forgotten_at is None:
+        return
+    mine = (each.agent_id == agent.id for each in (AgentKey, ContentKey))
+    count = sum(db.session.scalar(select(func.count()).where(condition)) or 0 for condition in mine)
+    if count:
         raise Difference(f"the agent was forgotten, but {count} of its keys are there again.")
 
 

@@ -11,12 +11,23 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, func, or_, select, true, union_all
+from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, exists, false, func, or_, select, true, union_all
 from sqlalchemy.orm import aliased
 
 from app.extensions import db
 from app.history.chain import Difference, chain_of, differences_of, numbered_entry
-from app.models import Account, Agent, AuditLog, InstallationMark, Memory, MemoryState, MemoryType
+from app.models import (
+    Account,
+    Agent,
+    AuditLog,
+    ContentKey,
+    InstallationMark,
+    Memory,
+    MemoryState,
+    MemoryText,
+    MemoryType,
+)
+from app.models.memory_text import is_text_of
 from app.models.state import NO_EARLIER_STATE, STATE_FIELDS
 
 BLOCK = 500
@@ -32,6 +43,7 @@ def check_memories(agent: Agent) -> None:
         block.check_foreign()
         block.check_copies()
         block.check_rows()
+        block.check_texts()
         block.check_immutable()
         totals += block.totals()
     unexplained = select(Memory.id).where(Memory.agent_id == agent.id, Memory.discarded_at.is_(None), ~_is_written())
@@ -52,6 +64,9 @@ def check_strays() -> None:
     for memory_id in db.session.scalars(select(Memory.id).where(homeless).order_by(Memory.id).limit(1)):
         raise Difference(f"Memory {memory_id} belongs to no agent.")
     check_unexplained()
+    for owner, what in ((MemoryText.memory_id, "text"), (ContentKey.memory_id, "content key")):
+        for memory_id in db.session.scalars(select(owner).where(~exists().where(Memory.id == owner)).limit(1)):
+            raise Difference(f"A {what} of memory {memory_id} has no memory.")
     recorded = exists().where(AuditLog.id == MemoryState.entry_id)
     remembered = exists().where(Memory.id == MemoryState.memory_id)
     for stray, what in ((~recorded, "entry"), (~remembered, "memory")):
@@ -161,6 +176,23 @@ class _Block:
             if stale or name is None:
                 raise Difference(f"memory {memory_id} does not name {entry}, which wrote it last.", entry_id)
             raise Difference(f"{name} of memory {memory_id} is not what {entry} wrote.", entry_id)
+
+    def check_texts(self) -> None:
+        """Every state that began something here has the text that it names, and every memory the key to it."""
+        is_gone, is_other = MemoryText.memory_id.is_(None), func.sha256(MemoryText.sealed) != MemoryText.content_digest
+        is_foreign = or_(MemoryText.agent_id != self._agent.id, ContentKey.agent_id != self._agent.id)
+        is_locked = false() if self._agent.forgotten_at else ContentKey.memory_id.is_(None)
+        wrong = or_(is_gone, is_other, func.sha256(MemoryText.sealed).is_(None), is_foreign, is_locked)
+        query = (
+            self._select_states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_gone, is_foreign, is_locked)
+            .outerjoin(MemoryText, is_text_of(MemoryState.memory_id, MemoryState.content_digest))
+            .outerjoin(ContentKey, ContentKey.memory_id == MemoryState.memory_id)
+            .where(MemoryState.restores_entry_id.is_(None), wrong)
+        )
+        for sequence, entry_id, memory_id, gone, foreign, locked in _in_order(query):
+            what = "gone" if gone else "another agent's" if foreign else "without its key" if locked else "altered"
+            entry = numbered_entry(sequence, entry_id)
+            raise Difference(f"the text of memory {memory_id} that {entry} wrote is {what}.", entry_id)
 
     def check_immutable(self) -> None:
         """The flag follows from the tags: those that count now, or that counted when all flags were last set."""

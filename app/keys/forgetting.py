@@ -19,6 +19,7 @@ from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, live_tokens
 from app.models.memory import Memory
+from app.models.memory_text import ContentKey
 from app.models.proposal import SettingProposal
 from app.models.refinement import Refinement
 from app.values.actor import Actor
@@ -100,5 +101,6 @@ def _destroy_keys(agent: Agent) -> int:
     """All of all versions and readers, and what a worker sealed for a look that was not fetched yet."""
     looks = select(AccessGrant.id).where(AccessGrant.agent_id == agent.id)
     db.session.execute(update(AccessView).where(AccessView.grant_id.in_(looks)).values(sealed=None))
+    db.session.execute(delete(ContentKey).where(ContentKey.agent_id == agent.id))
     removed = db.session.scalars(delete(AgentKey).where(AgentKey.agent_id == agent.id).returning(AgentKey.id))
     return len(removed.all())

@@ -17,6 +17,7 @@ from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken
 from app.models.master_key import MasterKeyRow, master_key, master_public_key
 from app.models.memory import Memory
+from app.models.memory_text import ContentKey, MemoryText
 from app.models.model_call import CallPurpose, ModelCall
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import Consent, Refinement

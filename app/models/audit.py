@@ -1,7 +1,8 @@
 """AuditLog: the append-only, hash-chained record; `record` is the one place that writes it.
 
-An entry's hash is SHA-256 over the canonical JSON of everything it says, the states of the memories that it wrote
-(sealed, as stored) and the previous entry's hash of the same chain: one chain an agent, one an account for the rest.
+An entry's hash is SHA-256 over the canonical JSON of everything it says, the states of the memories that it wrote (a
+digest stands for the sealed text) and the previous entry's hash of the same chain: one chain an agent, one an account
+for the rest.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ else:
     Model = db.Model
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound=Select[Any])
 
 Identity = BigInteger().with_variant(Integer, "sqlite")
 """Integer primary keys: 64 bits on both databases."""
@@ -161,12 +162,12 @@ LOCK_ORDER = (
 watches it (`tests/support/locks.py`). Behind all comes PostgreSQL's advisory lock of an account's events."""
 
 
-def lock_row(query: Select[tuple[T]]) -> Select[tuple[T]]:
+def lock_row(query: Q, *, of: type[Model] | None = None) -> Q:
     """Read a row for change: locked against other writers (not against foreign keys), and never from memory.
 
-    What else the transaction locks comes in LOCK_ORDER.
+    `of` is whose rows are locked, where the query joins others. What else the transaction locks comes in LOCK_ORDER.
     """
-    return query.with_for_update(key_share=True).execution_options(populate_existing=True)
+    return query.with_for_update(key_share=True, of=of).execution_options(populate_existing=True)
 
 
 def require_row(row: T | None, missing: str) -> T:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ForeignKey, Select, select
 from sqlalchemy.orm import Mapped, mapped_column
@@ -15,13 +15,17 @@ from app.models.agent import Agent
 from app.models.audit import Action, queue_note_to_agent, record
 from app.models.base import Identity, Model, lock_row, partial_index, reserve_memory_ids
 from app.models.keyset import Keyset
+from app.models.memory_text import MemoryText, content_columns, is_text_of, join_content, keep_text
 from app.models.refinement import Refinement
 from app.models.state import MemoryState, MemoryType, Source, StateColumns
-from app.silo import AgentKeys
+from app.silo import AgentKeys, SealedMemory
 from app.values.actor import Actor
 from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fit_one_memory
 from app.values.text import clean_content, clean_tags
 from app.values.token_mass import estimate_tokens
+
+AT_ONCE = 10_000
+"""Ids in one statement: no database takes any number."""
 
 
 class Memory(StateColumns, Model):
@@ -39,15 +43,17 @@ class Memory(StateColumns, Model):
             "agent_id",
             where="type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable",
         ),
-        partial_index(
-            "ix_memories_duplicates", "agent_id", "content_hash", where="type = 'core' AND discarded_at IS NULL"
-        ),
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     immutable: Mapped[bool] = mapped_column(default=False)
     entry_id: Mapped[int | None] = mapped_column(Identity)
+
+    if TYPE_CHECKING:
+        _held: SealedMemory | None
+    else:
+        _held = None
 
     @classmethod
     def active(cls, agent_id: int, type_: MemoryType | None = None) -> Select[Any]:
@@ -61,7 +67,11 @@ class Memory(StateColumns, Model):
     def lock_active_core(cls, agent_id: int, ids: Sequence[int]) -> dict[int, Memory]:
         """The active core memories among `ids`, locked in the order of ids; what is missing is not the agent's."""
         query = cls.active(agent_id, MemoryType.CORE).where(cls.id.in_(ids)).order_by(None).order_by(cls.id)
-        return {memory.id: memory for memory in db.session.scalars(lock_row(query))}
+        query = join_content(query.add_columns(*content_columns(cls.content_digest)), cls.id, cls.content_digest)
+        found: dict[int, Memory] = {}
+        for memory, *sealed in db.session.execute(lock_row(query, of=cls)):
+            memory._held, found[memory.id] = SealedMemory(*sealed), memory
+        return found
 
     @classmethod
     def lock_core(cls, agent: Agent, memory_id: int) -> Memory:
@@ -91,14 +101,13 @@ class Memory(StateColumns, Model):
         `source` is one of `Source`, of an import with its name.
         """
         number = reserve_memory_ids(1)[0] if memory_id is None else memory_id
-        moment = now()
+        moment, sealed = now(), keys.seal_memory(number, content)
         memory = cls(
             id=number,
             agent_id=agent.id,
             type=type_,
-            content=keys.seal_memory(number, content),
+            content_digest=sealed.digest,
             token_estimate=estimate_tokens(content),
-            content_hash=keys.content_hash(content),
             constitutional=constitutional,
             tags=list(tags),
             immutable=agent.is_immutable(tags),
@@ -111,6 +120,8 @@ class Memory(StateColumns, Model):
         )
         agent.weigh(added=[memory])
         db.session.add(memory)
+        keep_text(agent.id, number, sealed, is_new=True)
+        memory._held = sealed
         return memory
 
     @classmethod
@@ -141,7 +152,8 @@ class Memory(StateColumns, Model):
     @classmethod
     def same_core(cls, agent_id: int, content_hash: bytes, at: datetime) -> Memory | None:
         """The active core memory of exactly this text and day (UTC): the constitutional one, else the earliest."""
-        copies = cls.active(agent_id, MemoryType.CORE).where(cls.content_hash == content_hash)
+        copies = cls.active(agent_id, MemoryType.CORE).join(MemoryText, is_text_of(cls.id, cls.content_digest))
+        copies = copies.where(MemoryText.agent_id == agent_id, MemoryText.content_hash == content_hash)
         copies = copies.order_by(None).order_by(cls.constitutional.desc(), cls.origin_at, cls.id)
         found: Iterable[Memory] = db.session.scalars(copies.execution_options(populate_existing=True))
         day = at.astimezone(UTC).date()
@@ -160,13 +172,38 @@ class Memory(StateColumns, Model):
         """All that it speaks from."""
         return {self.origin_at, *self.other_dates}
 
+    @property
+    def content(self) -> SealedMemory:
+        """What it says, sealed; read from the database unless this row has written or read it."""
+        if self._held is None or self._held.digest != self.content_digest:
+            self.hold_contents([self])
+        return self._held or SealedMemory(None, None, None, self.content_digest)
+
+    @classmethod
+    def hold_contents(cls, memories: Iterable[Memory]) -> None:
+        """Read at once what each of these says."""
+        rows = {memory.id: memory for memory in memories}
+        for start in range(0, len(rows), AT_ONCE):
+            some = list(rows)[start : start + AT_ONCE]
+            for number, sealed in cls.read_contents(select(cls).where(cls.id.in_(some))):
+                rows[number]._held = sealed
+
+    @classmethod
+    def read_contents(cls, query: Select[Any]) -> Iterator[tuple[int, SealedMemory]]:
+        """What each memory of a query says, sealed, by its id and in the query's order."""
+        columns = query.with_only_columns(cls.id, *content_columns(cls.content_digest))
+        for number, *sealed in db.session.execute(join_content(columns, cls.id, cls.content_digest)):
+            yield number, SealedMemory(*sealed)
+
     def rewrite(self, agent: Agent, content: str, *, keys: AgentKeys) -> None:
-        """Give it another text; the caller records it."""
+        """Give it another text; the caller records it. Raises SealBroken."""
+        sealed = keys.seal_memory(self.id, content, self.content.content_key)
+        keep_text(agent.id, self.id, sealed, is_new=False)
+        self._held = sealed
         self.become(
             agent,
-            content=keys.seal_memory(self.id, content),
+            content_digest=sealed.digest,
             token_estimate=estimate_tokens(content),
-            content_hash=keys.content_hash(content),
             updated_at=now(),
             version=self.version + 1,
         )

@@ -11,8 +11,9 @@ from sqlalchemy import Select
 
 from app.extensions import db
 from app.models.memory import Memory
+from app.models.memory_text import content_columns, join_content
 from app.models.state import MemoryType
-from app.silo import Sealed
+from app.silo import SealedMemory
 from app.values.dates import other_days
 
 _NAMES = {"tokens": "token_estimate"}
@@ -54,11 +55,25 @@ class BlindRow:
 class SealedRow(BlindRow):
     """With the sealed text, for the agent itself."""
 
-    content: Sealed = field(repr=False)
     created_at: datetime
     updated_at: datetime
+    content: SealedMemory = field(repr=False)
+
+    @classmethod
+    def load(cls, query: Select[Any]) -> list[Self]:
+        """All that a query for memories finds, with what they say."""
+        plain = cls.columns()
+        count = len(plain)
+        wanted = query.with_only_columns(*plain, *content_columns(Memory.content_digest))
+        found = db.session.execute(join_content(wanted, Memory.id, Memory.content_digest)).tuples()
+        return [cls(*(*row[:count], SealedMemory(*row[count:]))) for row in found]
+
+    @classmethod
+    def columns(cls) -> list[Any]:
+        """Without the content, which is made of several."""
+        return [getattr(Memory, _NAMES.get(each.name, each.name)) for each in fields(cls) if each.name != "content"]
 
     @classmethod
     def of(cls, memory: Memory) -> Self:
         """Of a row that is at hand already."""
-        return cls(*(getattr(memory, column.key) for column in cls.columns()))
+        return cls(*(*(getattr(memory, column.key) for column in cls.columns()), memory.content))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,7 +11,6 @@ from sqlalchemy import ForeignKey, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import Identity, Model, Moment
-from app.silo import Sealed
 
 JOURNAL_DAYS = 7
 """A journal entry fades from prompts after so many days."""
@@ -42,12 +40,14 @@ PLATFORM_NOTES = (Source.REFINEMENT, Source.SYSTEM)
 
 
 class StateColumns:
-    """The columns that a memory and each of its states share."""
+    """The columns that a memory and each of its states share.
+
+    `content_digest` names the text (`MemoryText`): SHA-256 of its sealed bytes, 32 bytes. The bytes themselves can go.
+    """
 
     type: Mapped[MemoryType] = mapped_column(String(8))
-    content: Mapped[Sealed]
+    content_digest: Mapped[bytes] = mapped_column(LargeBinary(32))
     token_estimate: Mapped[int]
-    content_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     constitutional: Mapped[bool] = mapped_column(default=False)
     tags: Mapped[list[str]] = mapped_column(default=list)
     origin_at: Mapped[Moment]
@@ -70,7 +70,7 @@ STATE_FIELDS = tuple(StateColumns.__annotations__)
 class MemoryState(StateColumns, Model):
     """What a memory became by one audit entry. Append-only. The state before is the row of `previous_entry_id`.
 
-    Content is bound to the memory, not to the entry: an undo copies sealed bytes and needs no key. `kept` is what was
+    A text is bound to the memory, not to the entry: an undo copies its digest and needs no key. `kept` is what was
     left, after the entry, of the weight that the memory had when its refinement began, in tokens. `restores_entry_id`
     names the state that a reversal copied, never a copy itself, or is `NO_EARLIER_STATE` where it removed the memory:
     from it follows who wrote what a memory shows.
@@ -85,9 +85,9 @@ class MemoryState(StateColumns, Model):
     kept: Mapped[int | None]
 
     def as_recorded(self) -> dict[str, Any]:
-        """The state as plain JSON, sealed as stored: what the audit entry's hash covers.
+        """The state as plain JSON, without content: what the audit entry's hash covers.
 
-        What a reversal wrote says what it restores: the hash of that entry covers the content, and `verify` compares.
+        What a reversal wrote says what it restores: the hash of that entry covers the digest, and `verify` compares.
         """
         if self.restores_entry_id is not None:
             return _restored_form(self, self.discarded_at)
@@ -126,8 +126,6 @@ def _restored_form(of: MemoryState | Restoration, discarded_at: datetime | None)
 
 def _plain_value(value: object) -> object:
     match value:
-        case Sealed():
-            return base64.b64encode(value.at_rest).decode()
         case bytes():
             return value.hex()
         case datetime():

@@ -1,4 +1,4 @@
-"""Exact duplicates, removed by their keyed hash: nobody reads them, neither a model nor this code."""
+"""Exact duplicates, removed by their keyed hash. Nobody reads them; this code only checks that each hash is true."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from itertools import groupby
 from sqlalchemy import func, select
 
 from app.extensions import db
-from app.models import WORKER, Action, Agent, Memory, MemoryType, Refinement
+from app.keys.agent_keys import open_keys
+from app.models import WORKER, Action, Agent, Memory, MemoryText, MemoryType, Refinement
 from app.models.base import lock_row
+from app.models.memory_text import is_text_of
+from app.silo import SealBroken
 
 
 def remove_exact_duplicates(refinement: Refinement, agent: Agent) -> int:
     """Keep one of each group of equal hashes, with the dates and tags of all. Returns how many were removed.
 
     The constitutional copy stays, else the earliest; constitutional copies are never removed. The caller holds the
-    locks of refinement and agent.
+    locks of refinement and agent. Raises SealBroken for a hash that is not its text's.
     """
-    removed = 0
-    for _, group in groupby(_lock_duplicates(agent), key=lambda memory: memory.content_hash):
+    removed, found = 0, _lock_duplicates(agent)
+    _check_hashes(agent, found)
+    for _, group in groupby(found, key=_content_hash):
         removed += _keep_few(refinement, agent, list(group))
     if removed:
         refinement.announce("deduplicated", removed=removed, tokens=refinement.deduplicated_tokens)
@@ -26,11 +30,28 @@ def remove_exact_duplicates(refinement: Refinement, agent: Agent) -> int:
 
 
 def _lock_duplicates(agent: Agent) -> list[Memory]:
+    """Those of equal hashes behind each other, each with what it says at hand."""
     mine = (Memory.agent_id == agent.id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
-    twice = select(Memory.content_hash).where(*mine).group_by(Memory.content_hash).having(func.count() > 1)
-    query = select(Memory).where(*mine, Memory.content_hash.in_(twice))
-    order = (Memory.content_hash, Memory.constitutional.desc(), Memory.origin_at, Memory.id)
-    return list(db.session.scalars(lock_row(query.order_by(*order))))
+    says = is_text_of(Memory.id, Memory.content_digest)
+    hashes = select(MemoryText.content_hash).join(Memory, says).where(*mine, MemoryText.agent_id == agent.id)
+    twice = hashes.group_by(MemoryText.content_hash).having(func.count() > 1)
+    twins = select(Memory.id).join(MemoryText, says).where(*mine, MemoryText.content_hash.in_(twice))
+    order = (Memory.constitutional.desc(), Memory.origin_at, Memory.id)
+    found = db.session.scalars(lock_row(select(Memory).where(Memory.id.in_(twins)).order_by(*order))).all()
+    Memory.hold_contents(found)
+    return sorted(found, key=_content_hash)
+
+
+def _content_hash(memory: Memory) -> bytes:
+    return memory.content.content_hash or b""
+
+
+def _check_hashes(agent: Agent, memories: list[Memory]) -> None:
+    """The states prove the texts, not the hashes beside them: one that was altered would remove another memory."""
+    keys = open_keys(agent) if memories else None
+    for memory in memories:
+        if keys and keys.content_hash(keys.reveal_memory(memory.id, memory.content)) != _content_hash(memory):
+            raise SealBroken
 
 
 def _keep_few(refinement: Refinement, agent: Agent, group: list[Memory]) -> int:

@@ -155,9 +155,12 @@ def _promote_entries(agent: Agent, ids: Sequence[int]) -> list[Memory]:
     known: set[tuple[bytes, date]] = set()
     promoted: list[Memory] = []
     journal = Memory.active(agent.id, MemoryType.JOURNAL).where(Memory.id.in_(ids))
-    for memory in db.session.scalars(lock_row(journal.order_by(None).order_by(Memory.id))).all():
-        mark, at = (memory.content_hash, memory.origin_at.date()), memory.origin_at
-        if mark not in known and Memory.same_core(agent.id, memory.content_hash, at) is None:
+    entries = db.session.scalars(lock_row(journal.order_by(None).order_by(Memory.id))).all()
+    Memory.hold_contents(entries)
+    for memory in entries:
+        content_hash, at = memory.content.content_hash or b"", memory.origin_at
+        mark = content_hash, at.date()
+        if mark not in known and Memory.same_core(agent.id, content_hash, at) is None:
             promoted.append(memory)
         known.add(mark)
     for memory in promoted:

@@ -1,8 +1,9 @@
 """Keys, sealed text and signed notes: the only room with cryptography.
 
-Content is sealed with one data key per agent (AES-256-GCM, the row's identity as associated data). Data keys are sealed
-by HPKE (RFC 9180) to public keys: the master's, and those derived from the agent's own tokens. What was decided is
-signed (C2SP notes, Ed25519) and stands in a log whose Merkle tree (RFC 6962) has a copy outside the database.
+Content is sealed with one data key per agent (AES-256-GCM, the row's identity as associated data); what a memory says,
+with a key of its own, which the data key seals. Data keys are sealed by HPKE (RFC 9180) to public keys: the master's,
+and those derived from the agent's own tokens. What was decided is signed (C2SP notes, Ed25519) and stands in a log
+whose Merkle tree (RFC 6962) has a copy outside the database.
 """
 
 from app.silo.checkpoints import (
@@ -43,5 +44,5 @@ from app.silo.notes import (
     web_name,
 )
 from app.silo.readers import TokenKey, ViewKey, hash_token, new_token, parse_token, seal_view
-from app.silo.sealed import SealBroken, Sealed
+from app.silo.sealed import SealBroken, Sealed, SealedMemory
 from app.silo.webkey import PinnedFileError, PinnedInstallation, WebKey, WebKeyError

@@ -16,6 +16,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -24,7 +25,7 @@ from app.errors import Invalid
 from app.silo import keyfile
 from app.silo.keyfile import RESTORE, KeyFileError
 from app.silo.notes import SigningKey, installation_name
-from app.silo.sealed import SealBroken, Sealed, seal, unseal
+from app.silo.sealed import SealBroken, Sealed, SealedMemory, seal, seal_key, unseal, unseal_key, version_of_key
 from app.silo.words import from_words, to_words
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -32,6 +33,9 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 DATA = "data"
 DEDUP = "dedup"
+
+OWN_KEY = 0
+"""The key version that a memory's text names: its own key has no others."""
 
 SHORTEST_PASSPHRASE = 16
 """Characters. PKCS #8 stretches a passphrase by 2,048 rounds of PBKDF2 only."""
@@ -166,6 +170,7 @@ class AgentKeys:
         self._data = data
         self._dedup = dedup
         self._renew = renew
+        self._ciphers: dict[int, AESGCM] = {}
 
     def __repr__(self) -> str:
         return f"<AgentKeys of {self.agent_uuid}, versions {sorted(self._data)}>"
@@ -198,11 +203,48 @@ class AgentKeys:
             sealed, key=self._data_key(version), identity=_row_identity(purpose, self.agent_uuid, subject, version)
         )
 
-    def seal_memory(self, memory_id: int, text: str) -> Sealed:
-        return self.seal(text, purpose="memory", subject=memory_id)
+    def seal_memory(self, memory_id: int, text: str, content_key: bytes | None = None) -> SealedMemory:
+        """Seal what a memory says, under the key of its own: `content_key` as it is stored, or else a new one.
 
-    def reveal_memory(self, memory_id: int, sealed: Sealed) -> str:
-        return self.reveal(sealed, purpose="memory", subject=memory_id)
+        Raises SealBroken.
+        """
+        if content_key is None:
+            key = os.urandom(32)
+            content_key = self._seal_content_key(memory_id, key)
+        else:
+            key = self._open_content_key(memory_id, content_key)
+        content_hash = self.content_hash(text)
+        identity = _memory_identity(self.agent_uuid, memory_id, content_hash)
+        sealed = seal(text, key=key, version=OWN_KEY, identity=identity)
+        return SealedMemory(sealed, content_hash, content_key, hashlib.sha256(sealed.at_rest).digest())
+
+    def reveal_memory(self, memory_id: int, sealed: SealedMemory) -> str:
+        """What a memory says. Raises SealBroken, also where the text is not the one that its state names."""
+        text, content_hash, content_key = sealed.check_whole()
+        key = self._open_content_key(memory_id, content_key)
+        if text.key_version != OWN_KEY:
+            raise SealBroken
+        return unseal(text, key=key, identity=_memory_identity(self.agent_uuid, memory_id, content_hash))
+
+    def rewrap_content_key(self, memory_id: int, sealed: bytes) -> bytes:
+        """The same key of a memory's own, sealed by the newest data key. Raises SealBroken."""
+        return self._seal_content_key(memory_id, self._open_content_key(memory_id, sealed))
+
+    def _seal_content_key(self, memory_id: int, key: bytes) -> bytes:
+        version = self.current_version
+        identity = _content_key_identity(self.agent_uuid, memory_id, version)
+        return seal_key(key, cipher=self._cipher(version), version=version, identity=identity)
+
+    def _open_content_key(self, memory_id: int, sealed: bytes) -> bytes:
+        version = version_of_key(sealed)
+        identity = _content_key_identity(self.agent_uuid, memory_id, version)
+        return unseal_key(sealed, cipher=self._cipher(version), identity=identity)
+
+    def _cipher(self, version: int) -> AESGCM:
+        found = self._ciphers.get(version)
+        if found is None:
+            found = self._ciphers[version] = AESGCM(self._data_key(version))
+        return found
 
     def content_hash(self, text: str) -> bytes:
         """HMAC-SHA-256, 32 bytes, equal for exact duplicates of one agent: over the text in NFC, trimmed, its line
@@ -267,6 +309,15 @@ def rewrap_key(agent_uuid: str, wrapped: WrappedKey, opener: KeyPair, reader: Ma
 
 def _row_identity(purpose: str, agent_uuid: str, subject: str | int, version: int) -> str:
     return f"whetstone/{purpose}/1|{agent_uuid}|{subject}|{version}"
+
+
+def _memory_identity(agent_uuid: str, memory_id: int, content_hash: bytes) -> str:
+    """The dedup hash is part of it: a text whose hash was altered does not open."""
+    return f"{_row_identity('memory', agent_uuid, memory_id, OWN_KEY)}|{content_hash.hex()}"
+
+
+def _content_key_identity(agent_uuid: str, memory_id: int, version: int) -> str:
+    return _row_identity("content-key", agent_uuid, memory_id, version)
 
 
 def _key_info(agent_uuid: str, purpose: str, version: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from typing import Any
@@ -16,6 +17,9 @@ _FORMAT = 1
 _HEADER = struct.Struct(">BII")
 _NONCE = 12
 _TAG = 16
+_KEY_HEADER = struct.Struct(">BI")
+_KEY_BODY = _KEY_HEADER.size + _NONCE
+_SEALED_KEY = _KEY_BODY + 32 + _TAG
 
 
 class SealBroken(WhetstoneError):
@@ -76,6 +80,46 @@ class Sealed:
         return (str, (str(self),))
 
 
+class SealedMemory:
+    """All that it takes to open what a memory says: the sealed text, its keyed hash, the memory's own key as the data
+    key has sealed it, and the digest (SHA-256) by which the memory's state names the text.
+
+    What was not found is None; it does not open. It shows itself like `Sealed`.
+    """
+
+    __slots__ = ("content_hash", "content_key", "digest", "text")
+
+    def __init__(
+        self, text: Sealed | None, content_hash: bytes | None, content_key: bytes | None, digest: bytes
+    ) -> None:
+        self.text, self.content_hash, self.content_key, self.digest = text, content_hash, content_key, digest
+
+    @property
+    def tokens(self) -> int:
+        return self.text.tokens if self.text is not None else 0
+
+    def check_whole(self) -> tuple[Sealed, bytes, bytes]:
+        """Text, hash and key. Raises SealBroken where one is missing, or the text is not the one that is named."""
+        text, content_hash, content_key = self.text, self.content_hash, self.content_key
+        if text is None or content_hash is None or content_key is None:
+            raise SealBroken("A sealed text is not there, or its key is not.")
+        if hashlib.sha256(text.at_rest).digest() != self.digest:
+            raise SealBroken
+        return text, content_hash, content_key
+
+    def __str__(self) -> str:
+        return f"sealed ({self.tokens} tokens)"
+
+    __repr__ = __str__
+    __html__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (str, (str(self),))
+
+
 def seal(text: str, *, key: bytes, version: int, identity: str) -> Sealed:
     """Seal `text` for the row named by `identity`; a token estimate stands beside it, authenticated."""
     header = _HEADER.pack(_FORMAT, version, estimate_tokens(text))
@@ -90,6 +134,27 @@ def unseal(sealed: Sealed, *, key: bytes, identity: str) -> str:
     header, nonce, body = blob[: _HEADER.size], blob[_HEADER.size : end], blob[end:]
     try:
         return AESGCM(key).decrypt(nonce, body, _associated_data(identity, header)).decode()
+    except InvalidTag:
+        raise SealBroken from None
+
+
+def seal_key(key: bytes, *, cipher: AESGCM, version: int, identity: str) -> bytes:
+    """A key sealed by another one: format (1 byte), that one's version (4), nonce (12), ciphertext and tag."""
+    header, nonce = _KEY_HEADER.pack(_FORMAT, version), os.urandom(_NONCE)
+    return header + nonce + cipher.encrypt(nonce, key, identity.encode())
+
+
+def version_of_key(sealed: bytes) -> int:
+    """The version of the key that seals this one. Raises SealBroken."""
+    if len(sealed) != _SEALED_KEY or sealed[0] != _FORMAT:
+        raise SealBroken("These bytes are not a sealed key of a format that this version knows.")
+    return int(_KEY_HEADER.unpack_from(sealed)[1])
+
+
+def unseal_key(sealed: bytes, *, cipher: AESGCM, identity: str) -> bytes:
+    """Open a sealed key. Raises SealBroken."""
+    try:
+        return cipher.decrypt(sealed[_KEY_HEADER.size : _KEY_BODY], sealed[_KEY_BODY:], identity.encode())
     except InvalidTag:
         raise SealBroken from None
 

@@ -238,9 +238,8 @@ def upgrade() -> None:
         sa.Column("immutable", sa.Boolean(), nullable=False),
         sa.Column("entry_id", Identity, nullable=True),
         sa.Column("type", sa.String(length=8), nullable=False),
-        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.Column("content_digest", sa.LargeBinary(), nullable=False),
         sa.Column("token_estimate", sa.Integer(), nullable=False),
-        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
         sa.Column("constitutional", sa.Boolean(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("origin_at", sa.DateTime(timezone=True), nullable=False),
@@ -269,14 +268,28 @@ def upgrade() -> None:
         sqlite_where=sa.text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
         postgresql_where=sa.text("type = 'core' AND discarded_at IS NULL AND NOT constitutional AND NOT immutable"),
     )
-    op.create_index(
-        "ix_memories_duplicates",
-        "memories",
-        ["agent_id", "content_hash"],
-        unique=False,
-        sqlite_where=sa.text("type = 'core' AND discarded_at IS NULL"),
-        postgresql_where=sa.text("type = 'core' AND discarded_at IS NULL"),
+    op.create_table(
+        "content_keys",
+        sa.Column("memory_id", Identity, autoincrement=False, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["memory_id"], ["memories.id"]),
+        sa.PrimaryKeyConstraint("memory_id"),
     )
+    op.create_index(op.f("ix_content_keys_agent_id"), "content_keys", ["agent_id"], unique=False)
+    op.create_table(
+        "memory_texts",
+        sa.Column("memory_id", Identity, autoincrement=False, nullable=False),
+        sa.Column("content_digest", sa.LargeBinary(), nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=False),
+        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["memory_id"], ["memories.id"]),
+        sa.PrimaryKeyConstraint("memory_id", "content_digest"),
+    )
+    op.create_index("ix_memory_texts_duplicates", "memory_texts", ["agent_id", "content_hash"], unique=False)
     op.create_table(
         "passkeys",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -630,9 +643,8 @@ def upgrade() -> None:
         sa.Column("restores_entry_id", Identity, nullable=True),
         sa.Column("kept", sa.Integer(), nullable=True),
         sa.Column("type", sa.String(length=8), nullable=False),
-        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.Column("content_digest", sa.LargeBinary(), nullable=False),
         sa.Column("token_estimate", sa.Integer(), nullable=False),
-        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
         sa.Column("constitutional", sa.Boolean(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("origin_at", sa.DateTime(timezone=True), nullable=False),

@@ -14,7 +14,7 @@ from app.config import Settings
 from app.extensions import db, now, writing
 from app.keys import escrow
 from app.keys.rotation import rotate_master_key
-from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, master_key
+from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, Memory, MemoryText, master_key
 from app.models.key import AgentKey
 from app.silo import KeyRing, MasterKey
 from tests.cli.conftest import Whetstone
@@ -79,11 +79,10 @@ def _alter(agent: Agent, version: int) -> None:
 
 
 def _swap_first_memory(agent: Agent) -> None:
-    from app.models import Memory
-
-    rows = list(db.session.scalars(Memory.active(agent.id)))
+    first, second = (memory.id for memory in db.session.scalars(Memory.active(agent.id)))
     with writing() as session:
-        session.execute(update(Memory).where(Memory.id == rows[0].id).values(content=rows[1].content))
+        other = session.scalars(select(MemoryText.sealed).where(MemoryText.memory_id == second)).one()
+        session.execute(update(MemoryText).where(MemoryText.memory_id == first).values(sealed=other))
 
 
 def _age_tokens(agent: Agent) -> None:

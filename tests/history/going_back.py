@@ -16,7 +16,7 @@ from tests.support.factories import Running, begin
 
 LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
 FIELDS = (
-    *("type", "content", "token_estimate", "content_hash", "constitutional", "tags", "origin_at", "other_dates"),
+    *("type", "content_digest", "token_estimate", "constitutional", "tags", "origin_at", "other_dates"),
     *("source", "created_at", "updated_at", "discarded_at", "version"),
 )
 Call = tuple[str, dict[str, Any]]

@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, select
 
 from app.extensions import db
-from app.models import Agent, Memory, MemoryState
-from app.silo import AgentKeys, Sealed
+from app.models import Agent, Memory, MemoryState, MemoryText
+from app.models.memory_text import texts_of
+from app.silo import AgentKeys
 from tests.history.past import State
 from tests.history.reference import Reference
 
@@ -19,7 +20,7 @@ Row = dict[str, Any]
 
 
 class Mirror:
-    """Knows which row stands for which number. Sealed bytes are learnt where they are first written, and kept."""
+    """Knows which row stands for which number. Digests are learnt where a text is first written, and kept."""
 
     def __init__(self, agent: Agent, keys: AgentKeys, reference: Reference) -> None:
         self.ids: list[int] = []
@@ -29,7 +30,7 @@ class Mirror:
         self._agent_id = agent.id
         self._keys = keys
         self._reference = reference
-        self._sealed: dict[int, Sealed] = {}
+        self._digests: dict[int, bytes] = {}
         self._compared = 0
         self._all: Row = {"agent": agent.id, "since": db.session.scalar(select(func.max(Memory.id))) or 0}
 
@@ -51,8 +52,8 @@ class Mirror:
         return [self.ids[memory] for memory in sorted(memories)]
 
     def newest_text(self) -> str:
-        newest = select(Memory.id, Memory.content).where(Memory.agent_id == self._agent_id)
-        number, content = db.session.execute(newest.order_by(Memory.id.desc()).limit(1)).one()
+        newest = select(Memory).where(Memory.agent_id == self._agent_id)
+        ((number, content),) = Memory.read_contents(newest.order_by(Memory.id.desc()).limit(1))
         return self._keys.reveal_memory(number, content)
 
     def _memories(self) -> list[Row]:
@@ -85,17 +86,19 @@ class Mirror:
         return entries
 
     def _learn(self, row: Row, state: State) -> None:
-        if state.writing not in self._sealed:
-            assert self._keys.reveal_memory(row["memory_id"], row["content"]) == self._reference.texts[state.writing]
-            self._sealed[state.writing] = row["content"]
+        if state.writing not in self._digests:
+            memory, digest, text = row["memory_id"], row["content_digest"], self._reference.texts[state.writing]
+            sealed = texts_of(MemoryText.memory_id == memory)[memory, digest]
+            assert self._keys.reveal_memory(memory, sealed) == text
+            assert sealed.content_hash == self._keys.content_hash(text)
+            self._digests[state.writing] = digest
 
     def _compare_state(self, row: Row, state: State) -> None:
         text = self._reference.texts[state.writing]
         expected = {
             "type": state.type,
-            "content": self._sealed[state.writing],
+            "content_digest": self._digests[state.writing],
             "token_estimate": -(-len(text) // 4),
-            "content_hash": self._keys.content_hash(text),
             "constitutional": state.constitutional,
             "tags": list(state.tags),
             "origin_at": state.origin_at,

@@ -51,16 +51,7 @@ from tests.support.tampering import tamper
 pytestmark = pytest.mark.usefixtures("sound")
 
 GUARDED = (Action.REFINEMENT_UPDATE, Action.REFINEMENT_PROTECT, Action.REFINEMENT_DELETE, Action.REFINEMENT_CONSOLIDATE)
-STATE = (
-    "type",
-    "content",
-    "token_estimate",
-    "content_hash",
-    "constitutional",
-    "origin_at",
-    "updated_at",
-    "discarded_at",
-)
+STATE = ("type", "content_digest", "token_estimate", "constitutional", "origin_at", "updated_at", "discarded_at")
 
 
 def refuse(target: Target) -> GuardFinal:

@@ -118,7 +118,8 @@ def test_heads_of_several_days_tell_since_when(agent: Agent) -> None:
 
 def test_a_chain_that_is_gone_without_a_trace_is_found_by_heads_only(agent: Agent) -> None:
     heads = exported()
-    for table in ("rollbacks", "refinements", "memory_states", "memories", "events", "agent_keys", "audit_log"):
+    theirs = ("rollbacks", "refinements", "memory_states", "memory_texts", "content_keys", "memories", "events")
+    for table in (*theirs, "agent_keys", "audit_log"):
         tamper(f"DELETE FROM {table} WHERE {'1 = 1' if table == 'memory_states' else 'agent_id = 1'}")
     tamper("DELETE FROM agents")
 

@@ -39,6 +39,8 @@ NOT_AUDITED = {
     **{table: dict(model.NOT_AUDITED) for table, model in LOGGED.items()},
     "memories": {},
     "memory_states": {},
+    "memory_texts": {"content_hash": "the seal covers it, and what dedup takes for equal is opened first"},
+    "content_keys": {"sealed": "it opens by its own seal or not at all"},
     "rollbacks": {},
     "attention_items": {"id": "nothing but the entries that mark it seen names it"},
     "human_acts": {"id": "nothing names it; the act is found by its entry"},

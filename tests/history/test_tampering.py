@@ -180,9 +180,9 @@ def test_every_deleted_state_is_missed_and_its_entry_named(agent: Agent) -> None
 
 
 STATE = (
-    "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, type, content, token_estimate, content_hash,"
+    "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, type, content_digest, token_estimate,"
     " constitutional, tags, origin_at, other_dates, source, created_at, updated_at, discarded_at, version)"
-    " SELECT {memory}, {entry}, {previous}, type, content, token_estimate, content_hash, constitutional, tags,"
+    " SELECT {memory}, {entry}, {previous}, type, content_digest, token_estimate, constitutional, tags,"
     " origin_at, other_dates, source, created_at, updated_at, discarded_at, version FROM memory_states"
     " WHERE memory_id = 1 LIMIT 1"
 )
@@ -228,8 +228,8 @@ def test_states_cut_off_at_the_end_are_found_and_the_entry_named(agent: Agent) -
         ("audit_log", "previous_hash = 'text'"),
         ("memory_states", "tags = '['"),
         ("memory_states", "origin_at = 'never'"),
-        ("memory_states", "content = 'text'"),
-        ("memory_states", "content_hash = 7"),
+        ("memory_states", "content_digest = 'text'"),
+        ("memory_states", "content_digest = 7"),
     ],
 )
 def test_damaged_bytes_are_a_difference_and_no_crash(agent: Agent, table: str, change: str) -> None:

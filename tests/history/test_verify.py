@@ -86,9 +86,9 @@ def test_a_deleted_memory_is_missed_and_the_entry_named_that_wrote_it(agent: Age
 
 def _forge_memory(discarded: str) -> None:
     tamper(
-        "INSERT INTO memories (id, agent_id, immutable, type, content, token_estimate, content_hash, constitutional,"
+        "INSERT INTO memories (id, agent_id, immutable, type, content_digest, token_estimate, constitutional,"
         " tags, origin_at, other_dates, source, created_at, updated_at, discarded_at, version)"
-        " SELECT -1, agent_id, immutable, type, content, token_estimate, content_hash, constitutional, tags, origin_at,"
+        " SELECT -1, agent_id, immutable, type, content_digest, token_estimate, constitutional, tags, origin_at,"
         f" other_dates, source, created_at, updated_at, {discarded}, version FROM memories WHERE id = 1"
     )
 
@@ -240,3 +240,36 @@ def test_an_agent_whose_row_is_gone_leaves_a_chain_of_nobody(agent: Agent) -> No
         assert f"chain of nobody, {agent.chain}" in str(verify().first_problem)
     tamper("UPDATE agents SET account_id = 99")
     assert "belongs to no account" in str(verify().first_problem)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("DELETE FROM memory_texts WHERE memory_id = 2", "the text of memory 2 that {} wrote is gone"),
+        ("DELETE FROM content_keys WHERE memory_id = 2", "the text of memory 2 that {} wrote is without its key"),
+        ("UPDATE memory_texts SET agent_id = 99 WHERE memory_id = 2", "memory 2 that {} wrote is another agent's"),
+        (
+            "UPDATE memory_texts SET sealed = (SELECT sealed FROM memory_texts WHERE memory_id = 3)"
+            " WHERE memory_id = 2",
+            "the text of memory 2 that {} wrote is altered",
+        ),
+    ],
+    ids=["no text", "no key", "of another agent", "another text"],
+)
+def test_a_text_that_is_not_the_one_that_the_log_names_is_found(agent: Agent, statement: str, said: str) -> None:
+    assert tamper(statement) == 1
+
+    found(said.format(entry(2)))
+
+
+@pytest.mark.parametrize("table", ["memory_texts", "content_keys"])
+def test_a_text_or_a_key_of_no_memory_is_found(agent: Agent, table: str) -> None:
+    assert verify().ok
+    tamper(f"UPDATE {table} SET memory_id = 404 WHERE memory_id = 2")
+
+    assert not verify().ok
+    tamper(f"UPDATE {table} SET memory_id = 2 WHERE memory_id = 404")
+    assert verify().ok
+    columns = "agent_id, sealed" if table == "content_keys" else "agent_id, sealed, content_hash, content_digest"
+    tamper(f"INSERT INTO {table} (memory_id, {columns}) SELECT 404, {columns} FROM {table} WHERE memory_id = 2")
+    assert "of memory 404 has no memory" in str(verify().first_problem)

@@ -84,10 +84,11 @@ def test_a_damaged_memory_hides_no_other_one_and_is_named_by_verify(app: Flask) 
     first, second = remember(agent, "Ann likes tea.", "Bob likes rum.")
     db.session.rollback()
     with db.engine.begin() as connection:
-        connection.execute(db.text("UPDATE memories SET content = :none WHERE id = :id"), {"none": b"", "id": second})
+        damage = db.text("UPDATE memory_texts SET sealed = :none WHERE memory_id = :id")
+        connection.execute(damage, {"none": b"", "id": second})
     db.session.expire_all()
     assert [memory.id for memory in db.session.scalars(Memory.active(agent.id))] == [first, second]
-    assert f"content of memory {second}" in str(verify().first_problem)
+    assert f"the text of memory {second} that entry 2 (id 4) wrote is altered" in str(verify().first_problem)
 
 
 def test_a_change_whose_entry_can_not_be_written_does_not_happen(app: Flask) -> None:

@@ -159,10 +159,7 @@ def test_what_calls_for_attention_and_what_humans_did_is_never_removed_nor_moved
 
 def test_a_constitutional_memory_keeps_content_life_and_type(run: Running) -> None:
     for change in (
-        *(
-            "content = (SELECT content FROM memories WHERE id = 3)",
-            "content_hash = (SELECT content_hash FROM memories WHERE id = 3)",
-        ),
+        "content_digest = (SELECT content_digest FROM memories WHERE id = 3)",
         *("discarded_at = created_at", "type = 'journal'", "discarded_at = created_at, constitutional = false"),
     ):
         refuses(f"UPDATE memories SET {change} WHERE id = 1", "constitutional memory")
@@ -310,7 +307,7 @@ def test_replace_slips_past_nothing_not_even_from_another_program(app: Flask, ca
         "INSERT OR REPLACE INTO memory_states SELECT * FROM memory_states LIMIT 1",
         "INSERT INTO rollbacks SELECT * FROM rollbacks WHERE true ON CONFLICT (id) DO UPDATE SET reversed = 9",
         "INSERT INTO audit_log SELECT * FROM audit_log WHERE true ON CONFLICT DO NOTHING",
-        "INSERT INTO memories SELECT * FROM memories WHERE true ON CONFLICT (id) DO UPDATE SET content = x''",
+        "INSERT INTO memories SELECT * FROM memories WHERE true ON CONFLICT (id) DO UPDATE SET content_digest = x''",
         "UPDATE OR REPLACE memories SET id = 1 WHERE id = 3",
         "UPDATE OR REPLACE audit_log SET sequence = 1",
     ):

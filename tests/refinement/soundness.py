@@ -17,9 +17,8 @@ from app.extensions import db
 
 STATE = (
     "type",
-    "content",
+    "content_digest",
     "token_estimate",
-    "content_hash",
     "constitutional",
     "tags",
     "origin_at",
@@ -69,11 +68,14 @@ def _check_states(memories: list[dict[str, Any]], states: Mapping[int, list[dict
             previous = written[state["memory_id"]]
             assert state["previous_entry_id"] == (previous[-1]["entry_id"] if previous else None)
             previous.append(state)
+    texts = {(text["memory_id"], text["content_digest"]): text for text in _rows("memory_texts", "memory_id")}
     for memory in memories:
         newest = written[memory["id"]][-1]
         assert memory["entry_id"] == newest["entry_id"]
         assert {name: memory[name] for name in STATE} == {name: newest[name] for name in STATE}
-        assert memory["token_estimate"] == int.from_bytes(memory["content"][5:9], "big")
+        text = texts[memory["id"], memory["content_digest"]]["sealed"]
+        assert memory["content_digest"] == hashlib.sha256(text).digest()
+        assert memory["token_estimate"] == int.from_bytes(text[5:9], "big")
         assert memory["immutable"] == bool({"audio", "somatic", "voice"} & set(memory["tags"]))
 
 

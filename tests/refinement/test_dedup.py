@@ -6,6 +6,7 @@ from app.extensions import db
 from app.models import Action, Agent, AuditLog, Memory, MemoryType, Mode
 from tests.refinement.driving import carry
 from tests.support.factories import begin, ledger, make_agent, remember
+from tests.support.tampering import tamper
 
 
 def removed(agent: Agent) -> list[AuditLog]:
@@ -73,3 +74,15 @@ def test_two_hundred_copies_in_one_go_leave_one_each(agent: Agent) -> None:
     assert list(left(agent)) == ids[:40]
     assert len(entries) == 40
     assert sum(len(entry.data["removed"]) for entry in entries) == 160
+
+
+def test_a_forged_hash_makes_no_memory_a_duplicate(agent: Agent) -> None:
+    """The log proves what each memory says, but not the hash beside it."""
+    ids = remember(agent, "Ann likes tea.", "Bob promised to come.")
+    forged = "(SELECT content_hash FROM memory_texts WHERE memory_id = :first)"
+    tamper(f"UPDATE memory_texts SET content_hash = {forged} WHERE memory_id = :second", first=ids[0], second=ids[1])
+
+    done = carry(db.session.get_one(Agent, agent.id), mode=Mode.DEDUP_ONLY)
+
+    assert (done.status, list(left(agent))) == ("interrupted", ids)
+    assert "does not open" in (done.refinement.reason or "")

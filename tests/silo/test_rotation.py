@@ -26,10 +26,12 @@ from app.models import (
     Agent,
     AgentToken,
     AuditLog,
+    ContentKey,
     Intake,
     IntakeStatus,
     MasterKeyRow,
     Memory,
+    MemoryText,
     Refinement,
     Status,
     Trigger,
@@ -40,7 +42,8 @@ from app.models.master_key import master_public_key
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from app.setup import load_master_key
-from app.silo import KeyFileError, KeyRing, MasterKey, SealBroken
+from app.silo import KeyFileError, KeyRing, MasterKey, SealBroken, Sealed
+from app.silo.sealed import version_of_key
 from tests.refinement.driving import call, say
 from tests.silo.holding import give_token, hand_in, readers, texts
 from tests.support.databases import SERVER
@@ -63,12 +66,10 @@ def masters() -> dict[str, bool]:
     return {row.fingerprint: row.retired_at is not None for row in rows}
 
 
-def sealed_rows() -> list[tuple[int, bytes, bytes]]:
+def sealed_rows() -> list[tuple[int, Sealed, bytes]]:
     db.session.rollback()
-    return [
-        (row.id, row.content.at_rest, row.content_hash)
-        for row in db.session.scalars(select(Memory).order_by(Memory.id))
-    ]
+    texts = select(MemoryText.memory_id, MemoryText.sealed, MemoryText.content_hash).order_by(MemoryText.memory_id)
+    return list(db.session.execute(texts).tuples())
 
 
 def test_everything_is_sealed_to_the_new_key_and_no_memory_is_rewritten(app: Flask, settings: Settings) -> None:
@@ -435,13 +436,16 @@ def test_an_agents_new_version_seals_new_writes_and_rewrites_nothing(app: Flask)
     assert rotate_agent_key(ezra.id, by=COMMAND_LINE) == 2
 
     remember(ezra, "Bob likes rum.")
-    versions = [memory.content.key_version for memory in db.session.scalars(Memory.active(ezra.id))]
+    keys = db.session.scalars(
+        select(ContentKey.sealed).where(ContentKey.agent_id == ezra.id).order_by(ContentKey.memory_id)
+    )
+    versions = [version_of_key(each) for each in keys]
     assert versions == [1, 2]
     assert sealed_rows()[:1] == before
     assert texts(ezra) == texts(ezra, key) == ["Ann likes tea.", "Bob likes rum."]
     with pytest.raises(SealBroken, match="No keys of agent"):
         texts(ezra, gone)
-    hashes = {memory.content_hash for memory in db.session.scalars(Memory.active(ezra.id))}
+    hashes = {memory.content.content_hash for memory in db.session.scalars(Memory.active(ezra.id))}
     assert open_keys(ezra).content_hash("Ann likes tea. ") in hashes
     assert rotate_agent_key(ezra.id, by=COMMAND_LINE) == 3
     entries = db.session.scalars(

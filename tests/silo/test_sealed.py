@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import logging
 import pickle
+from collections.abc import Iterator
 
 import pytest
 import structlog
 from flask import Flask, jsonify, render_template_string
 from jinja2 import Environment
 
-from app.silo import AgentKeys, SealBroken, Sealed, make_agent_keys
+from app.silo import AgentKeys, SealBroken, Sealed, SealedMemory, make_agent_keys
+from app.silo.sealed import version_of_key
 
 SECRET = "Ann promised to tell the truth. " * 5
 
@@ -25,10 +28,13 @@ def keys() -> AgentKeys:
 def test_it_opens_with_the_same_keys_for_the_same_row_only(keys: AgentKeys) -> None:
     sealed = keys.seal_memory(7, SECRET)
     assert keys.reveal_memory(7, sealed) == SECRET
-    assert (sealed.tokens, sealed.key_version) == (40, 1)
+    assert (sealed.tokens, version_of_key(sealed.content_key or b"")) == (40, 1)
+    text, words = sealed.text or Sealed(b""), keys.seal(SECRET, purpose="summary", subject=7)
     for open_it in (
+        lambda: keys.reveal(words, purpose="consent", subject=7),
         lambda: keys.reveal_memory(8, sealed),
-        lambda: keys.reveal(sealed, purpose="consent", subject=7),
+        lambda: keys.reveal(text, purpose="consent", subject=7),
+        lambda: keys.reveal(text, purpose="memory", subject=7),
         lambda: make_agent_keys("agent-1").reveal_memory(7, sealed),
         lambda: AgentKeys("agent-2", keys._data, keys._dedup).reveal_memory(7, sealed),
     ):
@@ -44,17 +50,71 @@ def test_the_row_is_named_by_type_too_not_only_by_how_it_is_written(keys: AgentK
 
 
 def test_no_bit_of_it_can_be_changed(keys: AgentKeys) -> None:
-    blob = keys.seal_memory(7, SECRET).at_rest
+    """Whoever alters the text gives it the digest that fits: only the seal is left to find it."""
+    sealed = keys.seal_memory(7, SECRET)
+    blob, content_hash, content_key = sealed.check_whole()
+
+    def refuses(text: bytes, content_hash: bytes, content_key: bytes) -> None:
+        with pytest.raises(SealBroken):
+            keys.reveal_memory(7, SealedMemory(Sealed(text), content_hash, content_key, hashlib.sha256(text).digest()))
+
+    for bent in _bent(blob.at_rest):
+        refuses(bent, content_hash, content_key)
+    for bent in _bent(content_hash):
+        refuses(blob.at_rest, bent, content_key)
+    for bent in _bent(content_key):
+        refuses(blob.at_rest, content_hash, bent)
+
+
+def _bent(blob: bytes) -> Iterator[bytes]:
+    """With one bit turned, cut off, or longer."""
     for place in range(len(blob)):
-        bent = bytearray(blob)
-        bent[place] ^= 1
-        with pytest.raises(SealBroken):
-            keys.reveal_memory(7, Sealed(bytes(bent)))
+        yield blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :]
     for length in (0, 1, 8, 21, 36, len(blob) - 1):
-        with pytest.raises(SealBroken):
-            keys.reveal_memory(7, Sealed(blob[:length]))
+        if length < len(blob):
+            yield blob[:length]
+    yield blob + b"\x00"
+
+
+def test_a_text_that_is_not_the_one_named_or_lacks_a_part_does_not_open(keys: AgentKeys) -> None:
+    first = keys.seal_memory(7, SECRET)
+    second = keys.seal_memory(7, "Ann lied.", first.content_key)
+    parts = (first.text, first.content_hash, first.content_key)
+    assert keys.reveal_memory(7, SealedMemory(*parts, first.digest)) == SECRET
     with pytest.raises(SealBroken):
-        keys.reveal_memory(7, Sealed(blob + b"\x00"))
+        keys.reveal_memory(7, SealedMemory(*parts, second.digest))
+    for missing in range(3):
+        with pytest.raises(SealBroken, match="is not there"):
+            keys.reveal_memory(
+                7, SealedMemory(*[None if n == missing else p for n, p in enumerate(parts)], first.digest)
+            )
+
+
+def test_all_texts_of_a_memory_have_one_key_of_its_own_and_no_other_memory_has_it(keys: AgentKeys) -> None:
+    first, other = keys.seal_memory(7, SECRET), keys.seal_memory(8, SECRET)
+    second = keys.seal_memory(7, "Ann lied.", first.content_key)
+    assert second.content_key == first.content_key != other.content_key
+    assert keys.reveal_memory(7, second) == "Ann lied."
+    with pytest.raises(SealBroken):
+        keys.seal_memory(8, SECRET, first.content_key)
+    assert keys.reveal_memory(8, other) == SECRET
+    with pytest.raises(SealBroken):
+        keys.reveal_memory(8, SealedMemory(other.text, other.content_hash, first.content_key, other.digest))
+
+
+def test_a_rewrapped_key_opens_with_the_new_version_alone_and_the_texts_stay_as_they_are(keys: AgentKeys) -> None:
+    sealed = keys.seal_memory(7, SECRET)
+    newer = keys.with_new_version()
+    rewrapped = newer.rewrap_content_key(7, sealed.content_key or b"")
+    only_new = AgentKeys(keys.agent_uuid, {2: newer._data[2]}, newer._dedup)
+    assert version_of_key(rewrapped) == 2
+    assert only_new.reveal_memory(7, SealedMemory(sealed.text, sealed.content_hash, rewrapped, sealed.digest)) == SECRET
+    with pytest.raises(SealBroken, match="version 2 is not there"):
+        keys.reveal_memory(7, SealedMemory(sealed.text, sealed.content_hash, rewrapped, sealed.digest))
+    with pytest.raises(SealBroken, match="version 1 is not there"):
+        only_new.reveal_memory(7, sealed)
+    with pytest.raises(SealBroken):
+        newer.rewrap_content_key(8, sealed.content_key or b"")
 
 
 def test_damaged_bytes_can_be_loaded_and_shown_but_not_opened(keys: AgentKeys) -> None:
@@ -62,24 +122,25 @@ def test_damaged_bytes_can_be_loaded_and_shown_but_not_opened(keys: AgentKeys) -
         sealed = Sealed(damaged)
         assert (str(sealed), sealed.at_rest, sealed.is_readable) == ("sealed (0 tokens)", damaged, False)
         with pytest.raises(SealBroken, match="not sealed text"):
-            keys.reveal_memory(7, sealed)
+            keys.reveal(sealed, purpose="consent", subject=7)
 
 
 def test_versions_open_with_their_own_key_and_the_newest_seals() -> None:
     first = make_agent_keys("agent-1")
     both = AgentKeys("agent-1", {1: first._data[1], 2: b"2" * 32}, first._dedup)
-    old, new = first.seal_memory(7, SECRET), both.seal_memory(7, SECRET)
+    said = {"purpose": "consent", "subject": 7}
+    old, new = first.seal(SECRET, **said), both.seal(SECRET, **said)
     assert (old.key_version, new.key_version) == (1, 2)
-    assert both.reveal_memory(7, old) == both.reveal_memory(7, new) == SECRET
+    assert both.reveal(old, **said) == both.reveal(new, **said) == SECRET
     with pytest.raises(SealBroken, match="version 2 is not there"):
-        first.reveal_memory(7, new)
+        first.reveal(new, **said)
     relabelled = Sealed(new.at_rest[:1] + old.at_rest[1:5] + new.at_rest[5:])
     with pytest.raises(SealBroken):
-        both.reveal_memory(7, relabelled)
+        both.reveal(relabelled, **said)
 
 
 def test_the_same_text_is_sealed_differently_each_time(keys: AgentKeys) -> None:
-    assert len({keys.seal_memory(7, SECRET).at_rest for _ in range(50)}) == 50
+    assert len({keys.seal_memory(7, SECRET).digest for _ in range(50)}) == 50
 
 
 def test_every_text_comes_back_as_it_was(keys: AgentKeys) -> None:
@@ -87,10 +148,12 @@ def test_every_text_comes_back_as_it_was(keys: AgentKeys) -> None:
         assert keys.reveal_memory(1, keys.seal_memory(1, text)) == text
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["with its key", "alone"])
 def test_printed_logged_rendered_or_serialised_it_shows_only_its_weight(
-    keys: AgentKeys, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    keys: AgentKeys, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], whole: bool
 ) -> None:
-    sealed = keys.seal_memory(7, SECRET)
+    memory = keys.seal_memory(7, SECRET)
+    sealed = memory if whole else memory.text
     shown = "sealed (40 tokens)"
     app = Flask("test")
     with app.test_request_context():
@@ -127,10 +190,10 @@ def test_keys_show_no_key_either(keys: AgentKeys) -> None:
 
 
 def test_sealed_texts_are_equal_when_their_bytes_are(keys: AgentKeys) -> None:
-    sealed = keys.seal_memory(7, SECRET)
+    sealed = keys.seal(SECRET, purpose="consent", subject=7)
     assert sealed == Sealed(sealed.at_rest)
     assert len({sealed, Sealed(sealed.at_rest)}) == 1
-    assert sealed != keys.seal_memory(7, SECRET)
+    assert sealed != keys.seal(SECRET, purpose="consent", subject=7)
     assert sealed != SECRET
 
 

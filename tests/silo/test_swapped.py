@@ -51,16 +51,21 @@ def ids(agent_id: int) -> list[int]:
 
 
 def swap(first: int, second: int) -> None:
-    """The sealed bytes, the hashes and the weights of two memories change places: all that could give it away."""
-    query = text("SELECT content, content_hash, token_estimate FROM memories WHERE id = :id")
+    """Texts, keys, digests and weights of two memories change places: all that could give it away."""
+    query = text("SELECT content_digest, token_estimate, agent_id FROM memories WHERE id = :id")
     db.session.rollback()
     held = {number: db.session.execute(query, {"id": number}).one()._mapping for number in (first, second)}
+    for table in ("memory_texts", "content_keys"):
+        for number, other in ((first, -1), (second, first), (-1, second)):
+            agent_id = held[other]["agent_id"] if other in held else 0
+            moved = f"UPDATE {table} SET memory_id = :other, agent_id = :agent_id WHERE memory_id = :id"
+            tamper(moved, id=number, other=other, agent_id=agent_id)
     for number, other in ((first, second), (second, first)):
         tamper(
-            "UPDATE memories SET content = :content, content_hash = :content_hash, token_estimate = :token_estimate"
-            " WHERE id = :id",
+            "UPDATE memories SET content_digest = :content_digest, token_estimate = :token_estimate WHERE id = :id",
             id=number,
-            **held[other],
+            content_digest=held[other]["content_digest"],
+            token_estimate=held[other]["token_estimate"],
         )
 
 
@@ -145,7 +150,7 @@ def test_an_old_content_put_back_in_place_is_found_by_verify(ezra: Agent) -> Non
         select(MemoryState).where(MemoryState.memory_id == first).order_by(MemoryState.entry_id)
     ).first()
     assert old is not None
-    tamper("UPDATE memories SET content = :old WHERE id = :id", old=old.content.at_rest, id=first)
+    tamper("UPDATE memories SET content_digest = :old WHERE id = :id", old=old.content_digest, id=first)
 
     verdict = verify()
 
@@ -161,10 +166,17 @@ def test_a_state_of_another_memory_is_found_by_verify_and_opens_for_nobody_after
     run.tool.execute("update", id=first, content="Ann hides it under the blue stone.")
     run.tool.execute("complete", summary="Tightened.")
     refinement_id = run.claim.refinement_id
-    foreign = db.session.get_one(Memory, second).content.at_rest
+    foreign = db.session.get_one(Memory, second).content_digest
+    columns = "content_digest, agent_id, sealed, content_hash"
+    tamper(
+        f"INSERT INTO memory_texts (memory_id, {columns}) SELECT :id, {columns} FROM memory_texts"
+        " WHERE memory_id = :second",
+        id=first,
+        second=second,
+    )
     oldest = "(SELECT min(entry_id) FROM memory_states WHERE memory_id = :id)"
     tamper(
-        f"UPDATE memory_states SET content = :foreign WHERE memory_id = :id AND entry_id = {oldest}",
+        f"UPDATE memory_states SET content_digest = :foreign WHERE memory_id = :id AND entry_id = {oldest}",
         foreign=foreign,
         id=first,
     )

@@ -184,9 +184,9 @@ def ledger(agent: Agent) -> list[tuple[Any, ...]]:
     return [
         (
             m.id,
-            m.content.at_rest,
+            m.content_digest,
             m.token_estimate,
-            m.content_hash,
+            m.content.content_hash,
             m.constitutional,
             tuple(m.tags),
             m.origin_at,

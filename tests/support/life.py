@@ -25,11 +25,13 @@ from app.models import (
     Intake,
     Memory,
     MemoryState,
+    MemoryText,
     MemoryType,
     Refinement,
     Trigger,
 )
 from app.models.base import SealedText
+from app.models.memory_text import texts_of
 from app.silo import AgentKeys, open_intake
 from tests.refinement.driving import call, carry, say
 from tests.support.canary import canary, places_in
@@ -151,15 +153,11 @@ def places_by_column() -> dict[str, set[str]]:
     return found
 
 
-def _memories(agent: Agent, keys: AgentKeys) -> Iterator[str]:
-    for memory in db.session.scalars(select(Memory).where(Memory.agent_id == agent.id)):
-        yield keys.reveal_memory(memory.id, memory.content)
-
-
 def _states(agent: Agent, keys: AgentKeys) -> Iterator[str]:
     mine = select(Memory.id).where(Memory.agent_id == agent.id)
+    sealed = texts_of(MemoryText.memory_id.in_(mine))
     for state in db.session.scalars(select(MemoryState).where(MemoryState.memory_id.in_(mine))):
-        yield keys.reveal_memory(state.memory_id, state.content)
+        yield keys.reveal_memory(state.memory_id, sealed[state.memory_id, state.content_digest])
 
 
 def _words(agent: Agent, keys: AgentKeys) -> Iterator[str]:
@@ -194,12 +192,12 @@ def _answers(agent: Agent, keys: AgentKeys) -> Iterator[str]:
 
 
 READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {
-    "memories.content": _memories,
-    "memory_states.content": _states,
+    "memory_texts.sealed": _states,
     "consents.words": _words,
     "refinements.summary": _summaries,
     "access_grants.reason": _reasons,
     "intakes.sealed": _waiting,
     "idempotency_keys.answer": _answers,
 }
-"""How each column is read. `access_views.sealed` is left: only the key of one look opens it."""
+"""How each column is read. `access_views.sealed` is left: only the key of one look opens it. So is
+`content_keys.sealed`, which holds no text."""

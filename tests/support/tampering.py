@@ -77,9 +77,8 @@ def _chain(agent: Agent) -> Any:
 
 OTHER = {
     "type": "'journal'",
-    "content": "(SELECT content FROM memories WHERE id = 1)",
+    "content_digest": "(SELECT content_digest FROM memories WHERE id = 1)",
     "token_estimate": "token_estimate + 1",
-    "content_hash": "(SELECT content_hash FROM memories WHERE id = 1)",
     "constitutional": "NOT constitutional",
     "tags": """'["voice"]'""",
     "origin_at": "'2026-01-01 00:00:00.000000'",

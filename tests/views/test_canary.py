@@ -136,7 +136,7 @@ def test_every_column_that_can_hold_content_holds_a_canary(app: Flask, web: Flas
     crowd = gather(web, OWNER)
     found = places_by_column()
 
-    assert set(found) | {"access_views.sealed"} == sealed_columns()
+    assert set(found) | {"access_views.sealed", "content_keys.sealed"} == sealed_columns()
     assert all(found.values()), found
     assert set.union(*found.values()) == SEALED | {"other", "reason"}
     look = opening.look(db.session.get_one(AccessGrant, crowd.theirs[0]), owner_of(crowd))
