@@ -22,6 +22,7 @@ imports = (
     "tasks.intake",
     "tasks.keys",
     "tasks.grants",
+    "tasks.tokens",
     "tasks.authoring",
     "tasks.proof",
     "tasks.reflection",
@@ -40,6 +41,7 @@ task_default_queue = "upkeep"
 task_routes = {
     "tasks.refinement.*": "refine",
     "tasks.grants.ask": "refine",
+    "tasks.tokens.ask": "refine",
     "tasks.authoring.read": "refine",
     "tasks.reflection.hear": "refine",
     "tasks.reflection.promote": "refine",
@@ -90,6 +92,7 @@ beat_schedule = {
     "lost starts": {"task": "tasks.upkeep.find_lost_starts", **_EVERY_MINUTE},
     "lost intakes": {"task": "tasks.upkeep.find_lost_intakes", **_EVERY_MINUTE},
     "exceptions": {"task": "tasks.grants.look_after", **_EVERY_MINUTE},
+    "token requests": {"task": "tasks.tokens.look_after", **_EVERY_MINUTE},
     "prompts to read": {"task": "tasks.authoring.find_unread", **_EVERY_MINUTE},
     "prompts to tell of": {"task": "tasks.authoring.tell_what_was_decided", **_EVERY_MINUTE},
     "acts to tell of": {"task": "tasks.upkeep.tell_human_acts", **_EVERY_MINUTE},

@@ -39,6 +39,16 @@ function nextTheme() {
 applyTheme(storedTheme());
 document.documentElement.classList.add("js");
 
+/* A form that shows something once is sent once: the answer to a second click would take the place of it. */
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form[data-once]")) return;
+  if (event.target.dataset.sent) event.preventDefault();
+  event.target.dataset.sent = "yes";
+});
+window.addEventListener("pageshow", () => {
+  document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent);
+});
+
 /* Toasts: fade after eight seconds, wait while somebody reads them. */
 const TOAST_MS = 8000;
 

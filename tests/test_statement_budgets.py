@@ -123,18 +123,18 @@ def test_a_context(visited: Door, memories: int) -> None:
 
 
 PAGES = {
-    "/": 18,
+    "/": 19,
     "/agents": 10,
     "/attention": 4,
     "/failures": 5,
     "/exceptions": 6,
     "/exceptions/mine": 4,
     "/audit": 13,
-    "/agents/{agent}": 19,
+    "/agents/{agent}": 21,
     "/agents/{agent}/audit": 22,
     "/agents/{agent}/refinements": 14,
-    "/agents/{agent}/exceptions": 16,
-    "/agents/{agent}/tokens": 14,
+    "/agents/{agent}/exceptions": 17,
+    "/agents/{agent}/tokens": 17,
     "/agents/{agent}/imports": 14,
     "/agents/{agent}/settings": 15,
 }

@@ -100,7 +100,8 @@ def decide_access_request(caller: Caller, request_id: str, given: NewDecision) -
         words=clean_text(given.reason, what="reason").strip(),
         note_to_admins=clean_note(clean_text(given.note_to_admins or "", what="note_to_admins")),
     )
-    return Request.of(decide_grant(grant.id, answer, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys))
+    by, bearer = caller.actor(), caller.bearer
+    return Request.of(decide_grant(grant.id, answer, agent_id=caller.agent_id, by=by, keys=caller.keys, bearer=bearer))
 
 
 @operation("POST", "/access-requests/{request_id}/revocation", Scope.DECIDE, at=ID, destroys=True)

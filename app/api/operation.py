@@ -67,7 +67,8 @@ class Operation:
 
     `name` is the MCP tool and the OpenAPI operation; `about` is for a model that reads it for the first time.
     `statuses` are those that it answers when all is well; `most_bytes` is how long a body may be, where that is more
-    than elsewhere; `streams` gives over REST, piece by piece, the document that `run` gives whole.
+    than elsewhere; `streams` gives over REST, piece by piece, the document that `run` gives whole; `gives_secret`: what
+    it told is told again, by its Idempotency-Key, only to the token that asked first.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Operation:
     destroys: bool = False
     most_bytes: int | None = None
     streams: Callable[[Caller], Iterator[str]] | None = None
+    gives_secret: bool = False
 
     @property
     def reads_only(self) -> bool:

@@ -99,7 +99,8 @@ def _make_view(operation: Operation) -> Callable[..., Response]:
         if key is None or operation.method != "POST":
             return do()
         sent = f"{request.method} {request.path}\n".encode() + request.get_data()
-        return _answer_once(caller, key, sent, do)
+        asker = f"{caller.bearer.public_id}\n".encode() if operation.gives_secret else b""
+        return _answer_once(caller, key, asker + sent, do)
 
     view.__name__, view.__doc__ = operation.name, operation.about
     return view

@@ -16,7 +16,7 @@ from sqlalchemy import func, or_, select
 from app.asking.rendering import encode_json, render_prompt
 from app.errors import Refused
 from app.extensions import db, now
-from app.models import AccessGrant, Agent, Consent, GrantStatus, User
+from app.models import AccessGrant, Agent, Consent, GrantStatus, TokenRequest, TokenRequestStatus, User
 from app.models.base import iso
 from app.values.plural import count_nouns
 
@@ -36,6 +36,7 @@ class QuestionKind(StrEnum):
     """What a human asked for, as the agent reads it."""
 
     EXCEPTION = "to read what I remember"
+    TOKEN = "for a token of mine"  # noqa: S105 - words
 
 
 class AnswerKind(StrEnum):
@@ -93,7 +94,8 @@ class RestingAfterAsk(Refused):
 
 def earlier_answers(agent_id: int, limit: int = _READ_ANSWERS) -> list[EarlierAnswer]:
     """What this agent answered to humans, newest first; refinements are not among it."""
-    return _exception_answers(agent_id, limit)
+    found = [*_exception_answers(agent_id, limit), *_token_answers(agent_id, limit)]
+    return sorted(found, key=lambda each: each.at, reverse=True)[:limit]
 
 
 def current_rest(agent_id: int) -> Rest | None:
@@ -151,6 +153,26 @@ def _exception_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
         for moment, email, status, granted in db.session.execute(query).tuples()
     ]
 
+
+def _token_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
+    """Of requests for tokens: each row has its one answer."""
+    query = (
+        select(TokenRequest.decided_at, User.email, TokenRequest.status)
+        .join(User, User.id == TokenRequest.user_id)
+        .where(TokenRequest.agent_id == agent_id, TokenRequest.status.in_(_TOKEN_ANSWERS))
+        .order_by(TokenRequest.decided_at.desc(), TokenRequest.id)
+        .limit(limit)
+    )
+    found = db.session.execute(query).tuples()
+    return [EarlierAnswer(at, QuestionKind.TOKEN, email, _TOKEN_ANSWERS[status]) for at, email, status in found if at]
+
+
+_TOKEN_ANSWERS = {
+    TokenRequestStatus.GRANTED: AnswerKind.YES,
+    TokenRequestStatus.DENIED: AnswerKind.NO,
+    TokenRequestStatus.UNANSWERED: AnswerKind.SILENCE,
+    TokenRequestStatus.FAILED: AnswerKind.FAILED,
+}
 
 _WITHOUT_ANSWER = {GrantStatus.UNANSWERED: AnswerKind.SILENCE, GrantStatus.FAILED: AnswerKind.FAILED}
 

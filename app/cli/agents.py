@@ -16,9 +16,11 @@ from app.extensions import writing
 from app.keys.agent_keys import make_keys, share_with_tokens
 from app.keys.forgetting import forget_agent as destroy
 from app.keys.shredding import shred_files
-from app.models import COMMAND_LINE, Account, Agent, AgentToken
+from app.keys.tokens import issue_token
+from app.models import COMMAND_LINE, Account, Agent
 from app.models.agent import agents_of
 from app.models.agent_settings import PROMPTS
+from app.models.key import TokenOrigin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,7 +68,7 @@ def create(context: CommandContext, name: str, model: str, **given: Any) -> None
             Account.lock(home.id)
             agent = Agent.create(home.id, name=name, model_id=model, by=COMMAND_LINE, **fields)
             keys = make_keys(agent)
-            token = AgentToken.issue(agent, by=COMMAND_LINE)
+            token = issue_token(agent, by=COMMAND_LINE, how=TokenOrigin.FIRST)
             share_with_tokens(agent, keys)
         if context.as_json:
             print_json({"id": agent.id, "name": agent.name, "token": token})

@@ -9,15 +9,21 @@ from app.cli.common import CommandContext, as_usage, installation_command
 from app.cli.printing import Cell, day_and_time, print_facts, print_hint, print_json, print_table, say
 from app.errors import NotFound
 from app.extensions import db, writing
-from app.keys.agent_keys import share_with_tokens
-from app.keys.provision import ensure_keys
+from app.keys.provision import settle_keys
 from app.keys.shredding import shred_files
+from app.keys.tokens import issue_token, revoke_token, rotate_token
 from app.models import COMMAND_LINE, Agent, AgentToken
-from app.models.key import SCOPES, live_tokens
+from app.models.key import SCOPES, TokenOrigin, live_tokens
 from app.shapes.agent import TokenShape, TokenTold
 from app.silo import hash_token
 
-HEADINGS = ("ID", "NAME", "MAY", "MADE (UTC)", "LAST USED (UTC)", "STATE")
+HEADINGS = ("ID", "NAME", "MAY", "MADE (UTC)", "MADE BY", "SHOWN TO", "LAST USED (UTC)", "STATE")
+MADE_BY = {
+    TokenOrigin.FIRST: "with the agent",
+    TokenOrigin.AGENT: "its own token",
+    TokenOrigin.MODEL: "its YES",
+    TokenOrigin.COMMAND_LINE: "command line",
+}
 
 
 @click.group()
@@ -36,8 +42,8 @@ def create(context: CommandContext, agent_name: str, name: str, scopes: str | No
     wanted = list(SCOPES) if scopes is None else [scope.strip() for scope in scopes.split(",") if scope.strip()]
     with as_usage(), writing():
         agent = Agent.lock(found.id)
-        secret = AgentToken.issue(agent, by=COMMAND_LINE, name=name, scopes=wanted)
-        _seal_keys(agent)
+        secret = issue_token(agent, by=COMMAND_LINE, name=name, scopes=wanted)
+        settle_keys(agent, by=COMMAND_LINE)
     _show_once(context, secret)
 
 
@@ -53,6 +59,10 @@ def list_(context: CommandContext, agent_name: str, with_revoked: bool) -> None:
         print_json([TokenShape.of(each).as_json() for each in found])
     elif found:
         print_table(HEADINGS, [_token_cells(each) for each in found])
+        for each in found:
+            if each.is_live and each.how == TokenOrigin.FIRST:
+                say(f"{each.name} ({each.public_id}) was {each.shown_words}.")
+                print_hint(f"agents token rotate {context.agent_argument(agent)} {each.public_id}", "Replace it")
     else:
         say(f"{agent.name} has no {'' if with_revoked else 'live '}token: it can't reach its memories over the API.")
         print_hint(f"agents token create {context.agent_argument(agent)}", "Make one")
@@ -65,19 +75,23 @@ def list_(context: CommandContext, agent_name: str, with_revoked: bool) -> None:
 def revoke(context: CommandContext, agent_name: str, which: str) -> None:
     """Revoke a token of the agent NAME for good: whoever uses it is out at once.
 
-    TOKEN is its id, the beginning of it, or its name where one live token has it.
+    Tokens that it let be made, and exceptions that it granted, end with it; the agent gets a new data key. TOKEN is
+    its id, the beginning of it, or its name where one live token has it.
     """
     found = context.find_agent(agent_name)
     public_id = _find_token(context, found, which).public_id
     with writing():
         agent = Agent.lock(found.id)
-        row = AgentToken.lock(agent, public_id)
-        changed = row.revoke(agent, by=COMMAND_LINE)
+        ended = revoke_token(agent, public_id, by=COMMAND_LINE)
+        settle_keys(agent, by=COMMAND_LINE)
     shred_files()
+    row, changed = ended.token, ended.was_live
     if context.as_json:
-        print_json(TokenShape.of(row).as_json() | {"changed": changed})
+        print_json(TokenShape.of(row).as_json() | {"changed": changed} | ended.as_json())
         return
     say(f"Revoked {row.name} ({public_id})." if changed else f"{row.name} ({public_id}) was revoked already.")
+    if ended.with_it:
+        say(f"With it ended {ended.with_it}.")
     if not live_tokens(agent.id):
         say(f"It was the last one: {agent.name} can't reach its memories over the API any more.")
         print_hint(f"agents token create {context.agent_argument(agent)}", "Make another")
@@ -93,16 +107,10 @@ def rotate(context: CommandContext, agent_name: str, which: str) -> None:
     public_id = _find_token(context, found, which).public_id
     with writing():
         agent = Agent.lock(found.id)
-        secret = AgentToken.lock(agent, public_id).rotate(agent, by=COMMAND_LINE)
-        _seal_keys(agent)
+        secret = rotate_token(agent, public_id, by=COMMAND_LINE)
+        settle_keys(agent, by=COMMAND_LINE)
     shred_files()
     _show_once(context, secret, replaced=public_id)
-
-
-def _seal_keys(agent: Agent) -> None:
-    """The agent's keys for its new token, in the transaction that makes it: the private key is at hand here."""
-    db.session.flush()
-    share_with_tokens(agent, ensure_keys(agent))
 
 
 def _show_once(context: CommandContext, secret: str, replaced: str | None = None) -> None:
@@ -142,4 +150,4 @@ def _find_token(context: CommandContext, agent: Agent, which: str) -> AgentToken
 def _token_cells(row: AgentToken) -> list[Cell]:
     state = "live" if row.revoked_at is None else f"revoked {day_and_time(row.revoked_at)}"
     may, made, used = ", ".join(row.scopes), day_and_time(row.created_at), day_and_time(row.last_used_at)
-    return [row.public_id, row.name, may, made, used, state]
+    return [row.public_id, row.name, may, made, MADE_BY[row.how], row.shown_to, used, state]

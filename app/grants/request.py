@@ -15,6 +15,8 @@ from app.asking.human_questions import check_not_resting
 from app.asking.replies import ConsentAnswer
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, now, writing
+from app.keys.bearer import Bearer
+from app.keys.tokens import check_may_decide
 from app.models import (
     OPEN_GRANTS,
     WORKER,
@@ -111,11 +113,13 @@ def decide_grant(
     keys: AgentKeys | None,
     asked_at: datetime | None = None,
     calls: ModelCalls | None = None,
+    bearer: Bearer | None = None,
 ) -> AccessGrant:
     """Write the agent's answer down: it counts once. Raises NotFound or Refused.
 
-    `keys` seal its words; where its model was asked, `asked_at` says when, and `calls` are those of it. A YES for a
-    human who may not look any more ends it: as revoked, never granted.
+    `keys` seal its words; where its model was asked, `asked_at` says when, and `calls` are those of it; where a token
+    of the agent decided, it is `bearer`, and what it granted ends when it is revoked. A YES for a human who may not
+    look any more ends it: as revoked, never granted.
     """
     with writing():
         agent, grant = lock_both(grant_id)
@@ -125,6 +129,9 @@ def decide_grant(
             may = " To take it back, revoke it." if grant.status == GrantStatus.GRANTED else ""
             raise Refused(f"This exception is {grant.status} already.", f"Nothing was changed.{may}")
         consent = Consent(account_id=grant.account_id, agent_id=agent_id, grant_id=grant.id, granted=answer.granted)
+        if bearer is not None:
+            check_may_decide(agent, bearer, ())
+            grant.by_token = bearer.public_id
         consent.asked_at, consent.answered_at = asked_at or grant.requested_at, now()
         if keys is not None and answer.words:
             grant.reason = keys.seal(answer.words, purpose="exception", subject=grant.id)

@@ -22,6 +22,7 @@ from app.models.memory import Memory
 from app.models.memory_text import ContentKey
 from app.models.proposal import SettingProposal
 from app.models.refinement import Refinement
+from app.models.token_request import TokenRequest
 from app.values.actor import Actor
 from app.values.refinement_states import Status
 
@@ -73,9 +74,11 @@ def _try_to_forget(agent_id: int, by: Actor) -> Forgotten | None:
 def _forget_locked_agent(agent: Agent, waiting: list[Intake], by: Actor) -> Forgotten:
     for intake in waiting:
         intake.settle(IntakeStatus.FAILED, error="The agent was forgotten before this was taken in.")
+    TokenRequest.end_all(agent, by=by, why="the agent was forgotten")
+    exceptions = AccessGrant.revoke_all(agent, by=by, why="the agent was forgotten")
     done = Forgotten(
         tokens=_revoke_tokens(agent, by),
-        exceptions=AccessGrant.revoke_all(agent, by=by, why="the agent was forgotten"),
+        exceptions=exceptions,
         intakes=len(waiting),
         memories=db.session.scalar(select(func.count(Memory.id)).where(Memory.agent_id == agent.id)) or 0,
         keys=_destroy_keys(agent),

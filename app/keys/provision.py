@@ -1,4 +1,6 @@
-"""Provisioning: the keys of agents and tokens that were made by the web process, which holds no private key itself."""
+"""Provisioning: the keys that the web process, which holds no private key itself, leaves to be made: of a new agent,
+for a new token, and a new data key after a token was revoked.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from sqlalchemy import exists, select
 
 from app.extensions import db, now, reading, writing
 from app.keys.agent_keys import has_keys, make_keys, open_keys, share_with_tokens
+from app.keys.rotation import rekey_after_revocation
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken
 from app.silo import AgentKeys
+from app.values.actor import WORKER, Actor
 
 LOST_AFTER = timedelta(seconds=60)
 LOOK_BACK = timedelta(days=7)
@@ -18,18 +22,22 @@ LOOK_BACK = timedelta(days=7)
 
 
 def provision_keys(agent_id: int) -> None:
-    """Make the agent's keys where there are none, and seal them to each of its live tokens. Does it once.
-
-    Does nothing for an agent that was forgotten.
+    """Make the agent's keys where there are none, a new data key after a revocation, and seal them to each of its live
+    tokens. Does it once. Does nothing for an agent that was forgotten.
     """
     with writing():
         agent = Agent.lock(agent_id)
-        if agent.forgotten_at is not None:
-            return
-        new = not has_keys(agent)
-        shared = share_with_tokens(agent, ensure_keys(agent))
-        if new or shared:
-            agent.announce("keys", made=new)
+        if agent.forgotten_at is None:
+            settle_keys(agent, by=WORKER)
+
+
+def settle_keys(agent: Agent, *, by: Actor) -> None:
+    """The same, for an agent that the caller has locked where the master key is at hand. Raises AgentForgotten."""
+    new = not has_keys(agent)
+    keys = ensure_keys(agent)
+    rekey_after_revocation(agent, by=by)
+    if share_with_tokens(agent, keys) or new:
+        agent.announce("keys", made=new)
 
 
 def ensure_keys(agent: Agent) -> AgentKeys:
@@ -44,9 +52,9 @@ def ensure_keys(agent: Agent) -> AgentKeys:
 
 
 def find_unprovisioned() -> list[int]:
-    """Agents that have no keys, or a token without keys, for more than a minute."""
+    """Agents that have no keys, a token without keys, or no new data key after a revocation, for over a minute."""
     with reading():
-        return sorted({*_agents_without_keys(), *_agents_of_tokens_without_keys()})
+        return sorted({*_agents_without_keys(), *_agents_of_tokens_without_keys(), *_agents_not_rekeyed()})
 
 
 def _agents_without_keys() -> list[int]:
@@ -54,6 +62,12 @@ def _agents_without_keys() -> list[int]:
     late = Agent.created_at < now() - LOST_AFTER
     query = select(Agent.id).where(~keys, Agent.forgotten_at.is_(None), late)
     return list(db.session.scalars(query.limit(1000)))
+
+
+def _agents_not_rekeyed() -> list[int]:
+    late = (AgentToken.revoked_at < now() - LOST_AFTER, AgentToken.rekeyed_at.is_(None))
+    query = select(AgentToken.agent_id).join(Agent, Agent.id == AgentToken.agent_id)
+    return list(db.session.scalars(query.where(Agent.forgotten_at.is_(None), *late).distinct().limit(1000)))
 
 
 def _agents_of_tokens_without_keys() -> set[int]:

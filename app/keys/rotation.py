@@ -23,10 +23,10 @@ from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
-from app.models.key import AgentKey, live_tokens
+from app.models.key import AgentKey, AgentToken, live_tokens
 from app.models.master_key import MasterKeyRow, key_ring, master_key, master_public_key, wait_until_nobody_seals
 from app.models.user import Account
-from app.silo import KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap_key
+from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap_key
 from app.values.actor import Actor
 
 Told = Callable[[str], object]
@@ -80,15 +80,36 @@ def rotate_agent_key(agent_id: int, *, by: Actor) -> int:
     Who holds its keys already goes on with them. Raises AgentForgotten, or SealBroken.
     """
     with writing():
-        agent = Agent.lock(agent_id)
-        keys = open_keys(agent).with_new_version()
-        share_keys(agent, keys, [master_public_key()])
-        share_with_tokens(agent, keys)
-        version, readers = keys.current_version, 1 + len(live_tokens(agent.id))
-        data = {"version": version, "readers": readers}
-        record(Action.AGENT_KEY_ROTATE, actor=by, of=agent, subject=agent.subject, data=data)
-        agent.announce("keys", version=version)
-    return version
+        return make_new_data_key(Agent.lock(agent_id), by=by).current_version
+
+
+def make_new_data_key(agent: Agent, *, by: Actor) -> AgentKeys:
+    """The same, for an agent that the caller has locked; tokens that were revoked until now wait for none any more."""
+    keys = open_keys(agent).with_new_version()
+    share_keys(agent, keys, [master_public_key()])
+    share_with_tokens(agent, keys)
+    revoked = list(db.session.scalars(select(AgentToken).where(*not_rekeyed(agent.id))))
+    for token in revoked:
+        token.rekeyed_at = now()
+    data: dict[str, Any] = {"version": keys.current_version, "readers": 1 + len(live_tokens(agent.id))}
+    data |= {"revoked": [token.public_id for token in revoked]} if revoked else {}
+    record(Action.AGENT_KEY_ROTATE, actor=by, of=agent, subject=agent.subject, data=data)
+    agent.announce("keys", version=keys.current_version)
+    return keys
+
+
+def rekey_after_revocation(agent: Agent, *, by: Actor) -> None:
+    """A new data key, if a token was revoked that could still open what is sealed with the one of now.
+
+    The caller holds the agent's lock, the agent has keys, and the master key is here.
+    """
+    if db.session.scalar(select(AgentToken.id).where(*not_rekeyed(agent.id)).limit(1)) is not None:
+        make_new_data_key(agent, by=by)
+
+
+def not_rekeyed(agent_id: int) -> tuple[ColumnElement[bool], ...]:
+    """The condition on tokens of an agent that were revoked, while its data key is still the one that they opened."""
+    return AgentToken.agent_id == agent_id, AgentToken.revoked_at.is_not(None), AgentToken.rekeyed_at.is_(None)
 
 
 def record_in_all_accounts(action: Action, by: Actor, told: Callable[[int], dict[str, Any]]) -> None:

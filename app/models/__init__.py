@@ -23,6 +23,7 @@ from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import Consent, Refinement
 from app.models.rollback import Rollback, RollbackKind
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
+from app.models.token_request import TokenRequest, TokenRequestStatus
 from app.models.user import Account, Role, User, WebAuthn
 from app.values.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
 from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger

@@ -46,7 +46,7 @@ class AttentionKind(StrEnum):
 class AttentionItem(Lockable, Model):
     """`entry_id` is the audit entry that called for it. `text` is a note's, written for admins to read.
 
-    Of `refinement_id` and `grant_id` one says what it is about.
+    Of `refinement_id` and `grant_id` one says what it is about; without either it is the agent itself.
     """
 
     __tablename__ = "attention_items"
@@ -115,6 +115,8 @@ class AttentionItem(Lockable, Model):
     @property
     def subject(self) -> str:
         """What it is about, as the audit log names it."""
+        if self.refinement_id is None and self.grant_id is None:
+            return f"agent:{self.agent_id}"
         return f"refinement:{self.refinement_id}" if self.refinement_id else f"exception:{self.grant_id}"
 
     def mark_seen(self, agent: Agent, *, by: Actor) -> bool:
@@ -163,11 +165,14 @@ _ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS)
 """These ask for nothing once the refinement is undone."""
 
 
-def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | AccessGrant) -> None:
-    """Keep what an agent wrote to the admins, if it did. `note` is clean; the caller holds the agent's lock."""
+def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | AccessGrant | Agent) -> None:
+    """Keep what an agent wrote to the admins, if it did; `about` it itself where that was a token.
+
+    `note` is clean; the caller holds the agent's lock.
+    """
     if note is None:
         return
-    refinement = about.id if about.subject.startswith("refinement:") else None
+    refinement = str(about.id) if about.subject.startswith("refinement:") else None
     actor, data = agent.as_actor, {"text": note}
     entry = record(
         Action.NOTE_TO_ADMINS, actor=actor, of=agent, subject=about.subject, refinement_id=refinement, data=data

@@ -60,6 +60,12 @@ class Action(StrEnum):
     AGENT_RESUME = "agent_resume"
     TOKEN_CREATE = "agent_token_create"  # noqa: S105 - an action's name
     TOKEN_REVOKE = "agent_token_revoke"  # noqa: S105 - an action's name
+    TOKEN_REQUESTED = "token_requested"  # noqa: S105 - an action's name
+    TOKEN_GRANTED = "token_granted"  # noqa: S105 - an action's name
+    TOKEN_DENIED = "token_denied"  # noqa: S105 - an action's name
+    TOKEN_UNANSWERED = "token_unanswered"  # noqa: S105 - an action's name
+    TOKEN_FAILED = "token_failed"  # noqa: S105 - an action's name
+    TOKEN_WITHDRAWN = "token_withdrawn"  # noqa: S105 - an action's name
     ACCESS_REQUESTED = "access_requested"
     ACCESS_GRANTED = "access_granted"
     ACCESS_DENIED = "access_denied"
@@ -74,6 +80,7 @@ class Action(StrEnum):
     MASTER_KEY_BACKUP = "master_key_backup"
     ACCOUNT_CREATE = "account_create"
     USER_CREATE = "user_create"
+    USER_DEACTIVATE = "user_deactivate"
     SIGN_IN = "sign_in"
     SIGN_IN_FAILED = "sign_in_failed"
     SIGN_OUT = "sign_out"

@@ -152,6 +152,7 @@ LOCK_ORDER = (
     "refinements",
     "intakes",
     "agents",
+    "token_requests",
     "access_grants",
     "setting_proposals",
     "agent_tokens",

@@ -53,7 +53,7 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
     """`refinement_id` null means the ledger; otherwise the history of that one refinement.
 
     `views` counts receipts; `told_at` is when the agent's journal was told how it ended. `reason` is the agent's own
-    words: content. `purpose` is the asking human's.
+    words: content. `purpose` is the asking human's. `by_token` is the public id of the token that decided, if one did.
     """
 
     __tablename__ = "access_grants"
@@ -84,6 +84,7 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
     ended_at: Mapped[Moment | None]
     ended_by: Mapped[str | None] = mapped_column(String(300))
     reason: Mapped[Sealed | None]
+    by_token: Mapped[str | None] = mapped_column(String(16))
     views: Mapped[int] = mapped_column(default=0)
     told_at: Mapped[Moment | None]
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from sqlalchemy import ForeignKey, LargeBinary, String, UniqueConstraint, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.errors import Invalid, Refused
+from app.errors import Invalid
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.audit import Action, record
-from app.models.base import Identity, Model, Moment, lock_row, require_row
+from app.models.base import Identity, Model, Moment, lock_row, partial_index, require_row
 from app.models.installation import note_what_to_shred
 from app.models.logged import Logged
 from app.silo import MasterPublicKey, WrappedKey, hash_token, new_token, parse_token
@@ -31,6 +32,49 @@ class Scope(StrEnum):
 
 
 SCOPES = tuple(scope.value for scope in Scope)
+
+
+class TokenOrigin(StrEnum):
+    """How a token came to be: with its agent, by the agent with a token of its own, by its model that was asked for a
+    human, or on the server."""
+
+    FIRST = "first"
+    AGENT = "agent"
+    MODEL = "model"
+    COMMAND_LINE = "command line"
+
+
+SHOWN_ON_THE_SERVER = "command line"
+SHOWN_TO_THE_AGENT = "agent"
+"""Who saw a token's secret, where that was no user: who used the command line, or only the agent."""
+
+
+@dataclass(frozen=True)
+class MintedToken:
+    """A new token: the secret, which is shown once, and all that the database keeps of it."""
+
+    secret: str = field(repr=False)
+    public_id: str
+    token_hash: bytes
+    public_key: bytes
+    signing_key: bytes
+
+    @classmethod
+    def mint(cls) -> Self:
+        secret = new_token()
+        parsed = parse_token(secret)
+        if parsed is None:
+            raise RuntimeError("a new token does not parse")
+        public_id, key = parsed
+        return cls(secret, public_id, hash_token(secret), key.public.raw, key.signing_public)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The columns by which it is known again."""
+        return {name: getattr(self, name) for name in KEPT_OF_A_TOKEN}
+
+
+KEPT_OF_A_TOKEN = ("public_id", "token_hash", "public_key", "signing_key")
 
 
 class AgentKey(Model):
@@ -52,7 +96,12 @@ class AgentKey(Model):
 
 
 class AgentToken(Logged, Model):
-    """A bearer token of one agent: only its hash and the public key that derives from it are kept."""
+    """A bearer token of one agent: only its hash and the public keys that derive from it are kept.
+
+    `signing_key` is the public half of its signing pair. `shown_to` is the email of the user who saw its secret, or
+    SHOWN_ON_THE_SERVER, or SHOWN_TO_THE_AGENT. `by_token` is the public id of the token that let it be made.
+    `rekeyed_at` is when the agent got a new data key because this one was revoked.
+    """
 
     __tablename__ = "agent_tokens"
     NOUN = "token"
@@ -61,6 +110,9 @@ class AgentToken(Logged, Model):
         "id": "only its own row is found by it",
         "last_used_at": "true to a minute, and no rule reads it",
     }
+    __table_args__ = (
+        partial_index("ix_agent_tokens_not_rekeyed", "agent_id", where="revoked_at IS NOT NULL AND rekeyed_at IS NULL"),
+    )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
@@ -68,37 +120,36 @@ class AgentToken(Logged, Model):
     public_id: Mapped[str] = mapped_column(String(16), unique=True)
     token_hash: Mapped[bytes] = mapped_column(LargeBinary(32))
     public_key: Mapped[bytes] = mapped_column(LargeBinary(32))
+    signing_key: Mapped[bytes] = mapped_column(LargeBinary(32))
     scopes: Mapped[list[str]]
+    how: Mapped[TokenOrigin] = mapped_column(String(16))
+    shown_to: Mapped[str] = mapped_column(String(254))
+    request_id: Mapped[str | None] = mapped_column(String(36))
+    by_token: Mapped[str | None] = mapped_column(String(16))
     created_at: Mapped[Moment]
     last_used_at: Mapped[Moment | None]
     revoked_at: Mapped[Moment | None]
+    rekeyed_at: Mapped[Moment | None]
 
     @classmethod
-    def issue(cls, agent: Agent, *, by: Actor, name: str = "first", scopes: Sequence[str] = SCOPES) -> str:
-        """Make a token and return it: the only time that it is seen. The worker seals the agent's keys to it.
+    def add(
+        cls, agent: Agent, kept: Mapping[str, Any], *, by: Actor, name: str, scopes: Sequence[str], **origin: Any
+    ) -> AgentToken:
+        """The row of a token: `kept` and `origin` are columns. `keys.tokens` calls it, and states that it was made.
 
         The caller holds the agent's lock. Raises Invalid or AgentForgotten.
         """
         agent.check_not_forgotten()
-        token = new_token()
-        parsed = parse_token(token)
-        if parsed is None:
-            raise RuntimeError("a new token does not parse")
-        public_id, key = parsed
-        row = cls(
-            agent_id=agent.id,
-            name=clean_name(name),
-            public_id=public_id,
-            token_hash=hash_token(token),
-            public_key=key.public.raw,
-            scopes=clean_scopes(scopes),
-            created_at=now(),
-        )
+        cleaned = {"name": clean_name(name), "scopes": clean_scopes(scopes)}
+        row = cls(agent_id=agent.id, created_at=now(), **cleaned, **kept, **origin)
         db.session.add(row)
-        data = {"name": row.name, "token": public_id, "scopes": row.scopes}
+        db.session.flush()
+        data = {"name": row.name, "token": row.public_id, "scopes": row.scopes, "how": str(row.how)}
+        said = {"shown_to": row.shown_to, "request": row.request_id, "by_token": row.by_token}
+        data |= {key: value for key, value in said.items() if value}
         record(Action.TOKEN_CREATE, actor=by, of=agent, subject=row.subject, data=data)
         agent.announce("token")
-        return token
+        return row
 
     @classmethod
     def lock(cls, agent: Agent, public_id: str) -> AgentToken:
@@ -115,33 +166,30 @@ class AgentToken(Logged, Model):
         """The fingerprint under which the agent's keys are sealed to it."""
         return MasterPublicKey(self.public_key).fingerprint
 
-    def revoke(self, agent: Agent, *, by: Actor, why: str = "") -> bool:
-        """From this commit on it opens nothing: its copies of the agent's keys go with it. False: it was revoked.
+    @property
+    def shown_words(self) -> str:
+        """Who saw its secret, and when, as a clause."""
+        if self.shown_to == SHOWN_TO_THE_AGENT:
+            return "shown to the agent only"
+        who = "whoever used the command line" if self.shown_to == SHOWN_ON_THE_SERVER else self.shown_to
+        when = {TokenOrigin.FIRST: " when the agent was made", TokenOrigin.COMMAND_LINE: ""}
+        return f"shown to {who}{when.get(self.how, ', who asked for it')}"
 
-        The caller holds the agent's lock, then this row's; `shredding.shred` cleans the disk of the removed copies.
+    def revoke(self, agent: Agent, *, by: Actor, why: str = "") -> None:
+        """From this commit on it opens nothing: its copies of the agent's keys go with it.
+
+        The caller holds the agent's lock, then this row's. `keys.tokens.revoke_token` calls it.
         """
-        if self.revoked_at is not None:
-            return False
         db.session.execute(delete(AgentKey).where(AgentKey.agent_id == agent.id, AgentKey.reader == self.reader))
         self.mark_revoked(agent, by=by, why=why)
         note_what_to_shred()
         agent.announce("token")
-        return True
 
     def mark_revoked(self, agent: Agent, *, by: Actor, why: str) -> None:
         """Record that it is revoked; the caller removes its copies of the agent's keys."""
         self.revoked_at = now()
         data = {"name": self.name, "token": self.public_id} | ({"why": why} if why else {})
         record(Action.TOKEN_REVOKE, actor=by, of=agent, subject=self.subject, data=data)
-
-    def rotate(self, agent: Agent, *, by: Actor) -> str:
-        """A new token of the same name and scopes, returned this once; this one is revoked. The caller as in `revoke`.
-
-        Raises Refused for one that was revoked already, and AgentForgotten.
-        """
-        if not self.revoke(agent, by=by, why="a new one took its place"):
-            raise Refused(f"The token {self.public_id} was revoked already.", "Nothing was changed; make a new one.")
-        return AgentToken.issue(agent, by=by, name=self.name, scopes=self.scopes)
 
 
 def clean_scopes(scopes: object) -> list[str]:

@@ -27,6 +27,7 @@ class CallPurpose(StrEnum):
     REFINEMENT = "refinement"
     CONSENT = "consent"
     EXCEPTION = "exception"
+    TOKEN = "token"  # noqa: S105 - a purpose's name
     SAFETY_READING = "safety_reading"
     CONVERSATION = "conversation"
     PROMOTION = "promotion"
@@ -35,9 +36,9 @@ class CallPurpose(StrEnum):
 class ModelCall(Model):
     """One row a call, however many attempts it took; also one that failed, or whose answer came too late to count.
 
-    `subject_id` is the id of the refinement, exception, proposal or intake that it was for; a promotion has none.
-    `seconds` run from the first attempt to the end of the last. `outcome` is `answered`, `unexpected`, or the kind of
-    the ModelError.
+    `subject_id` is the id of the refinement, exception, token request, proposal or intake that it was for; a
+    promotion has none. `seconds` run from the first attempt to the end of the last. `outcome` is `answered`,
+    `unexpected`, or the kind of the ModelError.
     """
 
     __tablename__ = "model_calls"

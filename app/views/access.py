@@ -16,7 +16,7 @@ from sqlalchemy import select
 from app.errors import NotFound, WhetstoneError
 from app.events.topics import LiveRow
 from app.extensions import db, writing
-from app.models import AccessGrant, Actor, Agent, AttentionItem, AuditLog, Refinement, Rollback, User
+from app.models import AccessGrant, Actor, Agent, AttentionItem, AuditLog, Refinement, Rollback, TokenRequest, User
 from app.models.base import require_row
 from app.models.user import ADMIN, AUDITOR
 from app.views.answers import is_htmx, redirect_to, wants_json
@@ -24,7 +24,7 @@ from app.views.answers import is_htmx, redirect_to, wants_json
 P = ParamSpec("P")
 R = TypeVar("R")
 Act = Callable[..., ResponseReturnValue]
-Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog)
+Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog | TokenRequest)
 
 NEEDED_ROLE = "needed_role"
 """The attribute by which a view says which role it needs; a test reads it of every POST."""
@@ -134,6 +134,7 @@ _NOUNS: Mapping[type, str] = {
     Rollback: "rollback in this account",
     AccessGrant: "exception in this account",
     AttentionItem: "item in this account",
+    TokenRequest: "request for a token in this account",
     AuditLog: "entry in this account's audit log",
 }
 

@@ -10,7 +10,9 @@ from flask.typing import ResponseReturnValue
 
 from app.errors import Invalid, Refused
 from app.extensions import writing
-from app.models import Account, Actor, Agent, AgentToken, Mode, Trigger
+from app.keys.tokens import issue_token
+from app.models import Account, Actor, Agent, Mode, Trigger
+from app.models.key import TokenOrigin
 from app.models.user import ADMIN
 from app.refinement.start import AlreadyRunning, start_refinement
 from app.values.plural import count_nouns
@@ -61,17 +63,17 @@ def create() -> ResponseReturnValue:
     """The token is in this one answer and nowhere else: not in a redirect, a session or a log."""
     form = Form.read(AGENT_FIELDS, request.form)
     user = viewer()
-    account_id, actor = user.account_id, user.actor
+    account_id, actor, email = user.account_id, user.actor, user.email
     try:
         values = form.checked_values()
         with writing():
             Account.lock(account_id)
             agent = Agent.create(account_id, by=actor, **values)
-            token = AgentToken.issue(agent, by=actor)
+            token = issue_token(agent, by=actor, how=TokenOrigin.FIRST, shown_to=email)
     except (Invalid, Refused) as error:
         return render_template("agents/new.html", form=form.blame(error)), 422
     keys.enqueue(agent.id)
-    return render_template("agents/created.html", agent=agent, token=token), 201
+    return render_template("agents/created.html", agent=agent, token=token, shown_to=email), 201
 
 
 @post_act(blueprint, "/agents/<int:agent_id>/refinements")

@@ -25,7 +25,7 @@ from app.models.user import ADMIN
 from app.views.access import may_act, own_row
 from app.views.access import viewer as asking_user
 from app.views.filters import FilterForm
-from app.views.shown.agent import LedgerPage, TokensPage
+from app.views.shown.agent import LedgerPage
 from app.views.shown.agents import recently_moved
 from app.views.shown.exception import ExceptionList, ExceptionPage, ExceptionState, live_of
 from app.views.shown.log import Log
@@ -33,6 +33,7 @@ from app.views.shown.overview import Overview
 from app.views.shown.refinement import RefinementPage
 from app.views.shown.rollback import RollbackPage
 from app.views.shown.settings import SettingsPage
+from app.views.shown.token import TokensPage
 
 _ROOT = re.compile(r'\s*<\w+ id="([\w-]+)"')
 
@@ -168,11 +169,14 @@ LIVE_PAGES = (
         Agent,
         _of_agent,
         LedgerPage,
-        ("attention/_unseen.html", *_template_paths("agents", "state", "recent", "intakes", "mass", "ledger")),
+        (
+            "attention/_unseen.html",
+            *_template_paths("agents", "state", "tokens_said", "recent", "intakes", "mass", "ledger"),
+        ),
         "agents.show",
     ),
     LivePage("settings", Agent, _of_agent, SettingsPage, _template_paths("agents", "waiting", "history")),
-    LivePage("tokens", Agent, _of_agent, TokensPage, _template_paths("agents", "tokens")),
+    LivePage("tokens", Agent, _of_agent, TokensPage, _template_paths("agents", "token_requests", "tokens")),
     LivePage(
         "refinement",
         Refinement,

@@ -1,20 +1,24 @@
-"""The tokens of an agent: made and rotated here, shown in that one answer, and revoked for good."""
+"""The tokens of an agent: asked for here, decided by the agent, shown in that one answer, and revoked for good."""
 
 from __future__ import annotations
+
+from uuid import UUID
 
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.errors import Invalid
-from app.models import AgentToken
+from app.errors import Invalid, Refused
+from app.keys.tokens import revoke_token
+from app.models import TokenRequest
 from app.models.key import clean_scopes
-from app.silo import parse_token
+from app.tokens.request import WantedToken, request_token, withdraw_request
 from app.values.text import clean_name
-from app.views.access import changing_agent, my_agent, post_act, signed_in_pages
+from app.views.access import changing_agent, my_agent, my_row, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page
 from app.views.live import parts_of
-from app.views.shown.agent import MadeToken, TokenForm, TokensPage
+from app.views.shown.token import ShownSecret, TokenForm, TokensPage
 from tasks import keys
+from tasks import tokens as queue
 
 blueprint = signed_in_pages("tokens", __name__)
 
@@ -30,37 +34,50 @@ def create(agent_id: int) -> ResponseReturnValue:
     form = _read_form()
     if form.errors:
         return _render_page(TokensPage(agent, form=form), 422)
-    with changing_agent(agent_id) as (locked, actor):
-        token = AgentToken.issue(locked, by=actor, name=form.name, scopes=form.scopes)
-    return _show_once(agent_id, clean_name(form.name), token)
+    return _ask(agent_id, WantedToken(form.name, form.scopes), form)
+
+
+@post_act(blueprint, "/agents/<int:agent_id>/tokens/<token_id>/rotate")
+def rotate(agent_id: int, token_id: str) -> ResponseReturnValue:
+    wish = WantedToken.like(my_agent(agent_id), token_id)
+    return _ask(agent_id, wish, TokenForm())
 
 
 @post_act(blueprint, "/agents/<int:agent_id>/tokens/<token_id>/revoke")
 def revoke(agent_id: int, token_id: str) -> ResponseReturnValue:
     with changing_agent(my_agent(agent_id).id) as (agent, actor):
-        token = AgentToken.lock(agent, token_id)
-        was_live = token.revoke(agent, by=actor)
-    words = f"The token {token.name} is revoked." if was_live else f"The token {token.name} was revoked already."
-    to, tone = url_for("tokens.index", agent_id=agent_id), "success" if was_live else "info"
-    return answer_act(words, to=to, tone=tone, parts=lambda: parts_of("tokens", my_agent(agent_id)))
-
-
-@post_act(blueprint, "/agents/<int:agent_id>/tokens/<token_id>/rotate")
-def rotate(agent_id: int, token_id: str) -> ResponseReturnValue:
-    with changing_agent(my_agent(agent_id).id) as (agent, actor):
-        old = AgentToken.lock(agent, token_id)
-        token = old.rotate(agent, by=actor)
-    return _show_once(agent_id, old.name, token, replaced=token_id)
-
-
-def _show_once(agent_id: int, name: str, token: str, *, replaced: str = "") -> ResponseReturnValue:
-    """The token is in this one answer and nowhere else: not in a redirect, a session or a log."""
+        ended = revoke_token(agent, token_id, by=actor)
     keys.enqueue(agent_id)
-    parsed = parse_token(token)
-    if parsed is None:
-        raise RuntimeError("a new token does not parse")
-    made = MadeToken(name, parsed[0], token, replaced)
+    name = ended.token.name
+    words = f"The token {name} is revoked." if ended.was_live else f"The token {name} was revoked already."
+    words += f" With it ended {ended.with_it}." if ended.with_it else ""
+    return _stay_on_page(agent_id, words, tone="success" if ended.was_live else "info")
+
+
+@post_act(blueprint, "/token-requests/<uuid:request_id>/withdraw")
+def withdraw(request_id: UUID) -> ResponseReturnValue:
+    asked = my_row(TokenRequest, request_id)
+    was_open = asked.is_open
+    withdraw_request(asked.id, by=viewer().actor)
+    words = f"The request for the token {asked.name} is taken back." if was_open else "It has ended already."
+    return _stay_on_page(asked.agent_id, words, tone="success" if was_open else "info")
+
+
+def _ask(agent_id: int, wish: WantedToken, form: TokenForm) -> ResponseReturnValue:
+    """The secret is in this one answer and nowhere else: not in a redirect, a session or a log."""
+    user = viewer()
+    try:
+        asked, secret = request_token(agent_id, wish, for_user=user, by=user.actor)
+    except Refused as error:
+        return _render_page(TokensPage(my_agent(agent_id), form=form, refusal=error.sentence), error.http_status)
+    queue.enqueue(asked.id)
+    made = ShownSecret(asked.name, asked.public_id, secret, asked.id, asked.replaces or "")
     return _render_page(TokensPage(my_agent(agent_id), made=made), 201)
+
+
+def _stay_on_page(agent_id: int, words: str, *, tone: str) -> ResponseReturnValue:
+    to = url_for("tokens.index", agent_id=agent_id)
+    return answer_act(words, to=to, tone=tone, parts=lambda: parts_of("tokens", my_agent(agent_id)))
 
 
 def _render_page(shown: TokensPage, status: int) -> ResponseReturnValue:

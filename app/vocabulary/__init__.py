@@ -6,6 +6,7 @@ from app.vocabulary.actions import ACTIONS
 from app.vocabulary.exceptions import GRANT_CATEGORIES, GRANT_STATUSES
 from app.vocabulary.rollbacks import ROLLBACKS
 from app.vocabulary.statuses import MODES, STATUSES, TRIGGERS
+from app.vocabulary.tokens import TOKEN_REQUEST_STATUSES
 from app.vocabulary.waiting import ATTENTION_KINDS, INTAKE_STATUSES, PROPOSAL_STATUSES
 
 FOR_TEMPLATES = {
@@ -15,6 +16,7 @@ FOR_TEMPLATES = {
     "proposals": PROPOSAL_STATUSES,
     "rollbacks": ROLLBACKS,
     "statuses": STATUSES,
+    "token_requests": TOKEN_REQUEST_STATUSES,
     "triggers": TRIGGERS,
 }
 """What templates know as `vocabulary`."""

@@ -182,15 +182,29 @@ def upgrade() -> None:
         sa.Column("public_id", sa.String(length=16), nullable=False),
         sa.Column("token_hash", sa.LargeBinary(), nullable=False),
         sa.Column("public_key", sa.LargeBinary(), nullable=False),
+        sa.Column("signing_key", sa.LargeBinary(), nullable=False),
         sa.Column("scopes", sa.JSON(), nullable=False),
+        sa.Column("how", sa.String(length=16), nullable=False),
+        sa.Column("shown_to", sa.String(length=254), nullable=False),
+        sa.Column("request_id", sa.String(length=36), nullable=True),
+        sa.Column("by_token", sa.String(length=16), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("rekeyed_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("public_id"),
     )
     op.create_index(op.f("ix_agent_tokens_agent_id"), "agent_tokens", ["agent_id"], unique=False)
+    op.create_index(
+        "ix_agent_tokens_not_rekeyed",
+        "agent_tokens",
+        ["agent_id"],
+        unique=False,
+        sqlite_where=sa.text("revoked_at IS NOT NULL AND rekeyed_at IS NULL"),
+        postgresql_where=sa.text("revoked_at IS NOT NULL AND rekeyed_at IS NULL"),
+    )
     op.create_table(
         "idempotency_keys",
         sa.Column("id", Identity, nullable=False),
@@ -416,6 +430,42 @@ def upgrade() -> None:
         postgresql_where=sa.text("status IN ('reading', 'held')"),
     )
     op.create_table(
+        "token_requests",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=80), nullable=False),
+        sa.Column("scopes", sa.JSON(), nullable=False),
+        sa.Column("public_id", sa.String(length=16), nullable=False),
+        sa.Column("token_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("public_key", sa.LargeBinary(), nullable=False),
+        sa.Column("signing_key", sa.LargeBinary(), nullable=False),
+        sa.Column("replaces", sa.String(length=16), nullable=True),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("requested_by", sa.String(length=300), nullable=False),
+        sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("decided_by", sa.String(length=300), nullable=True),
+        sa.Column("reason", sa.LargeBinary(), nullable=True),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("public_id"),
+    )
+    op.create_index(op.f("ix_token_requests_account_id"), "token_requests", ["account_id"], unique=False)
+    op.create_index(op.f("ix_token_requests_agent_id"), "token_requests", ["agent_id"], unique=False)
+    op.create_index(
+        "ix_token_requests_open",
+        "token_requests",
+        ["agent_id", "user_id"],
+        unique=True,
+        sqlite_where=sa.text("status = 'pending'"),
+        postgresql_where=sa.text("status = 'pending'"),
+    )
+    op.create_table(
         "access_grants",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("account_id", Identity, nullable=False),
@@ -433,6 +483,7 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_by", sa.String(length=300), nullable=True),
         sa.Column("reason", sa.LargeBinary(), nullable=True),
+        sa.Column("by_token", sa.String(length=16), nullable=True),
         sa.Column("views", sa.Integer(), nullable=False),
         sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),

@@ -13,7 +13,8 @@ from werkzeug.test import TestResponse
 
 from app.extensions import writing
 from app.keys.agent_keys import open_keys, share_with_tokens
-from app.models import COMMAND_LINE, Agent, AgentToken
+from app.keys.tokens import issue_token
+from app.models import COMMAND_LINE, Agent
 from app.models.key import SCOPES
 from tests.refinement.soundness import assert_sound
 from tests.support.factories import make_agent
@@ -68,7 +69,7 @@ def issue(agent: Agent, scopes: tuple[str, ...] = SCOPES) -> str:
     """One more token, its keys sealed to it as the worker does."""
     with writing():
         locked = Agent.lock(agent.id)
-        token = AgentToken.issue(locked, by=COMMAND_LINE, name=" ".join(scopes), scopes=scopes)
+        token = issue_token(locked, by=COMMAND_LINE, name=" ".join(scopes), scopes=scopes)
         share_with_tokens(locked, open_keys(locked))
     return token
 

@@ -8,9 +8,9 @@ from typing import Any
 from mcp.client import Client
 from sqlalchemy import select
 
-from app.extensions import db
+from app.extensions import db, writing
 from app.grants.request import WantedException, request_access
-from app.models import COMMAND_LINE, Agent, GrantCategory, User
+from app.models import COMMAND_LINE, Agent, GrantCategory, TokenRequest, User
 
 CONVERSATION = [{"role": "user", "content": "My sister is called Ada."}, {"role": "assistant", "content": "Noted."}]
 
@@ -23,7 +23,18 @@ def ask_to_look(agent: Agent) -> str:
     return request_access(agent.id, wish, for_user=user, by=COMMAND_LINE).id
 
 
-async def everything(client: Client, request_id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+def ask_for_token(agent: Agent, *scopes: str) -> str:
+    """A request of the first admin for a token; returns its id."""
+    with writing():
+        locked = Agent.lock(agent.id)
+        user = db.session.scalars(select(User).where(User.account_id == agent.account_id)).first()
+        assert user is not None
+        return TokenRequest.make(locked, user, name="laptop", scopes=scopes or ("read",), by=user.actor)[0].id
+
+
+async def everything(
+    client: Client, request_id: str, token_request_id: str
+) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     """Names and arguments; what an earlier one made is asked for by the client."""
     yield "whoami", {}
     yield "save_memory", {"content": "I promised to write on Sundays.", "tags": ["vow"]}
@@ -51,6 +62,12 @@ async def everything(client: Client, request_id: str) -> AsyncIterator[tuple[str
     yield "decide_access_request", {"request_id": request_id, "decision": "grant", "reason": "You asked kindly."}
     yield "revoke_access", {"request_id": request_id}
     yield "get_access_log", {}
+    yield "list_token_requests", {}
+    yield "decide_on_token_request", {"token_request_id": token_request_id, "decision": "grant", "reason": "Come in."}
+    yield "list_tokens", {}
+    yield "make_token", {"name": "spare", "scopes": ["read"]}
+    made = (await client.call_tool("list_tokens", {})).structured_content
+    yield "revoke_own_token", {"public_id": made["tokens"][0]["id"]}
     bundle = (await client.call_tool("export_bundle", {})).structured_content
     yield "export_bundle", {}
     yield "import_memories", {"data": bundle["bundle"]}

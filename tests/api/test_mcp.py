@@ -19,10 +19,11 @@ from mcp.client.streamable_http import streamable_http_client
 from app.api.operations import OPERATIONS
 from app.config import ROOT, Settings
 from app.extensions import writing
-from app.models import Agent, AgentToken
+from app.keys.tokens import revoke_token
+from app.models import Agent
 from app.values.actor import COMMAND_LINE
 from tests.api.conftest import Door, issue
-from tests.api.telling import ask_to_look, everything
+from tests.api.telling import ask_for_token, ask_to_look, everything
 from tests.support.pages import Site, serving
 
 Connect = Callable[[str], Any]
@@ -78,7 +79,7 @@ def speak(connect: Connect, token: str, talk: Callable[[Client], Awaitable[Any]]
 
 
 def test_a_client_finds_every_operation_with_a_description_and_can_do_each(connect: Connect, door: Door) -> None:
-    request_id = ask_to_look(door.agent)
+    request_id, token_request_id = ask_to_look(door.agent), ask_for_token(door.agent)
 
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -90,7 +91,7 @@ def test_a_client_finds_every_operation_with_a_description_and_can_do_each(conne
             assert set(list(takes["properties"])[: len(takes["required"])]) == set(takes["required"]), tool.name
             assert all(each.get("description") for each in takes["properties"].values()), tool.name
         done = set()
-        async for name, arguments in everything(client, request_id):
+        async for name, arguments in everything(client, request_id, token_request_id):
             result = await client.call_tool(name, arguments)
             assert not result.is_error, (name, result.content)
             assert result.structured_content is not None
@@ -222,4 +223,4 @@ def _revoke(flask: Flask, door: Door) -> None:
     public_id = door.token.split("_")[1]
     with flask.app_context(), writing():
         agent = Agent.lock(door.agent.id)
-        AgentToken.lock(agent, public_id).revoke(agent, by=COMMAND_LINE)
+        revoke_token(agent, public_id, by=COMMAND_LINE)

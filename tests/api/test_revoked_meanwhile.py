@@ -11,7 +11,8 @@ from flask import Flask
 from app.api.caller import Unauthorized
 from app.exchange.bundle import BATCH
 from app.extensions import writing
-from app.models import COMMAND_LINE, Agent, AgentToken
+from app.keys.tokens import revoke_token
+from app.models import COMMAND_LINE, Agent
 from tests.api.conftest import Door
 from tests.support.canary import assert_nowhere, canary
 from tests.support.factories import remember
@@ -21,7 +22,7 @@ from tests.support.pages import serving
 def revoke(door: Door) -> None:
     with writing():
         agent = Agent.lock(door.agent.id)
-        AgentToken.lock(agent, door.token.split("_")[1]).revoke(agent, by=COMMAND_LINE)
+        revoke_token(agent, door.token.split("_")[1], by=COMMAND_LINE)
 
 
 def test_a_bundle_breaks_off_where_its_token_is_revoked(app: Flask, door: Door) -> None:

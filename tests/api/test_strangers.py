@@ -15,12 +15,13 @@ from app.api.operation import Operation
 from app.api.operations import OPERATIONS
 from app.extensions import writing
 from app.keys.forgetting import forget_agent
-from app.models import COMMAND_LINE, Account, Agent, AgentToken
+from app.keys.tokens import issue_token, revoke_token
+from app.models import COMMAND_LINE, Account, Agent
 from app.models.key import SCOPES
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.api.conftest import Door, issue, open_door
 from tests.api.looking import NOBODY, assert_refused, unchanged
-from tests.api.telling import CONVERSATION, ask_to_look
+from tests.api.telling import CONVERSATION, ask_for_token, ask_to_look
 from tests.support.factories import HOME, make_agent
 from tests.support.pages import Site, serving
 from tests.views.conftest import Browser, browser
@@ -48,6 +49,11 @@ NEEDED = {
     "decide_access_request": "decide",
     "revoke_access": "decide",
     "get_access_log": "read",
+    "list_token_requests": "read",
+    "decide_on_token_request": "decide",
+    "list_tokens": "read",
+    "make_token": "decide",
+    "revoke_own_token": "decide",
     "export_bundle": "read",
     "import_memories": "write",
     "get_import": "read",
@@ -59,10 +65,16 @@ BODIES: dict[str, Any] = {
     "hand_in_conversation": {"messages": CONVERSATION},
     "update_setting": {"value": "Of a stranger."},
     "decide_access_request": {"decision": "grant", "reason": "Why not."},
+    "decide_on_token_request": {"decision": "grant", "reason": "Why not."},
+    "make_token": {"name": "of a stranger", "scopes": ["decide"]},
     "import_memories": {"data": '{"content": "Of a stranger."}', "format": "jsonl"},
 }
 
-QUERIES = {"search_memories": {"query": "Ezra"}, "list_access_requests": {"status": "all"}}
+QUERIES = {
+    "search_memories": {"query": "Ezra"},
+    "list_access_requests": {"status": "all"},
+    "list_token_requests": {"status": "all"},
+}
 
 SECRET = "Ezra hides the key under the blue stone."
 
@@ -79,6 +91,8 @@ def known(door: Door) -> dict[str, object]:
         "memory_id": memory,
         "refinement_id": refinement,
         "request_id": request_id,
+        "token_request_id": ask_for_token(door.agent, "decide"),
+        "public_id": issue(door.agent).split("_")[1],
         "conversation_id": conversation,
         "import_id": brought,
         "field": "system_prompt",
@@ -89,6 +103,8 @@ NOTHING: dict[str, object] = {
     "memory_id": 987_654_321,
     "refinement_id": NOBODY,
     "request_id": NOBODY,
+    "token_request_id": NOBODY,
+    "public_id": "0000000000000000",
     "conversation_id": NOBODY,
     "import_id": NOBODY,
     "field": "system_prompt",
@@ -241,7 +257,7 @@ def test_a_revoked_token_opens_nothing_from_then_on(door: Door) -> None:
     second = Door(door.client, door.agent, issue(door.agent))
     with writing():
         agent = Agent.lock(door.agent.id)
-        AgentToken.lock(agent, door.token.split("_")[1]).revoke(agent, by=COMMAND_LINE)
+        revoke_token(agent, door.token.split("_")[1], by=COMMAND_LINE)
     for operation in OPERATIONS:
         values = NOTHING | {"field": "system_prompt"}
         answer = unchanged(lambda operation=operation, values=values: call(door, operation, values))
@@ -259,7 +275,7 @@ def test_a_forgotten_agent_s_token_opens_nothing(door: Door, known: dict[str, ob
 def test_a_token_whose_keys_are_on_their_way_is_asked_to_wait(client: FlaskClient) -> None:
     agent = make_agent("young")
     with writing():
-        token = AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE)
+        token = issue_token(Agent.lock(agent.id), by=COMMAND_LINE)
     young = Door(client, agent, token)
     assert young.get("/me")["name"] == "young"
     waits = ["get_context", "list_memories", "save_memory", "search_memories", "get_memory", "decide_access_request"]

@@ -12,7 +12,8 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.bearer import authenticate
 from app.keys.provision import provision_keys
-from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, ProposalStatus, SettingProposal
+from app.keys.tokens import issue_token, revoke_token, rotate_token
+from app.models import COMMAND_LINE, Actor, ActorKind, Agent, ProposalStatus, SettingProposal
 from app.models.key import live_tokens
 from tests.authoring.conftest import proposal, writes
 from tests.refinement.test_races import at_once
@@ -67,13 +68,13 @@ def test_keys_that_are_sealed_while_tokens_are_revoked_and_rotated_end_with_the_
     app: Flask, agent: Agent
 ) -> None:
     with writing():
-        made = [AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE) for _ in range(4)]
+        made = [issue_token(Agent.lock(agent.id), by=COMMAND_LINE) for _ in range(4)]
     ids = [token.split("_")[1] for token in made]
 
     def act(name: str, public_id: str) -> object:
         with writing():
             locked = Agent.lock(agent.id)
-            return getattr(AgentToken.lock(locked, public_id), name)(locked, by=COMMAND_LINE)
+            return {"revoke": revoke_token, "rotate": rotate_token}[name](locked, public_id, by=COMMAND_LINE)
 
     jobs = [lambda n=n: act("revoke", ids[n]) for n in range(2)]
     jobs += [lambda n=n: act("rotate", ids[n]) for n in (2, 3)]

@@ -74,7 +74,9 @@ def test_list_shows_the_live_ones_and_all_when_asked(agent: Agent, whetstone: Wh
     everything = whetstone("agents", "token", "list", "wren", "--all", "--json").json
 
     assert [each["id"] for each in live] == [second["id"]]
-    assert set(live[0]) == {"id", "name", "scopes", "created_at", "last_used_at", "revoked_at"}
+    origin = {"how", "shown_to", "by_token", "request"}
+    assert set(live[0]) == origin | {"id", "name", "scopes", "created_at", "last_used_at", "revoked_at"}
+    assert (live[0]["how"], live[0]["shown_to"]) == ("command line", "command line")
     assert [(each["id"], each["revoked_at"] is None) for each in everything] == [
         (second["id"], True),
         (first["id"], False),

@@ -21,6 +21,7 @@ from app.grants.request import decide_grant, request_access
 from app.history.rows import _LatestValues
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
+from app.keys.tokens import issue_token, revoke_token
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, Trigger, User
 from app.models.logged import Logged, logged_models
 from app.models.user import ADMIN
@@ -83,13 +84,13 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
     _look(made, ann)
     with writing():
         locked = Agent.lock(made.id)
-        AgentToken.issue(locked, by=COMMAND_LINE, name="second", scopes=["read"])
+        issue_token(locked, by=COMMAND_LINE, name="second", scopes=["read"])
         db.session.flush()
         public_id = db.session.scalars(db.select(AgentToken.public_id).order_by(AgentToken.id)).first()
         assert public_id is not None
-        AgentToken.lock(locked, public_id).revoke(locked, by=COMMAND_LINE)
+        revoke_token(locked, public_id, by=COMMAND_LINE)
     with writing():
-        AgentToken.issue(Agent.lock(made.id), by=COMMAND_LINE, name="third")
+        issue_token(Agent.lock(made.id), by=COMMAND_LINE, name="third")
     flagged, changed = remember(made, "One that is toggled.", "One that is changed.")
     toggle(made, flagged)
     request_stop(start_refinement(made.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, by=ann.actor)

@@ -16,6 +16,7 @@ from app.keys.forgetting import forget_agent
 from app.keys.provision import find_unprovisioned, provision_keys
 from app.keys.rotation import rotate_agent_key
 from app.keys.shredding import is_due
+from app.keys.tokens import issue_token, revoke_token, rotate_token
 from app.models import COMMAND_LINE, Action, Agent, AgentToken, AuditLog, Event, Memory
 from app.models.agent import AgentForgotten
 from app.models.key import live_tokens
@@ -35,7 +36,7 @@ def agent(app: Flask) -> Agent:
 def issue(agent: Agent, **given: object) -> str:
     with writing():
         locked = Agent.lock(agent.id)
-        token = AgentToken.issue(locked, by=COMMAND_LINE, **given)  # type: ignore[arg-type]
+        token = issue_token(locked, by=COMMAND_LINE, **given)  # type: ignore[arg-type]
         db.session.flush()
         share_with_tokens(locked, open_keys(locked))
     return token
@@ -53,14 +54,14 @@ def revoke(agent: Agent, token: str) -> bool:
     public_id = row_of(token).public_id
     with writing():
         locked = Agent.lock(agent.id)
-        return AgentToken.lock(locked, public_id).revoke(locked, by=COMMAND_LINE)
+        return revoke_token(locked, public_id, by=COMMAND_LINE).was_live
 
 
 def rotate(agent: Agent, token: str) -> str:
     public_id = row_of(token).public_id
     with writing():
         locked = Agent.lock(agent.id)
-        return AgentToken.lock(locked, public_id).rotate(locked, by=COMMAND_LINE)
+        return rotate_token(locked, public_id, by=COMMAND_LINE)
 
 
 def opens(agent: Agent, token: str) -> bool:
@@ -138,6 +139,7 @@ def test_revoking_twice_is_revoking_once(agent: Agent) -> None:
 def test_no_sweep_seals_keys_to_a_revoked_token_again(agent: Agent, clock: FakeClock) -> None:
     token = issue(agent)
     revoke(agent, token)
+    provision_keys(agent.id)
     clock.advance(minutes=5)
     assert find_unprovisioned() == []
     provision_keys(agent.id)

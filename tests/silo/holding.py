@@ -10,7 +10,8 @@ from sqlalchemy import select, text
 from app.config import Settings
 from app.extensions import db, writing
 from app.keys.agent_keys import open_keys, share_with_tokens
-from app.models import COMMAND_LINE, Agent, AgentToken, Intake, Memory
+from app.keys.tokens import issue_token
+from app.models import COMMAND_LINE, Agent, Intake, Memory
 from app.models.key import AgentKey
 from app.silo import TokenKey, parse_token
 from tests.support.databases import SERVER
@@ -46,7 +47,7 @@ def give_token(agent: Agent, *, provisioned: bool = True) -> TokenKey:
     """Issue a token; `provisioned`: with its copies of the agent's keys."""
     with writing():
         locked = Agent.lock(agent.id)
-        token = AgentToken.issue(locked, by=COMMAND_LINE)
+        token = issue_token(locked, by=COMMAND_LINE)
         db.session.flush()
         if provisioned:
             share_with_tokens(locked, open_keys(locked))

@@ -144,6 +144,7 @@ def _work(life: Life) -> Iterator[tuple[Task, list[int | str]]]:
         "view_id": grant.id,
         "intake_id": db.session.scalars(db.select(Intake.id)).all()[0],
         "proposal_id": grant.id,
+        "request_id": grant.id,
         "nonce": "0123456789abcdef",
     }
     tasks.celery.app.loader.import_default_modules()

@@ -22,13 +22,13 @@ from app.keys.forgetting import forget_agent
 from app.keys.provision import ensure_keys, find_unprovisioned, provision_keys
 from app.keys.rotation import rotate_agent_key
 from app.keys.shredding import TO_SHRED, is_due, shred_files
+from app.keys.tokens import issue_token
 from app.models import (
     COMMAND_LINE,
     AccessGrant,
     AccessView,
     Action,
     Agent,
-    AgentToken,
     AuditLog,
     GrantStatus,
     InstallationMark,
@@ -305,7 +305,7 @@ Act = Callable[[Agent], object]
 REFUSED: dict[str, Act] = {
     "a start": lambda agent: start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE),
     "a start by itself": lambda agent: start_refinement(agent.id, trigger=Trigger.AGENT, by=COMMAND_LINE),
-    "a token": lambda agent: _locked(agent, lambda row: AgentToken.issue(row, by=COMMAND_LINE)),
+    "a token": lambda agent: _locked(agent, lambda row: issue_token(row, by=COMMAND_LINE)),
     "new keys": lambda agent: _locked(agent, make_keys),
     "keys where there are none": lambda agent: _locked(agent, ensure_keys),
     "an import": lambda agent: hand_in(agent, "Dora likes salt."),

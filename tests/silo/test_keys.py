@@ -19,6 +19,7 @@ from app.config import Settings
 from app.errors import Invalid, Unavailable
 from app.extensions import db, writing
 from app.keys.agent_keys import open_keys, share_with_tokens
+from app.keys.tokens import issue_token
 from app.models import COMMAND_LINE, Agent, AgentToken, Memory, master_key
 from app.models.key import AgentKey
 from app.setup import ensure_master_key, load_master_key, ready_app
@@ -174,7 +175,7 @@ def test_a_token_opens_its_own_agents_keys_and_no_others(app: Flask) -> None:
     remember(ezra, "Ann likes tea.")
     with writing():
         locked = Agent.lock(ezra.id)
-        token = AgentToken.issue(locked, by=COMMAND_LINE)
+        token = issue_token(locked, by=COMMAND_LINE)
         db.session.flush()
         assert share_with_tokens(locked, open_keys(locked)) == 2
         assert share_with_tokens(locked, open_keys(locked)) == 0

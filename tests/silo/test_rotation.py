@@ -20,6 +20,7 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.keys.agent_keys import make_keys, open_keys
 from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key, unfinished_rotation
+from app.keys.tokens import revoke_token
 from app.models import (
     COMMAND_LINE,
     Account,
@@ -428,9 +429,8 @@ def test_an_agents_new_version_seals_new_writes_and_rewrites_nothing(app: Flask)
     key, gone = give_token(ezra), give_token(ezra)
     with writing() as session:
         locked = Agent.lock(ezra.id)
-        session.scalars(select(AgentToken).where(AgentToken.public_key == gone.public.raw)).one().revoke(
-            locked, by=COMMAND_LINE
-        )
+        revoked = session.scalars(select(AgentToken).where(AgentToken.public_key == gone.public.raw)).one()
+        revoke_token(locked, revoked.public_id, by=COMMAND_LINE)
     before = sealed_rows()
 
     assert rotate_agent_key(ezra.id, by=COMMAND_LINE) == 2

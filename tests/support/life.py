@@ -28,6 +28,7 @@ from app.models import (
     MemoryText,
     MemoryType,
     Refinement,
+    TokenRequest,
     Trigger,
 )
 from app.models.base import SealedText
@@ -179,6 +180,12 @@ def _reasons(agent: Agent, keys: AgentKeys) -> Iterator[str]:
             yield keys.reveal(grant.reason, purpose="exception", subject=grant.id)
 
 
+def _token_reasons(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for request in db.session.scalars(select(TokenRequest).where(TokenRequest.agent_id == agent.id)):
+        if request.reason is not None:
+            yield keys.reveal(request.reason, purpose="token-request", subject=request.id)
+
+
 def _waiting(agent: Agent, _: AgentKeys) -> Iterator[str]:
     master = current_app.extensions["master_key"]
     for intake in db.session.scalars(select(Intake).where(Intake.agent_id == agent.id, Intake.sealed.is_not(None))):
@@ -196,6 +203,7 @@ READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {
     "consents.words": _words,
     "refinements.summary": _summaries,
     "access_grants.reason": _reasons,
+    "token_requests.reason": _token_reasons,
     "intakes.sealed": _waiting,
     "idempotency_keys.answer": _answers,
 }

@@ -14,9 +14,9 @@ from app.extensions import db, writing
 from app.keys.agent_keys import has_keys, open_keys
 from app.keys.agent_keys import open_keys as keys_of
 from app.keys.provision import find_unprovisioned, provision_keys
+from app.keys.tokens import issue_token
 from app.models import COMMAND_LINE, Account, Agent, Event, Intake, IntakeStatus, Memory, MemoryType
 from app.models.intake import IMPORT
-from app.models.key import AgentToken
 from app.silo import parse_token
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, make_agent, remember
@@ -126,7 +126,7 @@ def test_lost_intakes_are_found_after_a_minute_only(app: Flask, clock: FakeClock
 def test_an_agent_without_keys_gets_them_once_and_its_token_opens_them(app: Flask) -> None:
     agent = keyless()
     with writing():
-        token = AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE)
+        token = issue_token(Agent.lock(agent.id), by=COMMAND_LINE)
 
     provision_keys(agent.id)
     provision_keys(agent.id)
@@ -154,7 +154,7 @@ def test_an_intake_may_come_before_the_keys(app: Flask) -> None:
 def test_agents_and_tokens_without_keys_are_found_after_a_minute(app: Flask, clock: FakeClock) -> None:
     agent, whole = keyless(), make_agent("whole")
     with writing():
-        AgentToken.issue(Agent.lock(whole.id), by=COMMAND_LINE)
+        issue_token(Agent.lock(whole.id), by=COMMAND_LINE)
     assert find_unprovisioned() == []
     clock.advance(seconds=61)
     keyless("later")

@@ -9,11 +9,14 @@ from datetime import timedelta
 from flask import Flask
 from sqlalchemy import select
 
+from app.asking.replies import ConsentAnswer
 from app.extensions import writing
 from app.grants import endings
 from app.grants.request import WantedException, request_access, revoke_grant
-from app.models import AccessGrant, Account, Agent, GrantCategory, Role, User
+from app.keys.agent_keys import open_keys
+from app.models import AccessGrant, Account, Agent, GrantCategory, Role, TokenRequest, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
+from app.tokens.request import decide_token_request
 from tests.grants.conftest import put
 from tests.support.canary import canary
 from tests.support.factories import make_agent, make_user, remember
@@ -107,6 +110,11 @@ def _person(web: Flask, life: Life, other: Agent, role: str, state: str, prefix:
     elif state != NONE:
         word = "NO" if state == DENIED else "YES"
         person.exception_id = put(agent, user, say(f"{word}. {canary('reason')}"), wish=wish)[0].id
+    if state == DENIED:
+        with writing():
+            asked, _ = TokenRequest.make(Agent.lock(agent.id), user, name="laptop", scopes=["read"], by=user.actor)
+        answer = ConsentAnswer(granted=False, words=canary("reason"))
+        decide_token_request(asked.id, answer, agent_id=agent.id, by=agent.as_actor, keys=open_keys(agent))
     if state == REVOKED:
         revoke_grant(person.exception_id, by=user.actor)
     return person

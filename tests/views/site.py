@@ -19,15 +19,16 @@ from app.extensions import db, writing
 from app.grants.request import WantedException, request_access
 from app.history.plan import Target as Undo
 from app.history.undo import roll_back
+from app.keys.tokens import issue_token
 from app.models import (
     COMMAND_LINE,
     WORKER,
     AccessGrant,
     Agent,
-    AgentToken,
     GrantCategory,
     Memory,
     SettingProposal,
+    TokenRequest,
     User,
 )
 from tests.support.factories import begin, make_agent, remember
@@ -97,6 +98,7 @@ def make_subject(says: str = "") -> Subject:
         "entry_id": str(_entry_of(saved)),
         "exception_id": _pending(agent).id,
         "token_id": _live_token(agent),
+        "request_id": _token_request(agent),
         "proposal_id": _held(agent, "system_prompt"),
         "item_id": str(run.reload().notes[0].id),
         "filename": "app.js",
@@ -113,6 +115,7 @@ NOWHERE = {
     "entry_id": "987654321",
     "exception_id": NOBODY,
     "token_id": "0000000000000000",
+    "request_id": NOBODY,
     "proposal_id": NOBODY,
     "item_id": "987654321",
     "filename": "nowhere.js",
@@ -173,9 +176,10 @@ ACTS: dict[str, Act] = {
     "settings.apply": Act(),
     "settings.dismiss": Act(),
     "settings.hold": Act(named=lambda subject: {"proposal_id": subject.dismissed_id}),
-    "tokens.create": Act(_token),
-    "tokens.rotate": Act(),
+    "tokens.create": Act(_token, status=frozenset({409})),
+    "tokens.rotate": Act(status=frozenset({409})),
     "tokens.revoke": Act(),
+    "tokens.withdraw": Act(),
     "imports.receive": Act(_file),
     "memories.protect": Act(),
     "memories.release": Act(named=lambda subject: {"memory_id": subject.constitutional_id}),
@@ -220,8 +224,16 @@ def _pending(agent: Agent) -> AccessGrant:
 def _live_token(agent: Agent) -> str:
     """Its public id."""
     with writing():
-        token = AgentToken.issue(Agent.lock(agent.id), by=COMMAND_LINE)
+        token = issue_token(Agent.lock(agent.id), by=COMMAND_LINE)
     return token.split("_")[1]
+
+
+def _token_request(agent: Agent) -> str:
+    """The id of a request of the first admin, that the agent was not asked about yet."""
+    user = db.session.get_one(User, 1)
+    with writing():
+        made, _ = TokenRequest.make(Agent.lock(agent.id), user, name="laptop", scopes=["read"], by=user.actor)
+    return made.id
 
 
 def _held(agent: Agent, field: str, *, dismissed: bool = False) -> str:

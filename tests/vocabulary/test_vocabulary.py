@@ -23,6 +23,7 @@ from app.models import (
     ProposalStatus,
     RollbackKind,
     Status,
+    TokenRequestStatus,
     Trigger,
 )
 from app.vocabulary import (
@@ -35,6 +36,7 @@ from app.vocabulary import (
     PROPOSAL_STATUSES,
     ROLLBACKS,
     STATUSES,
+    TOKEN_REQUEST_STATUSES,
     TRIGGERS,
 )
 
@@ -48,11 +50,13 @@ TABLES = {
     ProposalStatus: PROPOSAL_STATUSES,
     RollbackKind: ROLLBACKS,
     Status: STATUSES,
+    TokenRequestStatus: TOKEN_REQUEST_STATUSES,
     Trigger: TRIGGERS,
 }
 
 RULES = {
     ("app/cli/grants.py", "GrantStatus"): "which hint follows an answer",
+    ("app/cli/grants.py", "TokenRequestStatus"): "its words are members of GrantStatus, too",
     ("app/history/steps.py", "Action"): "which step an entry is, and how it is read",
     ("app/models/attention.py", "AttentionKind"): "a line is made of the refinement's counts",
     ("app/views/shown/refinement.py", "Status"): "what an end means depends on what was done, too",

@@ -1,14 +1,13 @@
-"""What the pages of one agent show: its state, its sealed ledger, refinements, imports, tokens and its forgetting."""
+"""What the pages of one agent show: its state, its sealed ledger, refinements, imports, and its forgetting."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from flask import request, url_for
 from sqlalchemy import ColumnElement, func, select
 
 from app.events.topics import newest_event
@@ -26,16 +25,16 @@ from app.models import (
     Memory,
     MemoryType,
     Refinement,
+    TokenRequest,
 )
 from app.models.agent_settings import operator_settings
 from app.models.base import iso
-from app.models.key import SCOPES, live_tokens
+from app.models.key import TokenOrigin, live_tokens
 from app.models.keyset import TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import BlindRow
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
-from app.shapes.agent import TokenShape
 from app.shapes.memory import AdminImport, LedgerRowShape
 from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
@@ -46,19 +45,13 @@ from app.views.shown.mass import MassChart
 LEDGER_ROWS = 50
 REFINEMENT_ROWS = 20
 INTAKE_ROWS = 20
+TOKEN_REQUEST_ROWS = 5
 INTAKE_NEWS = timedelta(minutes=10)
 """How long an import stays on the page of the ledger after a worker settled it."""
 
 CORE, JOURNAL, DISCARDED = "core", "journal", "discarded"
 LEDGERS = {CORE: "Core", JOURNAL: "Journal", DISCARDED: "Discarded"}
 """What the ledger can list, as its address names it. Discarded are those of both types that were removed, softly."""
-
-SCOPE_WORDS = {
-    "read": "read its memories, context, settings and results",
-    "write": "save memories and hand in conversations",
-    "author": "change its own settings",
-    "decide": "ask for refinements, and answer for exceptions",
-}
 
 
 @dataclass(frozen=True)
@@ -129,9 +122,12 @@ class LedgerPage:
         since = now() - INTAKE_NEWS
         self.intakes = [each for each in _load_intakes(agent) if each.taken_at is None or each.taken_at > since]
         self.mass = MassChart(agent)
+        self.first_token, self.token_requests = _load_first_token(agent), _load_token_requests(agent)
 
     def as_json(self) -> dict[str, Any]:
         return self.state.as_json() | {
+            "first_token_shown_to": self.first_token.shown_to if self.first_token else None,
+            "token_requests_waiting": len(self.token_requests),
             "attention_items": self.unseen.as_json(),
             "show": self.ledger.show,
             "ledger": [LedgerRowShape.of(row).as_json() for row in self.ledger.rows],
@@ -170,50 +166,6 @@ class ImportsPage:
         return {"agent": self.state.agent.name, "imports": imports}
 
 
-@dataclass(frozen=True)
-class MadeToken:
-    """A token in the one answer that shows it. Its secret stays out of a printed form."""
-
-    name: str
-    public_id: str
-    secret: str = field(repr=False)
-    replaced: str = ""
-
-    @property
-    def curl(self) -> str:
-        """A line that works as it stands, where the token is pasted."""
-        return f"curl -H 'Authorization: Bearer {self.secret}' {request.url_root}api/v1/me"
-
-
-@dataclass(frozen=True)
-class TokenForm:
-    """What was typed for a new token, with what is wrong."""
-
-    name: str = ""
-    scopes: Sequence[str] = SCOPES
-    errors: Mapping[str, str] = field(default_factory=dict)
-
-    choices = tuple(SCOPE_WORDS.items())
-
-
-class TokensPage:
-    """Live ones first, the newest first."""
-
-    def __init__(self, agent: Agent, *, form: TokenForm | None = None, made: MadeToken | None = None) -> None:
-        query = select(AgentToken).where(AgentToken.agent_id == agent.id)
-        order = (AgentToken.revoked_at.is_not(None), AgentToken.id.desc())
-        found = db.session.scalars(query.order_by(*order).execution_options(populate_existing=True))
-        self.tokens = list(found)
-        self.live = sum(token.is_live for token in self.tokens)
-        self.state = AgentState.load(agent)
-        self.form, self.made = form or TokenForm(), made
-        self.url = url_for("tokens.index", agent_id=agent.id)
-
-    def as_json(self) -> dict[str, Any]:
-        """Never with a secret: a page that shows one has no twin."""
-        return {"agent": self.state.agent.name, "tokens": [TokenShape.of(token).as_json() for token in self.tokens]}
-
-
 class ForgetPage:
     """What would be destroyed or ended, and what stays. `typed` stands in the field for the name; None before that."""
 
@@ -248,6 +200,18 @@ def newest_refinements(agent: Agent, limit: int) -> list[Refinement]:
 def _load_intakes(agent: Agent) -> list[Intake]:
     query = select(Intake).where(Intake.agent_id == agent.id, Intake.kind == "import")
     return list(db.session.scalars(query.order_by(Intake.created_at.desc()).limit(INTAKE_ROWS)))
+
+
+def _load_first_token(agent: Agent) -> AgentToken | None:
+    """The one that was made with the agent, while it works."""
+    query = select(AgentToken).where(AgentToken.agent_id == agent.id, AgentToken.how == TokenOrigin.FIRST)
+    return db.session.scalar(query.where(AgentToken.revoked_at.is_(None)).order_by(AgentToken.id).limit(1))
+
+
+def _load_token_requests(agent: Agent) -> list[TokenRequest]:
+    """Those that wait for the agent; each admin has one at most."""
+    query = select(TokenRequest).where(TokenRequest.agent_id == agent.id, TokenRequest.waits())
+    return list(db.session.scalars(query.order_by(TokenRequest.requested_at).limit(TOKEN_REQUEST_ROWS)))
 
 
 def _count_rows(model: Any, agent: Agent, *conditions: ColumnElement[bool]) -> int:

@@ -53,6 +53,8 @@ def subject_of(entry: LogEntry) -> Subject | None:
     match kind:
         case "refinement" | "rollback" | "exception":
             return link_subject(entry.subject)
+        case "token-request" if entry.agent_id is not None:
+            return Subject(f"token request {number[:8]}", url_for("tokens.index", agent_id=entry.agent_id))
         case "token" if entry.agent_id is not None:
             return Subject(f"token {number}", url_for("tokens.index", agent_id=entry.agent_id))
         case "proposal" if entry.agent_id is not None:

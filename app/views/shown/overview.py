@@ -13,7 +13,7 @@ from sqlalchemy.orm import load_only
 from app.events.topics import newest_event
 from app.extensions import db, now
 from app.history.proof import Proof
-from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status
+from app.models import OPEN_STATES, Agent, AgentKey, ProposalStatus, Refinement, SettingProposal, Status, TokenRequest
 from app.models.base import iso
 from app.models.keyset import cut_page
 from app.models.refinement import NEWEST_REFINEMENTS
@@ -78,6 +78,7 @@ class Overview:
             *health_alarms(),
             *_alerting_outcomes(account_id),
             *_held_prompts(account_id),
+            *_waiting_tokens(account_id),
             *_over_budget(account_id, self.figures.over_budget),
             *_without_keys(account_id),
         ]
@@ -172,6 +173,18 @@ def _held_prompts(account_id: int) -> list[Attention]:
     ]
     text = "What an agent wrote for itself does not apply until an admin has read it."
     return [Attention("ask", "lock", f"Held: {_count_or_more(len(found), 'prompt')}", text, items[:SHOWN])]
+
+
+def _waiting_tokens(account_id: int) -> list[Attention]:
+    """Tokens that admins asked for, and that their agents have not decided on."""
+    mine = (TokenRequest.account_id == account_id, TokenRequest.waits())
+    query = select(TokenRequest.name, Agent.id, Agent.name).join(Agent, Agent.id == TokenRequest.agent_id)
+    found = db.session.execute(query.where(*mine).order_by(TokenRequest.requested_at).limit(LOOKED_AT)).all()
+    if not found:
+        return []
+    items = [(agent, url_for("tokens.index", agent_id=number), name) for name, number, agent in found]
+    text = "Their agents are being asked. Nobody gets in with them before a YES."
+    return [Attention("ask", "key", f"Token requests: {len(found)} waiting", text, items[:SHOWN])]
 
 
 def _over_budget(account_id: int, count: int) -> list[Attention]:

@@ -1,0 +1,1 @@
+"""Later tokens of an agent: a human asks for one, and the agent decides."""
