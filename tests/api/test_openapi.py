@@ -15,8 +15,8 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from app.api.operations import OPERATIONS
-from tests.api.conftest import Door, open_door
-from tests.api.telling import CONVERSATION, ask_to_look
+from tests.api.conftest import Door, issue, open_door
+from tests.api.telling import CONVERSATION, ask_for_token, ask_to_look
 from tests.support.pages import Site, serving
 
 with warnings.catch_warnings():
@@ -38,7 +38,7 @@ SUBJECTS = {"200", "201", "202"}
 
 NAMES = [operation.name for operation in OPERATIONS]
 
-NOTHING_TO_GET_WRONG = {"whoami", "get_context", "list_settings", "export_bundle"}
+NOTHING_TO_GET_WRONG = {"whoami", "get_context", "list_settings", "list_tokens", "export_bundle"}
 
 
 KNOWN: dict[str, Callable[[Door], Any]] = {
@@ -47,6 +47,8 @@ KNOWN: dict[str, Callable[[Door], Any]] = {
     "conversation_id": lambda door: door("POST", "/conversations", {"messages": CONVERSATION}).json["id"],
     "import_id": lambda door: door("POST", "/imports", {"data": "One line.", "format": "text"}).json["id"],
     "request_id": lambda door: ask_to_look(door.agent),
+    "token_request_id": lambda door: ask_for_token(door.agent),
+    "public_id": lambda door: issue(door.agent).split("_")[1],
 }
 """Something of each kind that is there."""
 

@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
-from app.extensions import db
+from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.client import Reply, Usage
-from app.models import Agent, CallPurpose, ModelCall, Refinement, Trigger
+from app.models import Agent, CallPurpose, ModelCall, Refinement, TokenRequest, Trigger
 from tests.authoring.conftest import guarded, read_by, writes
 from tests.grants.conftest import put
 from tests.refinement.driving import call, carry, say
@@ -20,6 +20,7 @@ from tests.refinement.soundness import assert_sound
 from tests.reflection.conftest import jot, look_back, talk
 from tests.support.factories import make_agent, make_user, remember
 from tests.support.scripted import Scripted
+from tests.tokens.conftest import think
 
 __all__ = ["guarded"]
 
@@ -57,6 +58,17 @@ def _exception(agent: Agent, *replies: Scripted) -> str:
     return put(agent, make_user("ann@example.org", "admin"), *replies)[0].id
 
 
+def _token(agent: Agent, *replies: Scripted) -> str:
+    user = make_user("bob@example.org", "admin")
+    with writing():
+        asked, _ = TokenRequest.make(Agent.lock(agent.id), user, name="laptop", scopes=["read"], by=user.actor)
+    try:
+        think(asked, *replies)
+    finally:
+        db.session.rollback()
+    return asked.id
+
+
 def _safety_reading(agent: Agent, *replies: Scripted) -> str:
     return read_by(writes(agent, "system_prompt", "You are Wren, and kind."), *replies).proposal.id
 
@@ -73,6 +85,7 @@ ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
     CallPurpose.CONSENT: (_consent, say("NO")),
     CallPurpose.REFINEMENT: (_refinement, call("complete_refinement", summary="All is well.")),
     CallPurpose.EXCEPTION: (_exception, say("YES")),
+    CallPurpose.TOKEN: (_token, say("YES")),
     CallPurpose.SAFETY_READING: (_safety_reading, say("SAFE")),
     CallPurpose.CONVERSATION: (_conversation, say('{"journal": ["Tea without sugar."], "core": []}')),
     CallPurpose.PROMOTION: (_promotion, say('{"promote": []}')),

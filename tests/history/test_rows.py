@@ -22,10 +22,11 @@ from app.history.rows import _LatestValues
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
 from app.keys.tokens import issue_token, revoke_token
-from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, Trigger, User
+from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, TokenRequest, Trigger, User
 from app.models.logged import Logged, logged_models
 from app.models.user import ADMIN
 from app.refinement.start import request_stop, start_refinement
+from app.tokens.request import decide_token_request
 from tests.grants.conftest import WISH
 from tests.refinement.driving import call, carry, say
 from tests.support import life
@@ -89,6 +90,9 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
         public_id = db.session.scalars(db.select(AgentToken.public_id).order_by(AgentToken.id)).first()
         assert public_id is not None
         revoke_token(locked, public_id, by=COMMAND_LINE)
+        asked, _ = TokenRequest.make(locked, ann, name="laptop", scopes=["read"], by=ann.actor, replaces="0" * 16)
+    said = ConsentAnswer(granted=False, words="Not to a laptop.")
+    decide_token_request(asked.id, said, agent_id=made.id, by=made.as_actor, keys=open_keys(made))
     with writing():
         issue_token(Agent.lock(made.id), by=COMMAND_LINE, name="third")
     flagged, changed = remember(made, "One that is toggled.", "One that is changed.")
