@@ -239,6 +239,21 @@ class Settings(BaseSettings):
         return (self.master_key_file or self.data / "keys" / "master.key").expanduser().absolute()
 
     @property
+    def statements_dir(self) -> Path:
+        """This machine's copy of the state of the log of statements, its checkpoints, and the web keys it knows."""
+        return self.data / "statements"
+
+    @property
+    def web_key_path(self) -> Path:
+        """What the web process signs with."""
+        return self.data / "web.key"
+
+    @property
+    def pinned_path(self) -> Path:
+        """The installation that the web process trusts."""
+        return self.data / "installation.json"
+
+    @property
     def run_dir(self) -> Path:
         """What a running `up` leaves for other commands: the broker's address, process ids, a lock."""
         return self.data / "run"

@@ -85,9 +85,10 @@ def writing() -> Iterator[Session]:
         callback()
 
 
-def before_commit(step: Callable[[], None]) -> None:
-    """Run `step` as one of the last things in the open `writing()` transaction."""
-    _pending_calls("before_commit").append(step)
+def before_commit(step: Callable[[], None], *, first: bool = False) -> None:
+    """Run `step` as one of the last things in the open `writing()` transaction: behind the others, or `first`."""
+    steps = _pending_calls("before_commit")
+    steps.insert(0 if first else len(steps), step)
 
 
 def after_commit(callback: Callable[[], None]) -> None:

@@ -20,9 +20,12 @@ from app.extensions import db, init_migrations, writing
 from app.keys.escrow import reveal_words
 from app.models import SETUP, Account, AgentKey, InstallationMark, Memory, User
 from app.models.master_key import MasterKeyRow
+from app.models.statement_log import begin_log, statement_log
 from app.models.user import OWNER, SITE_ADMIN
 from app.processes.quickcheck import PreparedInstallation, revision_ids
 from app.silo import KeyFileError, KeyRing, MasterKey
+from app.silo.webkey import WebKey
+from app.statements.web_keys import enroll_web_key
 
 FIRST_ACCOUNT = "Home"
 FIRST_EMAIL = "admin@whetstone.local"
@@ -42,13 +45,15 @@ def prepare_installation(
         before = _database_version()
         upgrade_database(app, before)
         made = ensure_master_key(settings)
+        app.extensions["master_key"] = load_master_key(settings)
+        trust_this_machine(settings)
         flag_immutable_memories(settings)
         email = password = ""
         if with_admin:
             email, password = ensure_first_admin(app)
         else:
             ensure_first_account()
-        words = _recovery_words(app, settings) if made and with_words else ""
+        words = _recovery_words() if made and with_words else ""
     key_file = str(settings.master_key_path) if made else ""
     return PreparedInstallation(email, password, key_file, words, before, revision_ids()[-1])
 
@@ -147,12 +152,21 @@ def ensure_master_key(settings: Settings) -> bool:
     with writing():
         if MasterKeyRow.current() is None:
             MasterKeyRow.register(key.public)
+            begin_log(key)
     return made
 
 
-def _recovery_words(app: Flask, settings: Settings) -> str:
+def trust_this_machine(settings: Settings) -> None:
+    """Let the web process of this data dir know the installation, and the worker know the web process."""
+    log = statement_log()
+    log.catch_up()
+    if not settings.pinned_path.exists():
+        log.pin.save(settings.pinned_path)
+    enroll_web_key(WebKey.load_or_make(settings.web_key_path).verifier.public.hex())
+
+
+def _recovery_words() -> str:
     """The recovery words of the key that was made just now, recorded as shown."""
-    app.extensions["master_key"] = load_master_key(settings)
     return " ".join(reveal_words(by=SETUP))
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from app.values.mass_story import NOUNS
 from app.values.refinement_states import OPEN_STATES
 
-APPEND_ONLY = ("audit_log", "memory_states")
+APPEND_ONLY = ("audit_log", "memory_states", "log_leaves")
 """Rows of these tables are neither changed nor removed nor replaced, by anything."""
 
 OPEN = str(tuple(map(str, OPEN_STATES)))
@@ -20,6 +20,7 @@ OPEN = str(tuple(map(str, OPEN_STATES)))
 _SAME_ROW = {
     "audit_log": "id = NEW.id OR (chain = NEW.chain AND sequence = NEW.sequence)",
     "memory_states": "memory_id = NEW.memory_id AND entry_id = NEW.entry_id",
+    "log_leaves": "position = NEW.position",
     "memories": "id = NEW.id",
     "refinements": f"id = NEW.id OR (agent_id = NEW.agent_id AND status IN {OPEN} AND NEW.status IN {OPEN})",
     "rollbacks": "id = NEW.id OR entry_id = NEW.entry_id",
@@ -90,7 +91,11 @@ def _body(function: str) -> str:
     return function.split("$$")[1]
 
 
-_WHAT = {"audit_log": "the audit log is append-only", "memory_states": "the states of memories are append-only"}
+_WHAT = {
+    "audit_log": "the audit log is append-only",
+    "memory_states": "the states of memories are append-only",
+    "log_leaves": "the log of statements is append-only",
+}
 _OUT_OF_ORDER = {
     "audit_log": (
         "NOT (NEW.sequence = 1 AND length(NEW.previous_hash) = 0) AND NOT EXISTS (SELECT 1 FROM audit_log"
@@ -100,8 +105,10 @@ _OUT_OF_ORDER = {
         "NOT EXISTS (SELECT 1 FROM audit_log e WHERE e.id = NEW.entry_id AND NOT EXISTS"
         " (SELECT 1 FROM audit_log l WHERE l.chain = e.chain AND l.sequence = e.sequence + 1))"
     ),
+    "log_leaves": "NEW.position <> (SELECT coalesce(max(position) + 1, 0) FROM log_leaves)",
 }
-"""What comes is behind the last entry of its chain, and names its hash; a state comes with the last entry."""
+"""What comes is behind the last entry of its chain, and names its hash; a state comes with the last entry. A leaf of
+the log of statements takes the next place."""
 
 _CONSTITUTION = "a constitutional memory can not be changed or discarded"
 _IDENTITY = {

@@ -22,7 +22,8 @@ from app.errors import NotFound, WhetstoneError
 from app.extensions import db, reading
 from app.keys.bearer import Bearer, authenticate
 from app.models import Actor, Agent
-from app.silo import AgentKeys, SealBroken, parse_token
+from app.models.statement_log import AgentStopped, LogBroken
+from app.silo import AgentKeys, SealBroken, TokenKey, parse_token
 
 PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
 """Seconds that a request waits for the broker to count it."""
@@ -93,9 +94,16 @@ class Caller:
         if not self._keys:
             try:
                 self._keys.append(self.bearer.open_keys())
+            except (AgentStopped, LogBroken):
+                raise
             except SealBroken as error:
                 raise KeysNotReady from error
         return self._keys[0]
+
+    @property
+    def signer(self) -> TokenKey:
+        """What signs the decisions that the agent makes by this call."""
+        return self.bearer.opener
 
     def check_still_live(self) -> None:
         """For what takes long. Raises Unauthorized where the token was revoked since it came."""

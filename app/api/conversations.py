@@ -43,7 +43,7 @@ def hand_in_conversation(caller: Caller, given: NewConversation) -> Conversation
     keeps a few journal entries and core memories of it. The transcript itself is not kept. get_conversation says what
     came of it.
     """
-    intake = hand_in(caller.agent_id, given.messages, caller.actor())
+    intake = hand_in(caller.agent_id, given.messages, caller.actor(), caller.signer)
     queue.enqueue(intake.id)
     return Conversation.of(intake)
 

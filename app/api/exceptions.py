@@ -107,7 +107,7 @@ def decide_access_request(caller: Caller, request_id: str, given: NewDecision) -
 @operation("POST", "/access-requests/{request_id}/revocation", Scope.DECIDE, at=ID, destroys=True)
 def revoke_access(caller: Caller, request_id: str) -> Request:
     """Take a request or your YES to it back, at any time: what is open is closed within seconds."""
-    grant = revoke_grant(_find_own_request(caller, request_id).id, by=caller.actor())
+    grant = revoke_grant(_find_own_request(caller, request_id).id, by=caller.actor(), signer=caller.signer)
     queue.enqueue_telling(grant.id)
     return Request.of(grant)
 

@@ -48,7 +48,9 @@ def request_refinement(caller: Caller, given: NewRefinement) -> OneRefinement:
     """Ask for a refinement of your core memories. Asking is your consent; it runs in the background under the same
     guards as any other, and can be undone. get_refinement says how it stands.
     """
-    refinement = start_refinement(caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode))
+    refinement = start_refinement(
+        caller.agent_id, trigger=Trigger.AGENT, by=caller.actor(), mode=Mode(given.mode), signer=caller.signer
+    )
     queue.enqueue(refinement.id)
     return _describe_refinement(caller, refinement)
 

@@ -76,7 +76,7 @@ def reset_setting(caller: Caller, field: str) -> Setting:
 
 def write_setting(caller: Caller, field: str, value: object) -> Setting:
     """It is pending where a safety model reads it first: a worker asks that."""
-    authored = author_setting(caller.agent_id, field, value, by=caller.actor())
+    authored = author_setting(caller.agent_id, field, value, by=caller.actor(), signer=caller.signer)
     if authored.unread:
         queue.enqueue(authored.unread)
     return authored

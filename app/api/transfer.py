@@ -75,7 +75,8 @@ def import_memories(caller: Caller, given: NewImport) -> OneImport:
     by, format_ = caller.actor(), None if given.format == "auto" else ImportFormat(given.format)
     data = given.data.encode("utf-8", "surrogatepass")
     settings = _checked_settings(data, format_) if given.with_settings else {}
-    received = receive_file(caller.agent_id, data, by=by, format=format_)  # refused whole, before a setting is written
+    # refused whole, before a setting is written
+    received = receive_file(caller.agent_id, data, by=by, format=format_, signer=caller.signer)
     queue.enqueue(received.intake_id)
     for field, value in settings.items():
         write_setting(caller, field, value)

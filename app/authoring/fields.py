@@ -28,6 +28,7 @@ from app.models import (
 )
 from app.models.agent_settings import CONFIGURATION, PROMPTS, as_json, clean_setting, operator_settings
 from app.shapes.agent import Setting, Version
+from app.silo import TokenKey
 from app.values.text import clean_name
 
 FIELDS = ("name", *PROMPTS, "refinement_threshold")
@@ -58,10 +59,11 @@ def read_settings(agent: Agent, fields: Sequence[str] = FIELDS) -> list[Setting]
     return [_build_setting(agent, field, current[field], waiting.get(field)) for field in fields]
 
 
-def author_setting(agent_id: int, field: str, value: object, *, by: Actor) -> Setting:
+def author_setting(agent_id: int, field: str, value: object, *, by: Actor, signer: TokenKey | None = None) -> Setting:
     """Set a setting, or with None go back to its default. By an agent, a prompt may have to wait: see `pending`.
 
-    The caller lets a worker read what is `unread` then. Raises NotFound, Invalid, Refused or AgentForgotten.
+    `signer` is the agent's token. The caller lets a worker read what is `unread` then. Raises NotFound, Invalid,
+    Refused or AgentForgotten.
     """
     _check_field(field)
     with writing():
@@ -69,10 +71,10 @@ def author_setting(agent_id: int, field: str, value: object, *, by: Actor) -> Se
         agent.check_not_forgotten()
         cleaned = _clean_value(field, value)
         if _must_wait(agent, field, cleaned, by):
-            SettingProposal.make(agent, field, cleaned, by=by)
+            SettingProposal.make(agent, field, cleaned, by=by, signer=signer)
         else:
             SettingProposal.close(agent, [field], by=by, why="withdrawn")
-            agent.change(by=by, **{field: cleaned})
+            agent.change(by=by, signer=signer, **{field: cleaned})
     return read_setting(agent, field)
 
 

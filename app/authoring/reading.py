@@ -25,6 +25,10 @@ from app.llm.client import ModelError, Reply
 from app.models import OPEN_PROPOSALS, WORKER, Agent, CallPurpose, ProposalStatus, SettingProposal
 from app.models.agent_settings import operator_settings
 from app.models.base import require_row
+from app.models.key import Scope
+from app.models.proposal import PROPOSAL
+from app.statements.checks import check_agent
+from app.statements.signers import is_signed_by_agent
 from app.vocabulary import PROPOSAL_STATUSES
 
 LOST_AFTER = timedelta(minutes=1)
@@ -99,8 +103,16 @@ def tell_outcome(proposal_id: str) -> None:
 def _claim_question(proposal_id: str) -> _SafetyQuestion | None:
     """For exactly one worker at a time."""
     with writing():
+        whose = db.session.scalar(select(SettingProposal.agent_id).where(SettingProposal.id == proposal_id))
+        if whose is None:
+            return None
+        agent = Agent.lock(whose)
         proposal = SettingProposal.claim(proposal_id, SettingProposal.status == ProposalStatus.READING)
         if proposal is None:
+            return None
+        check_agent(agent)
+        if not is_signed_by_agent(PROPOSAL, proposal.note, proposal.signed_fields(agent), agent, Scope.AUTHOR):
+            proposal.hold(agent, by=WORKER, why="No token of the agent has signed this.")
             return None
         known = operator_settings()
         where = (known.safety_api_base or None, known.safety_api_key_env or None)

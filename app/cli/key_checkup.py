@@ -22,7 +22,8 @@ from app.models import Agent, AgentKey, Intake, IntakeStatus, MasterKeyRow, Memo
 from app.models.base import iso
 from app.models.key import live_tokens
 from app.models.master_key import key_ring, master_key
-from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
+from app.models.statement_log import statement_log
+from app.silo import AgentKeys, KeyFileError, MasterKey, SealBroken
 
 
 @dataclass(frozen=True)
@@ -141,18 +142,18 @@ def _examine_tokens(agent: Agent, keys: AgentKeys, report: KeyReport) -> Iterato
     counts = select(AgentKey.reader, func.count()).where(AgentKey.agent_id == agent.id).group_by(AgentKey.reader)
     copies = dict(db.session.execute(counts).tuples().all())
     whole = len(keys.versions) + 1
-    for fingerprint in db.session.scalars(select(MasterKeyRow.fingerprint)):
-        copies.pop(fingerprint, None)
+    for reader in statement_log().masters:
+        copies.pop(reader, None)
     for token in live_tokens(agent.id):
         report.tokens += 1
-        has = copies.pop(MasterPublicKey(token.public_key).fingerprint, 0)
+        has = copies.pop(token.reader, 0)
         if has < whole and token.created_at < now() - LOST_AFTER:
             yield (
                 f"its token {token.public_id} has {has} of {whole} copies of its keys. A worker makes them: see that "
                 "one runs; issue a new token if that does not help."
             )
     if copies:
-        named = ", ".join(sorted(copies))
+        named = ", ".join(sorted(reader[:16] for reader in copies))
         yield f"{sum(copies.values())} copies of its keys are sealed to nobody who is known ({named})."
 
 

@@ -14,7 +14,9 @@ from app.extensions import db, end_reading, writing
 from app.keys.provision import ensure_keys
 from app.models.agent import Agent
 from app.models.intake import IMPORT, Intake, IntakeStatus
-from app.silo import AgentKeys, SealBroken
+from app.models.statement_log import AgentStopped, LogBroken
+from app.silo import AgentKeys, SealBroken, TokenKey
+from app.statements.signers import open_signed
 from app.values.actor import Actor, ActorKind
 from app.values.text import MAX_NAME
 from app.values.unseen import MARKED
@@ -33,17 +35,24 @@ class Received:
 
 
 def receive_file(
-    agent_id: int, data: bytes, *, by: Actor, name: str = "", format: ImportFormat | None = None
+    agent_id: int,
+    data: bytes,
+    *,
+    by: Actor,
+    name: str = "",
+    format: ImportFormat | None = None,
+    signer: TokenKey | None = None,
 ) -> Received:
     """Check all of it, then keep it sealed to the master public key; the caller enqueues the intake.
 
-    Raises NotRecognised, ImportRefused, Invalid, NotFound or AgentForgotten; then nothing is written.
+    `signer` is the agent's token where that hands it in. Raises NotRecognised, ImportRefused, Invalid, NotFound or
+    AgentForgotten; then nothing is written.
     """
     parsed = check_file(data, by=by, name=name, format=format)
     with writing():
         agent = Agent.lock(agent_id)
         label = import_name(name, parsed.format)
-        intake = Intake.receive(agent, data.decode(), by=by, format=parsed.format, name=label)
+        intake = Intake.receive(agent, data.decode(), by=by, format=parsed.format, name=label, signer=signer)
     return Received(intake.id, parsed)
 
 
@@ -85,13 +94,18 @@ def take_in(intake_id: str) -> None:
         parsed = _open_intake(intake)
         end_reading()
         _write_intake(intake_id, parsed)
+    except (AgentStopped, LogBroken):
+        end_reading()
+        raise  # it waits until that is settled
     except (Invalid, Refused, SealBroken) as error:
         _refuse_intake(intake_id, error.sentence)
 
 
 def _open_intake(intake: Intake) -> ParsedFile:
-    """Raises Invalid or SealBroken."""
-    text = intake.open(db.session.get_one(Agent, intake.agent_id))
+    """Raises Invalid, Refused or SealBroken."""
+    with writing():
+        ensure_keys(Agent.lock(intake.agent_id))  # what the agent's tokens are is settled with that
+    text = open_signed(intake, db.session.get_one(Agent, intake.agent_id))
     format = ImportFormat(intake.format or ImportFormat.JSON_LINES)
     return parse_as(text.encode(), format).memories_only(by=intake.actor)
 

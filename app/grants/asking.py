@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import select
+
 from app.asking.calls import AskedAgent, Dependencies, ModelCalls
 from app.asking.human_questions import render_human_question
 from app.asking.replies import read_answer
@@ -50,7 +52,16 @@ def ask_agent(grant_id: str, dependencies: Dependencies) -> None:
         answer, agent_id, asked_at = read_answer(reply), question.agent.agent_id, question.asked_at
         by, keys = question.agent.as_actor, question.agent.keys
         try:
-            decide_grant(grant_id, answer, agent_id=agent_id, by=by, keys=keys, asked_at=asked_at, calls=calls)
+            decide_grant(
+                grant_id,
+                answer,
+                agent_id=agent_id,
+                by=by,
+                keys=keys,
+                asked_at=asked_at,
+                calls=calls,
+                question=question.text,
+            )
         except Refused:
             # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
             end_reading()
@@ -59,10 +70,13 @@ def ask_agent(grant_id: str, dependencies: Dependencies) -> None:
 def _claim_question(grant_id: str) -> _ExceptionQuestion | None:
     """For exactly one worker at a time."""
     with writing():
+        whose = db.session.scalar(select(AccessGrant.agent_id).where(AccessGrant.id == grant_id))
+        if whose is None:
+            return None
+        agent = Agent.lock(whose)
         grant = AccessGrant.claim(grant_id, AccessGrant.status == GrantStatus.PENDING)
         if grant is None:
             return None
-        agent = db.session.get_one(Agent, grant.agent_id, populate_existing=True)
         user = db.session.get_one(User, grant.user_id)
         asked = AskedAgent.of(agent, open_keys(agent))
         return _ExceptionQuestion(grant.id, asked, _render_question(grant, user), grant.asked_at)

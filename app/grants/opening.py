@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select, update
@@ -36,11 +36,14 @@ from app.models import (
     announce,
     record,
 )
-from app.models.base import iso, require_row
+from app.models.base import database_now, iso, require_row
+from app.models.declaring import sign_request
 from app.models.grant import NO_LONGER_ADMIN
 from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_text import texts_of
+from app.models.statement_log import current_of
 from app.silo import AgentKeys, SealBroken, SealedMemory, ViewKey, seal_view
+from app.statements.signers import is_signed_by_web
 from app.values.dates import other_days
 
 PAGE = 50
@@ -71,6 +74,7 @@ def look(grant: AccessGrant, user: User, **wanted: Any) -> RequestedView:
             raise NotCovered
         view = AccessView(id=str(uuid.uuid4()), grant_id=grant.id, user_id=user.id, requested_at=now())
         view.reader, view.wanted = key.public.raw, wanted
+        view.note = sign_request(LOOK, view.signed_fields())
         db.session.add(view)
     return RequestedView(view.id, key)
 
@@ -95,14 +99,37 @@ def answer_view(view_id: str) -> None:
         if not is_live or view.user_id != grant.user_id or view.requested_at < now() - FRESH:
             view.refused = "The exception has ended."
             return
+        if not is_signed_by_web(LOOK, view.note, view.signed_fields()):
+            view.refused = "No web process of this installation has signed this look."
+            return
         try:
-            shown = _read_wanted(grant, agent, view.wanted, open_keys(agent))
+            keys = open_keys(agent)
+            if not _covers_now(grant, agent):
+                view.refused = "The exception has ended, or has not begun."
+                return
+            shown = _read_wanted(grant, agent, view.wanted, keys)
         except SealBroken as error:
             view.refused = f"{error.sentence} Nothing is shown; `./whetstone verify` finds what it was."
             return
         view.seen, grant.views = len(shown["items"]), grant.views + 1
         view.sealed = seal_view(json.dumps(shown), view_id=view.id, reader=view.reader)
         _write_receipt(grant, agent, view, shown)
+
+
+LOOK = "whetstone-look/1"
+
+
+def _covers_now(grant: AccessGrant, agent: Agent) -> bool:
+    """Whether both clocks, the worker's and the database's, are between begin and end as the agent granted them."""
+    stated = current_of(agent.id, agent.uuid).exceptions[grant.id]
+    length = timedelta(minutes=int(stated.body["minutes"]))
+    begun = datetime.fromisoformat(stated.body["database_time"])
+    by_database = db.session.scalars(select(database_now())).one()
+    return begun <= by_database < begun + length and stated.at - CLOCK_SKEW <= now() < stated.at + length
+
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""By how much the clock of the web process, where a token decided, may be before the worker's."""
 
 
 def withdraw_view(look: RequestedView) -> bool:

@@ -33,9 +33,11 @@ from app.models import (
     note_to_admins,
     record,
 )
-from app.models.base import require_row
+from app.models.base import iso, require_row
+from app.models.declaring import declare, hash_words
+from app.models.statement import StatementKind
 from app.models.user import ADMIN
-from app.silo import AgentKeys
+from app.silo import AgentKeys, TokenKey
 from app.values.text import clean_text, is_blank
 
 MIN_MINUTES, MAX_MINUTES = 15, 480
@@ -114,12 +116,13 @@ def decide_grant(
     asked_at: datetime | None = None,
     calls: ModelCalls | None = None,
     bearer: Bearer | None = None,
+    question: str | None = None,
 ) -> AccessGrant:
     """Write the agent's answer down: it counts once. Raises NotFound or Refused.
 
-    `keys` seal its words; where its model was asked, `asked_at` says when, and `calls` are those of it; where a token
-    of the agent decided, it is `bearer`, and what it granted ends when it is revoked. A YES for a human who may not
-    look any more ends it: as revoked, never granted.
+    `keys` seal its words; where its model was asked, `asked_at` says when, `question` what, and `calls` are those of
+    it; where a token of the agent decided, it is `bearer`, and what it granted ends when it is revoked. A YES for a
+    human who may not look any more ends it: as revoked, never granted.
     """
     with writing():
         agent, grant = lock_both(grant_id)
@@ -141,17 +144,35 @@ def decide_grant(
             grant.end(agent, GrantStatus.DENIED, by=by)
         elif not grant.end_if_lost(agent, by=WORKER):
             grant.allow(agent, by=by)
+        _state_decision(grant, agent, answer, keys, question, bearer.opener if bearer else None)
         note_to_admins(agent, answer.note_to_admins, about=grant)
         if calls is not None:
             calls.book()
     return grant
 
 
-def revoke_grant(grant_id: str, *, by: Actor) -> AccessGrant:
+def _state_decision(
+    grant: AccessGrant,
+    agent: Agent,
+    answer: ConsentAnswer,
+    keys: AgentKeys | None,
+    question: str | None,
+    signer: TokenKey | None,
+) -> None:
+    """Sign what was decided: who may see what, why, and for how long."""
+    granted = grant.status == GrantStatus.GRANTED
+    if answer.granted and not granted:
+        return
+    said = {"granted": granted, "database_time": iso(grant.decided_at)}
+    said |= hash_words(keys, grant.subject, question, answer.words)
+    declare(StatementKind.EXCEPTION_DECIDED, agent, grant.subject, grant.stated() | said, signer=signer)
+
+
+def revoke_grant(grant_id: str, *, by: Actor, signer: TokenKey | None = None) -> AccessGrant:
     """Take it back at once, whoever may: the agent, or any admin. Does nothing to an ended one. Raises NotFound."""
     with writing():
         agent, grant = lock_both(grant_id)
-        grant.end(agent, GrantStatus.REVOKED, by=by)
+        grant.end(agent, GrantStatus.REVOKED, by=by, signer=signer)
     return grant
 
 

@@ -1,42 +1,68 @@
-"""An agent's keys: made, opened and sealed to their readers."""
+"""An agent's keys: made, opened and sealed to their readers, each only with the statement that names it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import select
 
 from app.extensions import db
 from app.models.agent import Agent
-from app.models.key import AgentKey, live_tokens
-from app.models.master_key import MasterKeyRow, master_key, master_public_key
-from app.silo import AgentKeys, KeyPair, MasterPublicKey, make_agent_keys, open_agent_keys
+from app.models.declaring import declare
+from app.models.key import AgentKey
+from app.models.master_key import master_key
+from app.models.statement import StatementKind
+from app.models.statement_log import AgentStopped, current_of, master_public_key, statement_log
+from app.silo import AgentKeys, KeyPair, MasterPublicKey, SealBroken, WrappedKey, make_agent_keys, open_agent_keys
+from app.statements.checks import check_agent
 
 
 def make_keys(agent: Agent) -> AgentKeys:
     """Fresh keys for a new agent, sealed to the master; the caller holds the agent's lock. Raises AgentForgotten."""
     agent.check_not_forgotten()
     keys = make_agent_keys(agent.uuid)
-    db.session.add_all(AgentKey(agent_id=agent.id, **vars(key)) for key in keys.wrap_for(master_public_key()))
+    share_keys(agent, keys, [master_public_key()])
     return keys
 
 
 def open_keys(agent: Agent, opener: KeyPair | None = None) -> AgentKeys:
     """The agent's keys, opened with the master key or, in a request, with its own token.
 
-    Raises SealBroken, or AgentForgotten.
+    With the master key, in `writing()`, what waits to be stated is settled first, and the agent's rows are compared
+    with the log. Raises AgentStopped, LogBroken, SealBroken, or AgentForgotten.
     """
     agent.check_not_forgotten()
+    if opener is None and db.session().info.get("writing"):
+        check_agent(agent)
     return _open_sealed_keys(agent.id, agent.uuid, opener)
 
 
 def _open_sealed_keys(agent_id: int, uuid: str, opener: KeyPair | None) -> AgentKeys:
-    readers = select(MasterKeyRow.fingerprint) if opener is None else [opener.fingerprint]
-    rows = db.session.scalars(select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader.in_(readers))).all()
-    masters = sorted({row.reader for row in rows})
-    openers = [opener] if opener is not None else [master_key(reader) for reader in masters] or [master_key()]
+    current, readers = current_of(agent_id, uuid), _readers(opener)
+    found = select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader.in_(list(readers)))
+    rows = list(db.session.scalars(found))
+    mine = [key for key in readers if any(row.reader == key for row in rows)]
+    if not mine:
+        raise SealBroken(f"No keys of agent {uuid} are sealed to any key that is here.")
+    reader = mine[0]
+    rows = [row for row in rows if row.reader == reader]
     wrapped = [row.wrapped for row in rows]
-    return open_agent_keys(uuid, wrapped, *openers, renew=lambda: _open_sealed_keys(agent_id, uuid, opener))
+    check_wrapped(wrapped, current.digests(reader), agent_id)
+    return open_agent_keys(
+        uuid, wrapped, opener or master_key(readers[reader]), renew=lambda: _open_sealed_keys(agent_id, uuid, opener)
+    )
+
+
+def _readers(opener: KeyPair | None) -> dict[str, str]:
+    """The public keys, in hex, of those who may open, the newest first, with their fingerprints."""
+    return statement_log().masters if opener is None else {opener.public.hex: opener.fingerprint}
+
+
+def check_wrapped(wrapped: Sequence[WrappedKey], digests: dict[tuple[str, int], str], agent_id: int) -> None:
+    """Raises AgentStopped unless the keys of one reader are exactly those that were stated."""
+    found = {(key.purpose, key.version): key.digest for key in wrapped}
+    if found != digests:
+        raise AgentStopped("The keys that are sealed for the agent are not those that were signed", agent_id)
 
 
 def has_keys(agent: Agent) -> bool:
@@ -44,19 +70,29 @@ def has_keys(agent: Agent) -> bool:
 
 
 def share_with_tokens(agent: Agent, keys: AgentKeys) -> int:
-    """Seal the agent's keys to each of its live tokens that lacks one; returns how many keys were sealed."""
-    return share_keys(agent, keys, [MasterPublicKey(each.public_key) for each in live_tokens(agent.id)])
+    """Seal the agent's keys to each token that is live by the log and lacks one; returns how many keys were sealed."""
+    live = current_of(agent.id, agent.uuid).tokens.values()
+    return share_keys(agent, keys, [MasterPublicKey(bytes.fromhex(token.body["public_key"])) for token in live])
 
 
 def share_keys(agent: Agent, keys: AgentKeys, readers: Iterable[MasterPublicKey]) -> int:
     """The same for any readers."""
-    query = select(AgentKey.purpose, AgentKey.version, AgentKey.reader).where(AgentKey.agent_id == agent.id)
-    existing = set(db.session.execute(query).tuples())
-    new = [
-        AgentKey(agent_id=agent.id, **vars(key))
-        for reader in readers
-        for key in keys.wrap_for(reader)
-        if (key.purpose, key.version, key.reader) not in existing
-    ]
-    db.session.add_all(new)
+    current = current_of(agent.id, agent.uuid)
+    return sum(_share(agent, keys, reader, current.digests(reader.hex)) for reader in readers)
+
+
+def _share(agent: Agent, keys: AgentKeys, reader: MasterPublicKey, stated: dict[tuple[str, int], str]) -> int:
+    new = keys.wrap_for(reader, but=stated)
+    if new:
+        db.session.add_all(AgentKey(agent_id=agent.id, **vars(key)) for key in new)
+        state_wrapped(agent, reader.hex, stated | {(key.purpose, key.version): key.digest for key in new})
     return len(new)
+
+
+def state_wrapped(agent: Agent, reader: str, digests: dict[tuple[str, int], str]) -> None:
+    """State which keys of the agent are sealed to a reader, `reader` being its public key in hex."""
+    keys = [
+        {"purpose": purpose, "version": version, "sha256": digest}
+        for (purpose, version), digest in sorted(digests.items())
+    ]
+    declare(StatementKind.WRAPPED_KEYS, agent, f"keys:{reader}", {"reader": reader, "keys": keys})

@@ -14,9 +14,10 @@ from sqlalchemy.exc import OperationalError
 
 from app.errors import DiskFull
 from app.extensions import BUSY_TIMEOUT_MS, db, end_reading, now
-from app.keys.agent_keys import open_keys
+from app.keys.agent_keys import check_wrapped, open_keys
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken
+from app.models.statement_log import current_of
 from app.silo import AgentKeys, TokenKey, WrappedKey, hash_token, open_agent_keys, parse_token
 
 USED_EVERY = timedelta(minutes=1)
@@ -44,7 +45,10 @@ class Bearer:
     wrapped: Sequence[WrappedKey] = field(repr=False)
 
     def open_keys(self) -> AgentKeys:
-        """The agent's keys. Raises SealBroken where none are sealed to it yet."""
+        """The agent's keys. Raises SealBroken where none are sealed to it yet, AgentStopped where others are."""
+        stated = current_of(self.agent_id, self.agent_uuid).digests(self.opener.public.hex)
+        if self.wrapped:
+            check_wrapped(self.wrapped, stated, self.agent_id)
         return open_agent_keys(self.agent_uuid, self.wrapped, self.opener, renew=self._open_anew)
 
     def is_live(self) -> bool:
@@ -66,16 +70,28 @@ def authenticate(bearer: str) -> Bearer | None:
     if parsed is None:
         return None
     public_id, opener = parsed
-    rows = db.session.execute(_FIND, {"public_id": public_id, "reader": opener.fingerprint}).all()
+    rows = db.session.execute(_FIND, {"public_id": public_id, "reader": opener.public.hex}).all()
     if not rows or not hmac.compare_digest(rows[0].token_hash, hash_token(bearer)):
         return None
     first, moment = rows[0], now()
+    scopes = _stated_scopes(first.agent_id, first.uuid, public_id, first.scopes)
+    if scopes is None:
+        return None
     if first.last_used_at is None or first.last_used_at <= moment - USED_EVERY:
         _note_use(first.id, public_id, moment)
-    wrapped = [WrappedKey(row.purpose, row.version, opener.fingerprint, row.sealed) for row in rows if row.purpose]
+    wrapped = [WrappedKey(row.purpose, row.version, opener.public.hex, row.sealed) for row in rows if row.purpose]
     return Bearer(
-        first.id, first.agent_id, first.uuid, public_id, first.name, first.scopes, first.last_used_at, opener, wrapped
+        first.id, first.agent_id, first.uuid, public_id, first.name, scopes, first.last_used_at, opener, wrapped
     )
+
+
+def _stated_scopes(agent_id: int, agent: str, public_id: str, scopes: list[str]) -> list[str] | None:
+    """What a token may by the log; by its row while no worker has stated it; None where the log says that it ended."""
+    current = current_of(agent_id, agent)
+    if public_id in current.ended_tokens:
+        return None
+    stated = current.tokens.get(public_id)
+    return scopes if stated is None else list(stated.body["scopes"])
 
 
 _FIND = (

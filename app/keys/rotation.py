@@ -13,20 +13,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, distinct, func, select
+from sqlalchemy import ColumnElement, delete, distinct, func, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from app.errors import Refused
 from app.extensions import db, now, reading, writing
-from app.keys.agent_keys import open_keys, share_keys, share_with_tokens
+from app.keys.agent_keys import open_keys, share_keys, share_with_tokens, state_wrapped
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken, live_tokens
-from app.models.master_key import MasterKeyRow, key_ring, master_key, master_public_key, wait_until_nobody_seals
+from app.models.master_key import MasterKeyRow, key_ring, master_key, wait_until_nobody_seals
+from app.models.statement_log import current_of, master_public_key, state_next_key, statement_log
 from app.models.user import Account
-from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken, rewrap_key
+from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
 from app.values.actor import Actor
 
 Told = Callable[[str], object]
@@ -134,6 +135,7 @@ def _begin_rotation(by: Actor, told: Told) -> MasterRotation:
         if [row.fingerprint for row in _in_use()] != [old.fingerprint]:
             raise Refused("Another machine rotates this database's master key now.", "Nothing was changed here.")
         MasterKeyRow.register(new.public)
+        state_next_key(new)
     told("registered")
     return MasterRotation(new.fingerprint, resumed=False)
 
@@ -183,18 +185,22 @@ def _note_problems(done: MasterRotation, what: str) -> Iterator[None]:
 
 
 def _rewrap_agent(agent: Agent, new: MasterPublicKey) -> int:
-    """All keys of one agent that an earlier master key opens; returns how many."""
-    rows = db.session.scalars(select(AgentKey).where(AgentKey.agent_id == agent.id)).all()
-    there = {(row.purpose, row.version) for row in rows if row.reader == new.fingerprint}
-    earlier = set(db.session.scalars(select(MasterKeyRow.fingerprint))) - {new.fingerprint}
-    left = [row for row in rows if row.reader in earlier]
-    for row in left:
-        if (row.purpose, row.version) in there:
-            db.session.delete(row)
-            continue
-        again = rewrap_key(agent.uuid, row.wrapped, master_key(row.reader), new)
-        row.reader, row.sealed = again.reader, again.sealed
-    return len(left)
+    """All keys of one agent that an earlier master key opens; returns how many.
+
+    What its tokens open is stated anew, because from now on only the new key's signature counts.
+    """
+    share_keys(agent, open_keys(agent), [new])
+    current = current_of(agent.id, agent.uuid)
+    for token in current.tokens.values():
+        reader = str(token.body["public_key"])
+        state_wrapped(agent, reader, current.digests(reader))
+    earlier = AgentKey.reader.in_(_earlier_readers(new))
+    removed = db.session.scalars(delete(AgentKey).where(AgentKey.agent_id == agent.id, earlier).returning(AgentKey.id))
+    return len(removed.all())
+
+
+def _earlier_readers(new: MasterPublicKey) -> list[str]:
+    return [reader for reader in statement_log().masters if reader != new.hex]
 
 
 def _reseal_intake(intake: Intake, new: MasterPublicKey) -> int:
@@ -227,12 +233,12 @@ class _NotYet(Exception):
 def _agents_of(account_id: int, new: MasterPublicKey) -> dict[str, int]:
     """How many agents of the account have keys that are sealed to the new master key."""
     query = select(func.count(distinct(AgentKey.agent_id))).join(Agent, Agent.id == AgentKey.agent_id)
-    sealed = query.where(Agent.account_id == account_id, AgentKey.reader == new.fingerprint)
+    sealed = query.where(Agent.account_id == account_id, AgentKey.reader == new.hex)
     return {"agents": db.session.scalar(sealed) or 0}
 
 
 def _agents_left(new: MasterPublicKey) -> Sequence[int]:
-    query = select(AgentKey.agent_id).where(_opens_earlier(AgentKey.reader, new)).distinct()
+    query = select(AgentKey.agent_id).where(AgentKey.reader.in_(_earlier_readers(new))).distinct()
     return sorted(db.session.scalars(query))
 
 

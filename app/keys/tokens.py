@@ -109,7 +109,9 @@ def add_token(
     The caller holds the agent's lock. Raises Invalid or AgentForgotten.
     """
     decided = {"request_id": request_id, "by_token": signer.public_id if signer else None}
-    return AgentToken.add(agent, kept, by=by, name=name, scopes=scopes, how=how, shown_to=shown_to, **decided)
+    origin = {"how": how, "shown_to": shown_to} | decided
+    opener = signer.opener if signer else None
+    return AgentToken.add(agent, kept, by=by, name=name, scopes=scopes, signer=opener, **origin)
 
 
 def revoke_token(
@@ -131,18 +133,19 @@ def revoke_token(
     if signer is not None:
         check_may_decide(agent, signer, ())
         spared = {*spared, signer.public_id} - {public_id}
-    ids = _with_descendants(agent, public_id, spared)
+    ids, opener = _with_descendants(agent, public_id, spared), signer.opener if signer else None
     grants = AccessGrant.by_token.in_(ids), AccessGrant.status.in_(OPEN_GRANTS)
     found = select(AccessGrant).where(AccessGrant.agent_id == agent.id, *grants).order_by(AccessGrant.id)
     ended = db.session.scalars(lock_row(found)).all()
     for grant in ended:
-        grant.end(agent, GrantStatus.REVOKED, by=by, why="the token that decided on it was revoked")
+        grant.end(agent, GrantStatus.REVOKED, by=by, why="the token that decided on it was revoked", signer=opener)
     first, *others = [AgentToken.lock(agent, each) for each in ids]
     if not first.is_live:
         return EndedToken(first)
     tokens = [first, *(each for each in others if each.is_live)]
     for token in tokens:
-        token.revoke(agent, by=by, why=why if token is first else f"the token {public_id} had let it be made")
+        told = why if token is first else f"the token {public_id} had let it be made"
+        token.revoke(agent, by=by, why=told, signer=opener)
     return EndedToken(first, [each.public_id for each in tokens], [each.id for each in ended])
 
 

@@ -15,7 +15,7 @@ from app.models.idempotency import IdempotencyKey
 from app.models.installation import InstallationMark
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken
-from app.models.master_key import MasterKeyRow, master_key, master_public_key
+from app.models.master_key import MasterKeyRow, master_key
 from app.models.memory import Memory
 from app.models.memory_text import ContentKey, MemoryText
 from app.models.model_call import CallPurpose, ModelCall
@@ -23,6 +23,8 @@ from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import Consent, Refinement
 from app.models.rollback import Rollback, RollbackKind
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
+from app.models.statement import LogLeaf, SignedRequest, StatementKind
+from app.models.statement_log import master_public_key
 from app.models.token_request import TokenRequest, TokenRequestStatus
 from app.models.user import Account, Role, User, WebAuthn
 from app.values.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,14 +17,25 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.config import OFFLINE_MODEL
 from app.errors import Refused
 from app.extensions import db, now
-from app.models.agent_settings import CONFIGURATION, as_json, check_listed_model, clean_settings, operator_settings
+from app.models.agent_settings import (
+    CONFIGURATION,
+    ENDPOINT,
+    PROMPTS,
+    as_json,
+    check_listed_model,
+    clean_settings,
+    operator_settings,
+)
 from app.models.audit import Action, Chained, record
 from app.models.base import ExactRatio, Identity, Model, Moment, require_row
+from app.models.declaring import declare
 from app.models.event import announce
 from app.models.grant import AccessGrant
 from app.models.proposal import SettingProposal
 from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
 from app.models.state import MemoryType
+from app.models.statement import StatementKind
+from app.silo import TokenKey
 from app.values.actor import Actor, ActorKind
 from app.values.text import clean_name
 
@@ -100,6 +112,7 @@ class Agent(Chained, ScheduleColumns, Model):
         db.session.add(agent)
         db.session.flush()
         record(Action.AGENT_CREATE, actor=by, of=agent, subject=agent.subject, data={"settings": agent.configuration()})
+        agent.state_model(by=by)
         return agent
 
     @classmethod
@@ -146,10 +159,22 @@ class Agent(Chained, ScheduleColumns, Model):
         """The settings that admins see, as plain JSON."""
         return {field: as_json(getattr(self, field)) for field in CONFIGURATION}
 
-    def change(self, *, by: Actor, about: Mapping[str, Any] | None = None, **fields: Any) -> list[str]:
+    def stated_model(self) -> dict[str, Any]:
+        """Whom the agent's memories are sent to and with which prompts: what a statement has to say, word for word."""
+        prompts = {name: _digest_text(getattr(self, name)) for name in PROMPTS}
+        return {name: getattr(self, name) for name in ENDPOINT} | {"prompts": prompts}
+
+    def state_model(self, *, by: Actor, signer: TokenKey | None = None) -> None:
+        """Sign the present model, address and prompts: until that is done nothing of the agent's is sent."""
+        declare(StatementKind.MODEL, self, f"agent:{self.uuid}", self.stated_model() | {"by": str(by)}, signer=signer)
+
+    def change(
+        self, *, by: Actor, about: Mapping[str, Any] | None = None, signer: TokenKey | None = None, **fields: Any
+    ) -> list[str]:
         """Set settings and record what they were and are; returns the names of those that changed.
 
-        `about` is recorded beside that. What an agent had proposed for these settings waits no more.
+        `about` is recorded beside that. `signer` is the agent's token where that changes them. What an agent had
+        proposed for these settings waits no more.
         Raises Invalid, Refused, or AgentForgotten for one that is to be active again.
         """
         if fields.get("active"):
@@ -169,6 +194,8 @@ class Agent(Chained, ScheduleColumns, Model):
             after = {field: as_json(getattr(self, field)) for field in changed}
             data = {**(about or {}), "before": before, "after": after}
             record(Action.AGENT_SETTINGS_UPDATE, actor=by, of=self, subject=self.subject, data=data)
+            if {*ENDPOINT, *PROMPTS} & {*changed}:
+                self.state_model(by=by, signer=signer)
             SettingProposal.close(self, changed, by=by, why="the setting was changed meanwhile")
             if {"model_id", "api_base"} & set(changed):
                 AccessGrant.revoke_all(self, by=by, why="the agent's model or endpoint changed")
@@ -243,6 +270,10 @@ def is_changeable() -> ColumnElement[bool]:
         ~Memory.constitutional,
         ~Memory.immutable,
     )
+
+
+def _digest_text(text: str | None) -> str | None:
+    return None if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _free_name(account_id: int, name: object) -> str:

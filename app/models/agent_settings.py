@@ -35,6 +35,9 @@ DEFAULT_MEMORY_REFLECTION_PROMPT = (
 )
 """What steers the daily promotion, unless the agent has a `memory_reflection_prompt` of its own."""
 
+ENDPOINT = ("model_id", "api_base", "api_key_env")
+"""Which model is asked, and where. With the prompts, it is what a statement about an agent's model says."""
+
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
 
 NOT_A_KEY = (

@@ -14,11 +14,13 @@ from app.extensions import db, now
 from app.models.attention import HasNotesToAdmins
 from app.models.audit import Action, record
 from app.models.base import Lockable, Model, Moment, Question, database_now, iso, lock_row, partial_index
+from app.models.declaring import declare
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Owner, Said
+from app.models.statement import StatementKind
 from app.models.user import ADMIN, User
-from app.silo import Sealed
+from app.silo import Sealed, TokenKey
 from app.values.actor import Actor
 
 if TYPE_CHECKING:
@@ -128,6 +130,12 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
         """`ledger`, or the id of the refinement whose history it covers."""
         return self.refinement_id or "ledger"
 
+    def stated(self) -> dict[str, Any]:
+        """What the agent granted: who may see what, why and for how long. The statement says it word for word."""
+        email = db.session.get_one(User, self.user_id).email
+        about = {"category": str(self.category), "purpose": self.purpose, "scope": self.scope, "minutes": self.minutes}
+        return about | {"user": self.user_id, "email": email, "by_token": self.by_token}
+
     def allow(self, agent: Agent, *, by: Actor) -> None:
         """The agent said YES: content is shown from now on, for so many minutes of the database's clock."""
         moment = db.session.scalars(select(database_now())).one()
@@ -135,8 +143,13 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
         self.expires_at = moment + timedelta(minutes=self.minutes)
         self._record_status(agent, by, minutes=self.minutes, until=iso(self.expires_at))
 
-    def end(self, agent: Agent, status: GrantStatus, *, by: Actor, why: str = "") -> None:
-        """Reach an end, for good. The caller holds the agent's lock, then this row's. Does nothing to an ended one."""
+    def end(
+        self, agent: Agent, status: GrantStatus, *, by: Actor, why: str = "", signer: TokenKey | None = None
+    ) -> None:
+        """Reach an end, for good. The caller holds the agent's lock, then this row's. Does nothing to an ended one.
+
+        `signer` is the agent's token where that ends it.
+        """
         if status in OPEN_GRANTS:
             raise ValueError(f"{status} is no end")
         if not self.is_open:
@@ -147,6 +160,9 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
         self.decided_at = self.decided_at or self.ended_at
         if not was_live:
             self.told_at = self.ended_at
+        if status != GrantStatus.DENIED:
+            said = {"status": str(status), "by": str(by)}
+            declare(StatementKind.EXCEPTION_ENDED, agent, self.subject, said, signer=signer)
         self._record_status(agent, by, views=self.views, why=why or None)
 
     def end_if_lost(self, agent: Agent, *, by: Actor) -> bool:
@@ -168,7 +184,8 @@ NEWEST_GRANTS = Keyset((AccessGrant.requested_at, AccessGrant.id), newest_first=
 class AccessView(Logged, Model):
     """One look through an exception: asked for by the web, answered by the worker, who seals it to `reader`.
 
-    `reader` is the public half of a key pair that lives as long as the request. `wanted` names the part; `sealed` is
+    `reader` is the public half of a key pair that lives as long as the request. `wanted` names the part; `note` is the
+    web process's signature under all that; `sealed` is
     emptied when it was fetched; `seen` counts items; `refused` says why there was nothing to see.
     """
 
@@ -182,11 +199,17 @@ class AccessView(Logged, Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     reader: Mapped[bytes] = mapped_column(LargeBinary(32))
     wanted: Mapped[dict[str, Any]]
+    note: Mapped[bytes] = mapped_column(LargeBinary)
     sealed: Mapped[bytes | None] = mapped_column(LargeBinary)
     seen: Mapped[int | None]
     refused: Mapped[str | None] = mapped_column(String(300))
     requested_at: Mapped[Moment]
     answered_at: Mapped[Moment | None]
+
+    def signed_fields(self) -> dict[str, Any]:
+        """What the web process signs of it."""
+        asked = {"view": self.id, "exception": self.grant_id, "user": self.user_id, "wanted": self.wanted}
+        return asked | {"reader": self.reader.hex(), "at": iso(self.requested_at)}
 
     @property
     def logged_for(self) -> Owner:

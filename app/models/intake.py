@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from datetime import timedelta
 from enum import StrEnum
@@ -13,12 +14,18 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.base import Lockable, Model, Moment, Question, lock_row
+from app.models.declaring import sign_request
 from app.models.event import announce
-from app.models.master_key import master_key, master_public_key
-from app.silo import MasterPublicKey, open_intake, seal_intake
+from app.models.master_key import master_key
+from app.models.statement_log import master_public_key
+from app.silo import MasterPublicKey, TokenKey, open_intake, seal_intake
+from app.silo.intake import OpenedIntake
 from app.values.actor import Actor, ActorKind
 
 IMPORT, CONVERSATION = "import", "conversation"
+
+INTAKE = "whetstone-intake/1"
+"""The heading of what is signed of one."""
 
 LOST_AFTER = timedelta(seconds=60)
 
@@ -67,17 +74,18 @@ class Intake(Lockable, Question, Model):
         kind: str = IMPORT,
         format: str | None = "jsonl",
         name: str | None = None,
+        signer: TokenKey | None = None,
     ) -> Intake:
         """Keep what was handed in, checked by the caller, sealed so that only the worker can read it.
 
         `format` is what a file of memories was recognised as (`app/exchange/parsed.py`), `name` the file's own, if it
         has one. A conversation, a transcript in JSON, has neither: a worker asks the agent's model about it.
-        Raises AgentForgotten.
+        `signer` is the agent's token where that hands it in. Raises AgentForgotten.
         """
         agent.check_not_forgotten()
-        number, master = str(uuid.uuid4()), master_public_key()
+        master = master_public_key()
         intake = cls(
-            id=number,
+            id=str(uuid.uuid4()),
             account_id=agent.account_id,
             agent_id=agent.id,
             kind=kind,
@@ -85,14 +93,15 @@ class Intake(Lockable, Question, Model):
             actor_name=by.name,
             actor_user_id=by.user_id,
             status=IntakeStatus.WAITING,
-            sealed=seal_intake(text, intake_id=number, agent_uuid=agent.uuid, master=master),
             reader=master.fingerprint,
             format=format,
             name=name or format,
             created_at=now(),
         )
+        note = sign_request(INTAKE, intake.signed_fields(agent, text), signer)
+        intake.sealed = seal_intake(text, note, intake_id=intake.id, agent_uuid=agent.uuid, master=master)
         db.session.add(intake)
-        announce("intake.received", *agent.audited_as, intake=number)
+        announce("intake.received", *agent.audited_as, intake=intake.id)
         return intake
 
     @classmethod
@@ -113,15 +122,26 @@ class Intake(Lockable, Question, Model):
         """Who handed it in."""
         return Actor(ActorKind(self.actor_kind), self.actor_name, self.actor_user_id)
 
-    def open(self, agent: Agent) -> str:
-        """What was handed in, opened with the master key. Raises SealBroken, KeyFileError or Unavailable."""
+    def open(self, agent: Agent) -> OpenedIntake:
+        """What was handed in, opened with the master key. Raises SealBroken, KeyFileError or Unavailable.
+
+        Whether it was signed, `statements.intakes` checks.
+        """
         master = master_key(self.reader)
         return open_intake(self.sealed or b"", intake_id=self.id, agent_uuid=agent.uuid, master=master)
 
     def reseal(self, agent: Agent, master: MasterPublicKey) -> None:
         """Seal it to another master key. The caller has locked it; it waits. Raises SealBroken or KeyFileError."""
-        self.sealed = seal_intake(self.open(agent), intake_id=self.id, agent_uuid=agent.uuid, master=master)
+        held = self.open(agent)
+        self.sealed = seal_intake(held.text, held.note, intake_id=self.id, agent_uuid=agent.uuid, master=master)
         self.reader = master.fingerprint
+
+    def signed_fields(self, agent: Agent, text: str) -> dict[str, Any]:
+        """What is signed of it by who hands it in."""
+        who = {"kind": str(self.actor_kind), "name": self.actor_name, "user": self.actor_user_id}
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        about = {"intake": self.id, "agent": agent.uuid, "kind": self.kind, "format": self.format, "name": self.name}
+        return about | {"by": who, "sha256": digest}
 
     def settle(
         self,

@@ -15,9 +15,11 @@ from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.base import Identity, Model, Moment, lock_row, partial_index, require_row
+from app.models.declaring import declare
 from app.models.installation import note_what_to_shred
 from app.models.logged import Logged
-from app.silo import MasterPublicKey, WrappedKey, hash_token, new_token, parse_token
+from app.models.statement import StatementKind
+from app.silo import TokenKey, WrappedKey, hash_token, new_token, parse_token
 from app.values.actor import Actor
 from app.values.text import clean_name
 
@@ -78,7 +80,7 @@ KEPT_OF_A_TOKEN = ("public_id", "token_hash", "public_key", "signing_key")
 
 
 class AgentKey(Model):
-    """One key of an agent (`purpose` data or dedup), sealed to one reader (a fingerprint)."""
+    """One key of an agent (`purpose` data or dedup), sealed to one reader (its public key in hex)."""
 
     __tablename__ = "agent_keys"
     __table_args__ = (UniqueConstraint("agent_id", "purpose", "version", "reader"),)
@@ -87,7 +89,7 @@ class AgentKey(Model):
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     purpose: Mapped[str] = mapped_column(String(8))
     version: Mapped[int]
-    reader: Mapped[str] = mapped_column(String(16))
+    reader: Mapped[str] = mapped_column(String(64))
     sealed: Mapped[bytes] = mapped_column(LargeBinary)
 
     @property
@@ -133,9 +135,18 @@ class AgentToken(Logged, Model):
 
     @classmethod
     def add(
-        cls, agent: Agent, kept: Mapping[str, Any], *, by: Actor, name: str, scopes: Sequence[str], **origin: Any
+        cls,
+        agent: Agent,
+        kept: Mapping[str, Any],
+        *,
+        by: Actor,
+        name: str,
+        scopes: Sequence[str],
+        signer: TokenKey | None = None,
+        **origin: Any,
     ) -> AgentToken:
-        """The row of a token: `kept` and `origin` are columns. `keys.tokens` calls it, and states that it was made.
+        """The row of a token, and the statement that it was made: `kept` and `origin` are columns, `signer` is the
+        agent's token that decided. `keys.tokens` calls it.
 
         The caller holds the agent's lock. Raises Invalid or AgentForgotten.
         """
@@ -144,6 +155,7 @@ class AgentToken(Logged, Model):
         row = cls(agent_id=agent.id, created_at=now(), **cleaned, **kept, **origin)
         db.session.add(row)
         db.session.flush()
+        declare(StatementKind.TOKEN_MADE, agent, row.subject, row.stated(), signer=signer)
         data = {"name": row.name, "token": row.public_id, "scopes": row.scopes, "how": str(row.how)}
         said = {"shown_to": row.shown_to, "request": row.request_id, "by_token": row.by_token}
         data |= {key: value for key, value in said.items() if value}
@@ -161,10 +173,21 @@ class AgentToken(Logged, Model):
     def is_live(self) -> bool:
         return self.revoked_at is None
 
+    def stated(self) -> dict[str, Any]:
+        """What a statement says of it, word for word."""
+        keys = {name: getattr(self, name).hex() for name in ("token_hash", "public_key", "signing_key")}
+        origin = {
+            "how": str(self.how),
+            "shown_to": self.shown_to,
+            "request": self.request_id,
+            "by_token": self.by_token,
+        }
+        return {"name": self.name, "scopes": list(self.scopes)} | keys | origin
+
     @property
     def reader(self) -> str:
-        """The fingerprint under which the agent's keys are sealed to it."""
-        return MasterPublicKey(self.public_key).fingerprint
+        """Its public key in hex: what the agent's keys are sealed to."""
+        return self.public_key.hex()
 
     @property
     def shown_words(self) -> str:
@@ -175,19 +198,20 @@ class AgentToken(Logged, Model):
         when = {TokenOrigin.FIRST: " when the agent was made", TokenOrigin.COMMAND_LINE: ""}
         return f"shown to {who}{when.get(self.how, ', who asked for it')}"
 
-    def revoke(self, agent: Agent, *, by: Actor, why: str = "") -> None:
+    def revoke(self, agent: Agent, *, by: Actor, why: str = "", signer: TokenKey | None = None) -> None:
         """From this commit on it opens nothing: its copies of the agent's keys go with it.
 
         The caller holds the agent's lock, then this row's. `keys.tokens.revoke_token` calls it.
         """
         db.session.execute(delete(AgentKey).where(AgentKey.agent_id == agent.id, AgentKey.reader == self.reader))
-        self.mark_revoked(agent, by=by, why=why)
+        self.mark_revoked(agent, by=by, why=why, signer=signer)
         note_what_to_shred()
         agent.announce("token")
 
-    def mark_revoked(self, agent: Agent, *, by: Actor, why: str) -> None:
+    def mark_revoked(self, agent: Agent, *, by: Actor, why: str, signer: TokenKey | None = None) -> None:
         """Record that it is revoked; the caller removes its copies of the agent's keys."""
         self.revoked_at = now()
+        declare(StatementKind.TOKEN_ENDED, agent, f"token:{self.public_id}", {"why": why, "by": str(by)}, signer=signer)
         data = {"name": self.name, "token": self.public_id} | ({"why": why} if why else {})
         record(Action.TOKEN_REVOKE, actor=by, of=agent, subject=self.subject, data=data)
 

@@ -59,17 +59,13 @@ def key_ring() -> KeyRing:
     return KeyRing(current_app.extensions["settings"].master_key_path)
 
 
-def master_public_key() -> MasterPublicKey:
-    """The public half to seal to, from the database: enough to write. A rotation ends when nobody uses the old one.
+def seal_for_now() -> None:
+    """Before the key to seal to is looked up: a rotation waits for the end of this transaction.
 
-    On PostgreSQL an advisory lock, shared until this transaction ends, lets it wait for that; SQLite has one writer.
+    On PostgreSQL by an advisory lock, shared until then; SQLite has one writer.
     """
     if not is_sqlite(db.session()):
         db.session.execute(_WHILE_SEALING)
-    row = MasterKeyRow.current()
-    if row is None:
-        raise Unavailable("There is no master key yet: run `./whetstone up` or `./whetstone db upgrade` once.")
-    return MasterPublicKey(row.public)
 
 
 def wait_until_nobody_seals() -> None:

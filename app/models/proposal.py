@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Collection
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ForeignKey, String, Text, select
+from sqlalchemy import ForeignKey, LargeBinary, String, Text, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import Refused
 from app.extensions import db, now
 from app.models.audit import Action, record
 from app.models.base import Model, Moment, Question, lock_row, partial_index, require_row
+from app.models.declaring import sign_for_agent
+from app.silo import TokenKey
 from app.values.actor import Actor
 
 if TYPE_CHECKING:
     from app.models.agent import Agent
+
+
+PROPOSAL = "whetstone-proposal/1"
+"""The heading of what a token signs of one."""
 
 
 class ProposalStatus(StrEnum):
@@ -36,7 +43,8 @@ OPEN_PROPOSALS = (ProposalStatus.READING, ProposalStatus.HELD)
 class SettingProposal(Question, Model):
     """`value` is what the setting would become (null: its default); `why` is the system's own sentence.
 
-    `told_at` is when the agent's journal told of an end that somebody else decided.
+    `told_at` is when the agent's journal told of an end that somebody else decided. `note` is the signature of the
+    agent's token under it.
     """
 
     __tablename__ = "setting_proposals"
@@ -58,12 +66,16 @@ class SettingProposal(Question, Model):
     decided_at: Mapped[Moment | None]
     decided_by: Mapped[str | None] = mapped_column(String(300))
     told_at: Mapped[Moment | None]
+    note: Mapped[bytes] = mapped_column(LargeBinary)
 
     @classmethod
-    def make(cls, agent: Agent, field: str, value: str, *, by: Actor) -> SettingProposal:
+    def make(
+        cls, agent: Agent, field: str, value: str, *, by: Actor, signer: TokenKey | None = None
+    ) -> SettingProposal:
         """What the agent wants a setting to become. It takes the place of the open one of the same setting.
 
-        The caller holds the agent's lock, and lets a worker read it once it is committed.
+        `signer` is the agent's token. The caller holds the agent's lock, and lets a worker read it once it is
+        committed.
         """
         cls.close(agent, [field], by=by, why="the agent wrote another one")
         proposal = cls(
@@ -76,6 +88,7 @@ class SettingProposal(Question, Model):
             proposed_by=str(by),
             proposed_at=now(),
         )
+        proposal.note = sign_for_agent(PROPOSAL, proposal.signed_fields(agent), signer)
         db.session.add(proposal)
         db.session.flush()
         agent.announce("proposed")
@@ -109,6 +122,11 @@ class SettingProposal(Question, Model):
     def subject(self) -> str:
         return f"proposal:{self.id}"
 
+    def signed_fields(self, agent: Agent) -> dict[str, Any]:
+        """What the agent's token signs of it."""
+        digest = hashlib.sha256((self.value or "").encode("utf-8", "surrogatepass")).hexdigest()
+        return {"agent": agent.uuid, "proposal": self.id, "field": self.field, "sha256": digest}
+
     def hold(self, agent: Agent, *, by: Actor, why: str, said: str = "") -> None:
         """It does not apply, and waits for an admin. `why` is a sentence of ours, `said` the safety model's answer."""
         self.status, self.why = ProposalStatus.HELD, why[:300]
@@ -127,7 +145,8 @@ class SettingProposal(Question, Model):
         self._mark_decided(ProposalStatus.APPLIED, by)
         db.session.flush()
         about = {"proposal": self.id, "authored_by": self.proposed_by} | ({"said": said} if said else {})
-        agent.change(by=by, about=about, **{self.field: self.value})
+        fields: dict[str, Any] = {self.field: self.value}
+        agent.change(by=by, about=about, **fields)
         agent.announce("applied")
 
     def dismiss(self, agent: Agent, *, by: Actor) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.extensions import db, now
 from app.models.audit import Action, record
 from app.models.base import Model, Moment, Question, lock_row, partial_index, require_row
+from app.models.declaring import sign_request
 from app.models.grant import NO_LONGER_ADMIN
 from app.models.key import KEPT_OF_A_TOKEN, MintedToken, clean_scopes
 from app.models.keyset import Keyset
@@ -24,6 +25,10 @@ from app.values.text import clean_name
 
 if TYPE_CHECKING:
     from app.models.agent import Agent
+
+
+TOKEN_REQUEST = "whetstone-token-request/1"  # noqa: S105 - a heading
+"""The heading of what the web process signs of one."""
 
 
 class TokenRequestStatus(StrEnum):
@@ -40,7 +45,8 @@ class TokenRequestStatus(StrEnum):
 class TokenRequest(Logged, Question, Model):
     """The token's secret was shown to `user_id` when it was asked for, and opens nothing until a YES.
 
-    `replaces` is the public id of the token that ends with the YES. `reason` is the agent's own words: content.
+    `replaces` is the public id of the token that ends with the YES. `reason` is the agent's own words: content. `note`
+    is the web process's signature under what is asked.
     """
 
     __tablename__ = "token_requests"
@@ -69,6 +75,7 @@ class TokenRequest(Logged, Question, Model):
     decided_at: Mapped[Moment | None]
     decided_by: Mapped[str | None] = mapped_column(String(300))
     reason: Mapped[Sealed | None]
+    note: Mapped[bytes] = mapped_column(LargeBinary)
 
     @classmethod
     def make(
@@ -92,6 +99,7 @@ class TokenRequest(Logged, Question, Model):
             requested_by=str(by),
             requested_at=now(),
         )
+        request.note = sign_request(TOKEN_REQUEST, request.about())
         db.session.add(request)
         db.session.flush()
         data = {"name": request.name, "token": request.public_id, "scopes": request.scopes}
@@ -133,7 +141,8 @@ class TokenRequest(Logged, Question, Model):
     def about(self) -> dict[str, Any]:
         """What exactly is asked, as plain data: a YES to this is a YES to nothing else."""
         keys = {name: value.hex() if isinstance(value, bytes) else value for name, value in self.kept.items()}
-        return keys | {"name": self.name, "scopes": self.scopes, "user": self.user_id, "replaces": self.replaces}
+        wanted = {"name": self.name, "scopes": list(self.scopes), "user": self.user_id, "replaces": self.replaces}
+        return keys | wanted | {"request": self.id, "agent": self.agent_id}
 
     def end(self, agent: Agent, status: TokenRequestStatus, *, by: Actor, why: str = "") -> None:
         """Reach an end, for good. The caller holds the agent's lock, then this row's. Does nothing to an ended one."""

@@ -6,6 +6,7 @@ an end state, and the valid changes made until then are kept.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -34,6 +35,8 @@ from app.models import (
     note_to_admins,
     record,
 )
+from app.models.declaring import declare, hash_words
+from app.models.statement import StatementKind
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
@@ -135,19 +138,29 @@ class _Process:
 
     def _ask_consent(self, calls: ModelCalls, refined: RefinedAgent) -> PromptFigures | None:
         """Ask, record the answer, and after a YES take the snapshot. None after a NO."""
-        answer, usage = ConsentAnswer(True, ""), Usage()
+        answer, usage, asked = ConsentAnswer(True, ""), Usage(), list[Message]()
+
+        def question(window: int | None) -> Sequence[Message]:
+            asked[:] = self._unless_stopped(refined.question(window))
+            return asked
+
         if refined.is_asked:
-            reply = calls.ask(CallPurpose.CONSENT, lambda window: self._unless_stopped(refined.question(window)))
+            reply = calls.ask(CallPurpose.CONSENT, question)
             answer, usage = read_answer(reply), reply.usage
         with writing():
             refinement, agent = self._lock_rows()
             calls.book()
             _book_usage(refinement, usage)
-            self._record_answer(refinement, agent, answer, refined)
+            self._record_answer(refinement, agent, answer, refined, asked)
             return self._take_ledger_snapshot(refinement, agent) if answer.granted else None
 
     def _record_answer(
-        self, refinement: Refinement, agent: Agent, answer: ConsentAnswer, refined: RefinedAgent
+        self,
+        refinement: Refinement,
+        agent: Agent,
+        answer: ConsentAnswer,
+        refined: RefinedAgent,
+        question: Sequence[Message],
     ) -> None:
         keys = refined.agent.keys
         words = keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
@@ -170,6 +183,10 @@ class _Process:
             refinement_id=refinement.id,
             data={"answer": "YES" if answer.granted else "NO", "asked": refined.is_asked},
         )
+        if refined.is_asked:
+            said = {"granted": answer.granted, "by_token": None, "mode": str(refinement.mode)}
+            said |= hash_words(keys, refinement.subject, json.dumps(list(question)), answer.words)
+            declare(StatementKind.CONSENT, agent, refinement.subject, said)
         refinement.announce("answered", granted=answer.granted, asked=refined.is_asked)
         note_to_admins(agent, answer.note_to_admins, about=refinement)
         if not answer.granted:

@@ -12,6 +12,7 @@ from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, consent_contex
 from app.asking.rendering import render_prompt
 from app.keys.agent_keys import open_keys
 from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger
+from app.models.statement_log import current_of
 from app.models.tally import MAX_PROTECTIONS
 from app.refinement.functions import MUTATING
 
@@ -58,9 +59,8 @@ class RefinedAgent:
     @classmethod
     def of(cls, agent: Agent, refinement: Refinement) -> RefinedAgent:
         asked, figures = AskedAgent.of(agent, open_keys(agent)), PromptFigures.of(agent, refinement)
-        return cls(
-            asked, agent.refinement_prompt or DEFAULT_REFINEMENT_PROMPT, refinement.trigger != Trigger.AGENT, figures
-        )
+        instructions = agent.refinement_prompt or DEFAULT_REFINEMENT_PROMPT
+        return cls(asked, instructions, not _is_own_request(agent, refinement), figures)
 
     def question(self, window: int | None) -> list[dict[str, Any]]:
         """Whether it wants the refinement."""
@@ -72,6 +72,12 @@ class RefinedAgent:
         """Of the loop, with the numbers of the snapshot."""
         core = self.agent.read_core()
         return refinement_messages(self.agent.system_prompt, self.instructions, core, figures, window)
+
+
+def _is_own_request(agent: Agent, refinement: Refinement) -> bool:
+    """Whether the agent asked for it itself, by what it signed; what the row says is not enough."""
+    stated = current_of(agent.id, agent.uuid).requests.get(refinement.id)
+    return refinement.trigger == Trigger.AGENT and stated is not None and stated.body["mode"] == refinement.mode
 
 
 def consent_messages(

@@ -6,6 +6,9 @@ from app.errors import Refused
 from app.extensions import now, writing
 from app.models import Actor, Agent, Mode, Refinement, Trigger
 from app.models.agent_settings import operator_settings
+from app.models.declaring import declare
+from app.models.statement import StatementKind
+from app.silo import TokenKey
 
 
 class AlreadyRunning(Refused):
@@ -38,8 +41,12 @@ class AgentInactive(Refused):
     outcome = "Nothing was started."
 
 
-def start_refinement(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL) -> Refinement:
+def start_refinement(
+    agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode = Mode.FULL, signer: TokenKey | None = None
+) -> Refinement:
     """Claim the agent: write the one open refinement that it may have, queued for a worker.
+
+    `signer` is the agent's token where it asks for one itself: that signature is its consent.
 
     Raises AlreadyRunning, LedgerEmpty, RestingAfterNo, AgentInactive or AgentForgotten; nothing is written then. The
     caller puts the id on the queue once this is committed; the sweeper finds what gets lost on the way.
@@ -47,7 +54,12 @@ def start_refinement(agent_id: int, *, trigger: Trigger, by: Actor, mode: Mode =
     with writing():
         agent = Agent.lock(agent_id)
         _check_startable(agent, trigger, mode)
-        return Refinement.queue(agent, trigger=trigger, mode=mode, cap=operator_settings().max_mutations, by=by)
+        cap = operator_settings().max_mutations
+        refinement = Refinement.queue(agent, trigger=trigger, mode=mode, cap=cap, by=by)
+        if trigger is Trigger.AGENT:
+            said = {"mode": str(mode), "by_token": signer.public_id if signer else None}
+            declare(StatementKind.OWN_REQUEST, agent, refinement.subject, said, signer=signer)
+        return refinement
 
 
 def request_stop(refinement_id: str, *, by: Actor) -> Refinement:

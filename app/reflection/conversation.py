@@ -35,8 +35,10 @@ from app.models import (
 )
 from app.models.base import reserve_memory_ids
 from app.models.intake import CONVERSATION
+from app.models.statement_log import AgentStopped, LogBroken
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
-from app.silo import SealBroken
+from app.silo import SealBroken, TokenKey
+from app.statements.signers import open_signed
 from app.values.text import clean_content
 
 MAX_JOURNAL, MAX_CORE = 10, 3
@@ -52,14 +54,14 @@ class NoLanguageModel(Refused):
 _AGAIN = "Nothing was created; the conversation may be handed in again."
 
 
-def hand_in(agent_id: int, messages: object, by: Actor) -> Intake:
+def hand_in(agent_id: int, messages: object, by: Actor, signer: TokenKey | None = None) -> Intake:
     """Check a transcript and keep it sealed; the caller lets a worker hear it once it is committed.
 
     Raises Invalid, NotFound or AgentForgotten; nothing is written then.
     """
     text = as_text(read_messages(messages))
     with writing():
-        return Intake.receive(Agent.lock(agent_id), text, by=by, kind=CONVERSATION, format=None)
+        return Intake.receive(Agent.lock(agent_id), text, by=by, kind=CONVERSATION, format=None, signer=signer)
 
 
 def find_conversation(agent_id: int, intake_id: str) -> Intake:
@@ -82,6 +84,9 @@ def reflect_on_conversation(intake_id: str, dependencies: Dependencies) -> None:
             reply = calls.ask(CallPurpose.CONVERSATION, heard.messages)
             usage = reply.usage
             _keep_findings(heard, read_findings(reply), usage, calls)
+        except (AgentStopped, LogBroken):
+            end_reading()
+            raise
         except (ModelError, MalformedReply, Invalid, Refused, SealBroken) as error:
             _record_failure(heard, error.sentence, usage, calls)
         except Unavailable:
@@ -118,7 +123,7 @@ class _Heard:
             intake.created_at,
             asked,
             instructions or DEFAULT_REFLECTION_PROMPT,
-            from_text(intake.open(agent)),
+            from_text(open_signed(intake, agent)),
         )
 
     def messages(self, window: int | None) -> Sequence[Message]:
@@ -167,6 +172,8 @@ def _claim_conversation(intake_id: str) -> _Heard | None:
             return None
         try:
             return _Heard.of(intake, Agent.lock(intake.agent_id))
+        except (AgentStopped, LogBroken):
+            raise
         except (Invalid, Refused, SealBroken) as error:
             intake.settle(IntakeStatus.FAILED, error=f"{error.sentence} {_AGAIN}")
             return None

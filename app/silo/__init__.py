@@ -18,16 +18,7 @@ from app.silo.checkpoints import (
 from app.silo.intake import open_intake, seal_intake
 from app.silo.keyfile import KeyFileError
 from app.silo.keyring import KeyRing
-from app.silo.keys import (
-    AgentKeys,
-    KeyPair,
-    MasterKey,
-    MasterPublicKey,
-    WrappedKey,
-    make_agent_keys,
-    open_agent_keys,
-    rewrap_key,
-)
+from app.silo.keys import AgentKeys, KeyPair, MasterKey, MasterPublicKey, WrappedKey, make_agent_keys, open_agent_keys
 from app.silo.logcopy import LeafRecord, LogCopy, LogCopyBroken, LogCopyUnwritable, LogForked
 from app.silo.merkle import MerkleTree, ProofBroken, check_consistency, check_inclusion, hash_leaf, root_of
 from app.silo.notes import (

@@ -9,8 +9,8 @@ import hashlib
 import hmac
 import os
 import unicodedata
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -51,6 +51,11 @@ class MasterPublicKey:
 
     def __repr__(self) -> str:
         return f"<MasterPublicKey {self.fingerprint}>"
+
+    @property
+    def hex(self) -> str:
+        """All of it: what rows and statements call a reader."""
+        return self.raw.hex()
 
     def seal(self, plaintext: bytes, info: str) -> bytes:
         """HPKE single shot; `info` names purpose, agent and version, and must be given again to open."""
@@ -149,12 +154,17 @@ class MasterKey(KeyPair):
 
 @dataclass(frozen=True)
 class WrappedKey:
-    """One key of an agent, sealed to one reader: what the table `agent_keys` holds."""
+    """One key of an agent, sealed to one reader (its public key in hex): what the table `agent_keys` holds."""
 
     purpose: str
     version: int
     reader: str
     sealed: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the sealed bytes, in hex: what a statement says of them."""
+        return hashlib.sha256(self.sealed).hexdigest()
 
 
 class AgentKeys:
@@ -257,15 +267,18 @@ class AgentKeys:
         """HMAC-SHA-256 of one request as it was sent, 32 bytes: equal for equal requests of one agent."""
         return hmac.new(self._dedup, b"request|" + request, hashlib.sha256).digest()
 
-    def wrap_for(self, reader: MasterPublicKey) -> list[WrappedKey]:
-        """Every key of the agent, sealed to `reader`."""
+    def wrap_for(self, reader: MasterPublicKey, but: Container[tuple[str, int]] = ()) -> list[WrappedKey]:
+        """Every key of the agent, sealed to `reader`; less those of these purposes and versions."""
         keys = [(DATA, version, key) for version, key in sorted(self._data.items())]
         return [
-            WrappedKey(
-                purpose, version, reader.fingerprint, reader.seal(key, _key_info(self.agent_uuid, purpose, version))
-            )
+            WrappedKey(purpose, version, reader.hex, reader.seal(key, _key_info(self.agent_uuid, purpose, version)))
             for purpose, version, key in [*keys, (DEDUP, 1, self._dedup)]
+            if (purpose, version) not in but
         ]
+
+    def salt(self, subject: str) -> bytes:
+        """What the hashes of a statement about `subject` are salted with: known to whoever opens the agent's keys."""
+        return hmac.new(self._dedup, b"salt|" + subject.encode(), hashlib.sha256).digest()
 
     def _data_key(self, version: int) -> bytes:
         if version not in self._data and self._renew is not None:
@@ -284,7 +297,7 @@ def open_agent_keys(
     agent_uuid: str, wrapped: Iterable[WrappedKey], *openers: KeyPair, renew: Callable[[], AgentKeys] | None = None
 ) -> AgentKeys:
     """Open the keys that are sealed to one of `openers`. Raises SealBroken when there are none or one does not open."""
-    held = {opener.fingerprint: opener for opener in openers}
+    held = {opener.public.hex: opener for opener in openers}
     data: dict[int, bytes] = {}
     dedup = b""
     for row in wrapped:
@@ -298,13 +311,6 @@ def open_agent_keys(
     if not data or not dedup:
         raise SealBroken(f"No keys of agent {agent_uuid} are sealed to {', '.join(held) or 'any key that is here'}.")
     return AgentKeys(agent_uuid, data, dedup, renew)
-
-
-def rewrap_key(agent_uuid: str, wrapped: WrappedKey, opener: KeyPair, reader: MasterPublicKey) -> WrappedKey:
-    """The same key, sealed to another reader. Raises SealBroken."""
-    info = _key_info(agent_uuid, wrapped.purpose, wrapped.version)
-    sealed = reader.seal(opener.open(wrapped.sealed, info), info)
-    return replace(wrapped, reader=reader.fingerprint, sealed=sealed)
 
 
 def _row_identity(purpose: str, agent_uuid: str, subject: str | int, version: int) -> str:

@@ -73,6 +73,13 @@ class LogCopy:
         """How many leaves."""
         return len(self._records) // RECORD
 
+    def is_whole(self) -> bool:
+        """Whether the file ends where this object's knowledge does: else another process has added to it."""
+        try:
+            return self.path.stat().st_size // RECORD - 1 == self.size
+        except FileNotFoundError:
+            return self.size == 0
+
     def hash_at(self, index: int) -> bytes:
         """The leaf's hash, 32 bytes. Raises IndexError."""
         if not 0 <= index < self.size:

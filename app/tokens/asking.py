@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import select
+
 from app.asking.calls import AskedAgent, Dependencies, ModelCalls
 from app.asking.human_questions import render_human_question
 from app.asking.replies import read_answer
@@ -16,6 +18,8 @@ from app.keys.agent_keys import open_keys
 from app.llm.client import Message, ModelError
 from app.models import WORKER, Agent, CallPurpose, TokenRequest, TokenRequestStatus, User
 from app.models.base import CLAIM_EXPIRES_AFTER
+from app.models.token_request import TOKEN_REQUEST
+from app.statements.signers import is_signed_by_web
 from app.tokens.request import SILENCE, decide_token_request, lock_request
 
 SCOPE_MEANINGS = {
@@ -59,7 +63,7 @@ def ask_about_token(request_id: str, dependencies: Dependencies) -> int | None:
             _end_as_failed(request_id, error.sentence, calls)
             return None
         said: dict[str, Any] = {"by": asked.as_actor, "keys": asked.keys, "calls": calls}
-        said |= {"asked_at": question.asked_at, "about": question.about}
+        said |= {"asked_at": question.asked_at, "about": question.about, "question": question.text}
         try:
             answer = read_answer(reply)
             request = decide_token_request(request_id, answer, agent_id=asked.agent_id, **said)
@@ -97,11 +101,17 @@ def find_unasked() -> list[str]:
 def _claim_question(request_id: str) -> _TokenQuestion | None:
     """For exactly one worker at a time."""
     with writing():
+        whose = db.session.scalar(select(TokenRequest.agent_id).where(TokenRequest.id == request_id))
+        if whose is None:
+            return None
+        agent = Agent.lock(whose)
         request = TokenRequest.claim(request_id, TokenRequest.waits())
         if request is None:
             return None
-        agent = db.session.get_one(Agent, request.agent_id, populate_existing=True)
         asked = AskedAgent.of(agent, open_keys(agent))
+        if not is_signed_by_web(TOKEN_REQUEST, request.note, request.about()):
+            request.end(agent, TokenRequestStatus.FAILED, by=WORKER, why="no web process has signed this request")
+            return None
         return _TokenQuestion(request.id, asked, _render_question(request), request.asked_at, request.about())
 
 

@@ -18,7 +18,9 @@ from app.keys.bearer import Bearer
 from app.keys.tokens import REPLACED, add_token, check_may_decide, revoke_token
 from app.models import WORKER, Actor, Agent, AgentToken, TokenRequest, TokenRequestStatus, User, note_to_admins
 from app.models.base import require_row
+from app.models.declaring import declare, hash_words
 from app.models.key import TokenOrigin
+from app.models.statement import StatementKind
 from app.models.token_request import NO_SUCH_REQUEST
 from app.models.user import ADMIN
 from app.silo import AgentKeys
@@ -85,13 +87,15 @@ def decide_token_request(
     bearer: Bearer | None = None,
     asked_at: datetime | None = None,
     about: Mapping[str, Any] | None = None,
+    question: str | None = None,
     calls: ModelCalls | None = None,
 ) -> TokenRequest:
     """Write the agent's answer down: it counts once. A YES makes the token, in this transaction and nowhere else.
 
     `keys` seal its words. `bearer` is the token of the agent that decided, which gives only scopes that it holds; where
-    its model was asked, `asked_at` says when, `about` what, and `calls` are those of it. A YES for a human who is no
-    admin any more makes nothing, nor one to something else than what the row says now. Raises NotFound or Refused.
+    its model was asked, `asked_at` says when, `about` and `question` what, and `calls` are those of it. A YES for a
+    human who is no admin any more makes nothing, nor one to something else than what the row says now. Raises NotFound
+    or Refused.
     """
     with writing():
         agent, request = lock_request(request_id)
@@ -104,6 +108,10 @@ def decide_token_request(
         if keys is not None and answer.words:
             request.reason = keys.seal(answer.words, purpose="token-request", subject=request.id)
         note_to_admins(agent, answer.note_to_admins, about=agent)
+        signer = bearer.opener if bearer else None
+        said = {"granted": answer.granted, "by_token": signer.public_id if signer else None, "about": request.about()}
+        said |= hash_words(keys, request.subject, question, answer.words)
+        declare(StatementKind.CONSENT, agent, request.subject, said, signer=signer)
         if about is not None and about != request.about():
             request.end(agent, TokenRequestStatus.FAILED, by=WORKER, why="what was asked is not what stands there now")
         elif not answer.granted:
@@ -153,7 +161,7 @@ def _make_token(agent: Agent, request: TokenRequest, *, by: Actor, bearer: Beare
     request.end(agent, TokenRequestStatus.GRANTED, by=by)
     if request.replaces is not None:
         spared = [bearer.public_id] if bearer is not None and bearer.public_id != request.replaces else []
-        revoke_token(agent, request.replaces, by=by, why=REPLACED, spared=spared)
+        revoke_token(agent, request.replaces, by=by, why=REPLACED, spared=spared, signer=bearer)
     add_token(
         agent,
         request.kept,

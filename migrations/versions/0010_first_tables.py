@@ -163,12 +163,55 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_users_account_id"), "users", ["account_id"], unique=False)
     op.create_table(
+        "log_leaves",
+        sa.Column("position", Identity, autoincrement=False, nullable=False),
+        sa.Column("kind", sa.String(length=20), nullable=False),
+        sa.Column("agent_id", Identity, nullable=True),
+        sa.Column("subject", sa.String(length=120), nullable=False),
+        sa.Column("leaf", sa.LargeBinary(), nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.Column("signature", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.PrimaryKeyConstraint("position"),
+    )
+    op.create_index("ix_log_leaves_agent", "log_leaves", ["agent_id", "position"], unique=False)
+    op.create_index("ix_log_leaves_subject", "log_leaves", ["subject", "position"], unique=False)
+    op.create_index(
+        "ix_log_leaves_master",
+        "log_leaves",
+        ["position"],
+        unique=False,
+        sqlite_where=sa.text("kind = 'master-key'"),
+        postgresql_where=sa.text("kind = 'master-key'"),
+    )
+    op.create_table(
+        "signed_requests",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("kind", sa.String(length=20), nullable=False),
+        sa.Column("subject", sa.String(length=120), nullable=False),
+        sa.Column("note", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("refused", sa.String(length=300), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index(
+        "ix_signed_requests_waiting",
+        "signed_requests",
+        ["agent_id", "id"],
+        unique=False,
+        sqlite_where=sa.text("settled_at IS NULL"),
+        postgresql_where=sa.text("settled_at IS NULL"),
+    )
+    op.create_table(
         "agent_keys",
         sa.Column("id", Identity, nullable=False),
         sa.Column("agent_id", Identity, nullable=False),
         sa.Column("purpose", sa.String(length=8), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("reader", sa.String(length=16), nullable=False),
+        sa.Column("reader", sa.String(length=64), nullable=False),
         sa.Column("sealed", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
@@ -416,6 +459,7 @@ def upgrade() -> None:
         sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("decided_by", sa.String(length=300), nullable=True),
         sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("note", sa.LargeBinary(), nullable=False),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
@@ -448,6 +492,7 @@ def upgrade() -> None:
         sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("decided_by", sa.String(length=300), nullable=True),
         sa.Column("reason", sa.LargeBinary(), nullable=True),
+        sa.Column("note", sa.LargeBinary(), nullable=False),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
@@ -593,6 +638,7 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Integer(), nullable=False),
         sa.Column("reader", sa.LargeBinary(), nullable=False),
         sa.Column("wanted", sa.JSON(), nullable=False),
+        sa.Column("note", sa.LargeBinary(), nullable=False),
         sa.Column("sealed", sa.LargeBinary(), nullable=True),
         sa.Column("seen", sa.Integer(), nullable=True),
         sa.Column("refused", sa.String(length=300), nullable=True),

@@ -15,6 +15,7 @@ from app.keys.provision import provision_keys
 from app.keys.tokens import issue_token, revoke_token, rotate_token
 from app.models import COMMAND_LINE, Actor, ActorKind, Agent, ProposalStatus, SettingProposal
 from app.models.key import live_tokens
+from app.silo import MasterPublicKey
 from tests.authoring.conftest import proposal, writes
 from tests.refinement.test_races import at_once
 from tests.silo.holding import readers
@@ -83,7 +84,7 @@ def test_keys_that_are_sealed_while_tokens_are_revoked_and_rotated_end_with_the_
 
     assert not [one for one in found if isinstance(one, Exception)], found
     provision_keys(agent.id)
-    live = {token.reader for token in live_tokens(agent.id)}
+    live = {MasterPublicKey(token.public_key).fingerprint for token in live_tokens(agent.id)}
     sealed = {reader for _, _, reader in readers(agent)}
     assert len(live) == 2
     assert live < sealed

@@ -120,16 +120,6 @@ def test_a_forgotten_agent_and_one_that_is_not_there_take_nothing_in(agent: Agen
     assert count(Intake) == 0
 
 
-def test_an_intake_from_before_formats_were_named_is_json_lines(agent: Agent) -> None:
-    intake_id = receive_file(agent.id, FILES[ImportFormat.JSON_LINES], by=COMMAND_LINE).intake_id
-    with writing():
-        Intake.lock(intake_id).format = None
-
-    take_in(intake_id)
-
-    assert len(contents(agent)) == 2
-
-
 def test_a_conversation_is_left_to_the_agents_model(agent: Agent) -> None:
     with writing():
         intake_id = Intake.receive(Agent.lock(agent.id), "[]", by=agent.as_actor, kind=CONVERSATION, format=None).id

@@ -51,7 +51,7 @@ def test_handed_in_it_is_sealed_at_once_and_waits(agent: Agent) -> None:
     intake = hand_in(agent.id, TALK, agent.as_actor)
 
     assert "Dora" not in at_rest("intakes") + at_rest("events") + at_rest("audit_log")
-    assert "Dora" in fresh(intake).open(agent)
+    assert "Dora" in fresh(intake).open(agent).text
     assert str(intake.actor) == "agent:wren"
     assert Conversation.of(find_conversation(agent.id, intake.id)).as_json() == {
         "id": intake.id,

@@ -13,7 +13,7 @@ from app.keys.agent_keys import open_keys, share_with_tokens
 from app.keys.tokens import issue_token
 from app.models import COMMAND_LINE, Agent, Intake, Memory
 from app.models.key import AgentKey
-from app.silo import TokenKey, parse_token
+from app.silo import MasterPublicKey, TokenKey, parse_token
 from tests.support.databases import SERVER
 
 TABLES = "SELECT pg_read_binary_file(pg_relation_filepath(oid)) FROM pg_class WHERE relkind IN ('r', 't')"
@@ -36,9 +36,12 @@ def sealed_keys(agent: Agent) -> list[bytes]:
 
 
 def readers(agent: Agent) -> list[tuple[str, int, str]]:
-    """Purpose, version and reader of each."""
+    """Purpose, version and the reader's fingerprint of each."""
     query = select(AgentKey.purpose, AgentKey.version, AgentKey.reader).where(AgentKey.agent_id == agent.id)
-    found = sorted((purpose, version, reader) for purpose, version, reader in db.session.execute(query))
+    found = sorted(
+        (purpose, version, MasterPublicKey(bytes.fromhex(reader)).fingerprint)
+        for purpose, version, reader in db.session.execute(query)
+    )
     db.session.rollback()
     return found
 

@@ -252,7 +252,7 @@ def exception_of(agent: Agent, status: GrantStatus) -> AccessGrant:
         session.add(grant)
         record(Action.ACCESS_REQUESTED, actor=COMMAND_LINE, of=locked, subject=grant.subject)
         look = {"id": str(uuid.uuid4()), "grant_id": grant.id, "user_id": user.id, "reader": b"\x00" * 32}
-        session.add(AccessView(**look, wanted={}, sealed=b"sealed to a request", requested_at=now()))
+        session.add(AccessView(**look, wanted={}, note=b"signed", sealed=b"sealed to a request", requested_at=now()))
     return grant
 
 
@@ -404,7 +404,7 @@ def test_an_intake_of_before_opens_for_no_other_agent(app: Flask) -> None:
     ezra, eve = make_agent("ezra"), make_agent("eve")
     intake_id = hand_in(eve, "Eve likes gin.")
     master = app.extensions["master_key"].public
-    swapped = seal_intake('{"content": "x"}', intake_id=intake_id, agent_uuid=ezra.uuid, master=master)
+    swapped = seal_intake('{"content": "x"}', b"signed", intake_id=intake_id, agent_uuid=ezra.uuid, master=master)
     with writing() as session:
         session.execute(update(Intake).where(Intake.id == intake_id).values(sealed=swapped))
 

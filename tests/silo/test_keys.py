@@ -39,6 +39,7 @@ from app.silo import (
     seal_intake,
     seal_view,
 )
+from app.silo.intake import OpenedIntake
 from tests.support.factories import make_agent, remember
 
 
@@ -140,7 +141,7 @@ def test_data_keys_open_only_for_their_agent_purpose_version_and_reader() -> Non
     for rows, uuid, opener in (
         (wrapped, "agent-2", master),
         (wrapped, "agent-1", other),
-        ([replace(row, reader=other.fingerprint) for row in wrapped], "agent-1", other),
+        ([replace(row, reader=other.public.hex) for row in wrapped], "agent-1", other),
         ([replace(data, sealed=dedup.sealed), dedup], "agent-1", master),
         ([replace(data, version=2), dedup], "agent-1", master),
         ([replace(data, sealed=data.sealed[:-1]), dedup], "agent-1", master),
@@ -216,9 +217,9 @@ def test_only_what_looks_like_a_token_is_parsed() -> None:
 
 def test_what_comes_in_through_the_web_opens_for_the_master_and_that_row_only() -> None:
     master = MasterKey.generate()
-    sealed = seal_intake("tea 😀", intake_id="i-1", agent_uuid="a-1", master=master.public)
+    sealed = seal_intake("tea 😀", b"signed", intake_id="i-1", agent_uuid="a-1", master=master.public)
     assert b"tea" not in sealed
-    assert open_intake(sealed, intake_id="i-1", agent_uuid="a-1", master=master) == "tea 😀"
+    assert open_intake(sealed, intake_id="i-1", agent_uuid="a-1", master=master) == OpenedIntake(b"signed", "tea 😀")
     for number, uuid, key in (("i-2", "a-1", master), ("i-1", "a-2", master), ("i-1", "a-1", MasterKey.generate())):
         with pytest.raises(SealBroken):
             open_intake(sealed, intake_id=number, agent_uuid=uuid, master=key)

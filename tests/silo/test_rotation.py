@@ -39,7 +39,7 @@ from app.models import (
     master_key,
 )
 from app.models.key import AgentKey
-from app.models.master_key import master_public_key
+from app.models.statement_log import master_public_key
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from app.setup import load_master_key
@@ -306,7 +306,7 @@ def test_a_key_that_does_not_open_is_named_and_keeps_the_old_master_key_in_use(a
     done = rotate_master_key(by=COMMAND_LINE)
 
     assert (done.finished, list(done.problems)) == (False, [f"agent {ezra.id}"])
-    assert "does not open" in done.problems[f"agent {ezra.id}"]
+    assert "not those that were signed" in done.problems[f"agent {ezra.id}"]
     assert masters() == {old: False, done.fingerprint: False}
     assert {reader for _, _, reader in readers(ezra)} == {old}
     assert texts(eve) == ["Eve likes gin."]

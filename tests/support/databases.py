@@ -53,7 +53,10 @@ class Template:
     @contextmanager
     def copy(self, folder: Path, **settings: object) -> Iterator[Settings]:
         """Settings of a database of its own, with the same keys and first account."""
-        shutil.copytree(self._folder / "keys", folder / "keys")
+        for kept in ("keys", "statements"):
+            shutil.copytree(self._folder / kept, folder / kept)
+        for file in ("web.key", "installation.json"):
+            shutil.copyfile(self._folder / file, folder / file)
         if self._lending is None:
             shutil.copyfile(self._folder / "whetstone.db", folder / "whetstone.db")
             yield load_settings(data_dir=folder, database_url="", **settings)

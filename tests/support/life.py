@@ -190,7 +190,7 @@ def _waiting(agent: Agent, _: AgentKeys) -> Iterator[str]:
     master = current_app.extensions["master_key"]
     for intake in db.session.scalars(select(Intake).where(Intake.agent_id == agent.id, Intake.sealed.is_not(None))):
         text = open_intake(intake.sealed or b"", intake_id=intake.id, agent_uuid=agent.uuid, master=master)
-        yield " ".join(json.loads(line)["content"] for line in text.split("\n"))
+        yield " ".join(json.loads(line)["content"] for line in text.text.split("\n"))
 
 
 def _answers(agent: Agent, keys: AgentKeys) -> Iterator[str]:

@@ -1,0 +1,88 @@
+"""What the log of statements says of one agent now, replayed from its leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from app.models.statement import Statement, StatementKind
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One YES or NO of an agent, as the log tells it."""
+
+    at: datetime
+    kind: StatementKind
+    subject: str
+    granted: bool
+    body: Mapping[str, Any]
+
+
+@dataclass
+class Current:
+    """What the log says of one agent now. `seen` counts its leaves that were replayed.
+
+    `tokens` are live; `wrapped` holds by reader (its public key in hex) the newest statement of its keys, `exceptions`
+    every one that was decided, with the end of those that ended in `ended`.
+    """
+
+    seen: int = 0
+    tokens: dict[str, Statement] = field(default_factory=dict)
+    ended_tokens: set[str] = field(default_factory=set)
+    wrapped: dict[str, Statement] = field(default_factory=dict)
+    exceptions: dict[str, Statement] = field(default_factory=dict)
+    ended: dict[str, Statement] = field(default_factory=dict)
+    requests: dict[str, Statement] = field(default_factory=dict)
+    consents: dict[str, Statement] = field(default_factory=dict)
+    model: Statement | None = None
+    erased: dict[str, Statement] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
+
+    def copy(self) -> Current:
+        """One that can be replayed on without changing this one."""
+        copied = Current(self.seen)
+        for name, value in vars(self).items():
+            setattr(copied, name, value.copy() if isinstance(value, dict | set | list) else value)
+        return copied
+
+    @property
+    def had_token(self) -> bool:
+        """Whether the agent ever had one."""
+        return bool(self.tokens or self.ended_tokens)
+
+    def digests(self, reader: str) -> dict[tuple[str, int], str]:
+        """Of the keys that are wrapped for a reader: SHA-256 in hex, by purpose and version."""
+        stated = self.wrapped.get(reader)
+        keys = stated.body["keys"] if stated is not None else ()
+        return {(key["purpose"], key["version"]): key["sha256"] for key in keys}
+
+    def apply(self, said: Statement) -> None:
+        """Replay one more."""
+        match said.kind:
+            case StatementKind.TOKEN_MADE:
+                self.tokens[said.subject_id] = said
+            case StatementKind.TOKEN_ENDED:
+                self.tokens.pop(said.subject_id, None)
+                self.ended_tokens.add(said.subject_id)
+            case StatementKind.WRAPPED_KEYS:
+                self.wrapped[said.subject_id] = said
+            case StatementKind.EXCEPTION_DECIDED:
+                self.exceptions[said.subject_id] = said
+                self._note_answer(said)
+            case StatementKind.EXCEPTION_ENDED:
+                self.ended[said.subject_id] = said
+            case StatementKind.CONSENT:
+                self.consents[said.subject] = said
+                self._note_answer(said)
+            case StatementKind.OWN_REQUEST:
+                self.requests[said.subject_id] = said
+            case StatementKind.MODEL:
+                self.model = said
+            case StatementKind.ERASURE:
+                self.erased[said.subject_id] = said
+
+    def _note_answer(self, said: Statement) -> None:
+        self.answers.append(Answer(said.at, said.kind, said.subject, bool(said.body.get("granted")), said.body))

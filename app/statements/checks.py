@@ -1,0 +1,85 @@
+"""Rows against the log: what decides who may read is replayed from the log, and a row that differs stops its agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from app.extensions import db
+from app.models.agent import Agent
+from app.models.current import Current
+from app.models.grant import AccessGrant, GrantStatus
+from app.models.key import AgentToken
+from app.models.statement_log import AgentStopped, current_of
+from app.statements.settling import settle_requests
+
+
+def check_agent(agent: Agent) -> Current:
+    """What the log says of an agent that the caller has locked, once what waits is settled and the rows agree.
+
+    For processes with the master key, in `writing()`. Raises AgentStopped, or LogBroken.
+    """
+    settle_requests(agent)
+    db.session.flush()
+    current = current_of(agent.id, agent.uuid)
+    compare_rows(agent, current)
+    return current
+
+
+def compare_rows(agent: Agent, current: Current) -> None:
+    """Raises AgentStopped where the database says of the agent what the log does not."""
+    _compare_model(agent, current)
+    _compare_tokens(agent, current)
+    _compare_exceptions(agent, current)
+
+
+def _compare_model(agent: Agent, current: Current) -> None:
+    if current.model is None:
+        raise AgentStopped(f"No statement says which model {agent.name} has", agent.id)
+    stated = current.model.body
+    for name, value in agent.stated_model().items():
+        if stated.get(name) != value:
+            raise AgentStopped(f"{_described(name, stated, value)} of {agent.name} is not what was signed", agent.id)
+
+
+def _described(name: str, stated: Mapping[str, Any], value: Any) -> str:
+    if name != "prompts":
+        return f"The {name}"
+    before = stated.get(name) or {}
+    return "The " + ", ".join(sorted(field for field in value if before.get(field) != value[field]))
+
+
+def _compare_tokens(agent: Agent, current: Current) -> None:
+    query = select(AgentToken).where(AgentToken.agent_id == agent.id)
+    rows = {row.public_id: row for row in db.session.scalars(query.execution_options(populate_existing=True))}
+    for public_id, row in rows.items():
+        stated = current.tokens.get(public_id)
+        if row.revoked_at is None and stated is None:
+            known = "was ended" if public_id in current.ended_tokens else "was never signed"
+            raise AgentStopped(f"The token {public_id} of {agent.name} is live in its row, and {known}", agent.id)
+        if row.revoked_at is not None and stated is not None:
+            raise AgentStopped(f"The token {public_id} of {agent.name} was revoked by nobody who may", agent.id)
+        if stated is not None and dict(stated.body) != row.stated():
+            raise AgentStopped(f"The token {public_id} of {agent.name} is not as it was signed", agent.id)
+    for public_id in current.tokens.keys() - rows.keys():
+        raise AgentStopped(f"The token {public_id} of {agent.name} has no row any more", agent.id)
+
+
+def _compare_exceptions(agent: Agent, current: Current) -> None:
+    """Those that are granted by their rows: whatever else a row says, nothing is shown by it."""
+    query = select(AccessGrant).where(AccessGrant.agent_id == agent.id, AccessGrant.status == GrantStatus.GRANTED)
+    for grant in db.session.scalars(query.execution_options(populate_existing=True)):
+        check_exception(grant, agent, current)
+
+
+def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:
+    """Raises AgentStopped unless the agent granted exactly this, and nobody ended it."""
+    stated = current.exceptions.get(grant.id)
+    if stated is None:
+        raise AgentStopped(f"The exception {grant.id} of {agent.name} was granted by nobody", agent.id)
+    if grant.id in current.ended:
+        raise AgentStopped(f"The exception {grant.id} of {agent.name} is live in its row, and was ended", agent.id)
+    if any(stated.body.get(name) != value for name, value in grant.stated().items()):
+        raise AgentStopped(f"The exception {grant.id} of {agent.name} is not as the agent granted it", agent.id)
