@@ -47,7 +47,7 @@ COMMANDS = {
     "grants": LazyCommand("app.cli.grants", "List, request and revoke exceptions: who may read, and until when."),
     "audit": LazyCommand("app.cli.audit", "Print the audit log as JSON Lines or as a table."),
     "verify": LazyCommand("app.cli.audit", "Check the audit log and replay it against the tables."),
-    "users": LazyCommand("app.cli.users", "Create the people who run the agents."),
+    "users": LazyCommand("app.cli.users", "Create, list and deactivate the people who run the agents."),
     "keys": LazyCommand("app.cli.keys", "Check, back up, restore and rotate the keys."),
     "db": LazyCommand("app.cli.db", "Bring the database to this version."),
     "doctor": LazyCommand("app.cli.doctor", "Say what is wrong with this installation, if anything is."),

@@ -1,23 +1,31 @@
-"""`./whetstone users`: the people who run the agents."""
+"""`./whetstone users`: the people who run the agents; and what somebody who leaves may take along."""
 
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
+from sqlalchemy import select
 
 from app import security
 from app.cli import json_option
-from app.cli.common import CommandContext, account_option, as_usage, open_installation
-from app.cli.printing import print_json, say
-from app.extensions import writing
-from app.models import COMMAND_LINE, Account
+from app.cli.common import CommandContext, account_option, as_usage, installation_command, open_installation
+from app.cli.printing import print_hint, print_json, print_table, say
+from app.extensions import db, writing
+from app.keys.leavers import changes_made_by, deactivate_user, end_tokens_shown_to, tokens_shown_to
+from app.keys.shredding import shred_files
+from app.models import COMMAND_LINE, Account, User
+from app.models.base import iso
+from app.values.plural import count_nouns
 
 
 @click.group()
 def users() -> None:
-    """Create the people who run the agents."""
+    """Create, list and deactivate the people who run the agents."""
 
 
 @users.command()
@@ -50,6 +58,81 @@ def create(email: str, role: str, site_admin: bool, account: str | None, passwor
     say(f"Created {made['email']}, {role} of the account {home.name!r}.")
     if given is None:
         say(f"Password: {password}  (shown only this once)")
+
+
+@users.command("list")
+@installation_command()
+def list_(context: CommandContext) -> None:
+    """List the users of an account, with their roles."""
+    home = context.find_account()
+    found = db.session.scalars(select(User).where(User.account_id == home.id).order_by(User.email)).all()
+    described: list[dict[str, Any]] = [
+        {"id": user.id, "email": user.email, "roles": sorted(role.name for role in user.roles), "active": user.active}
+        for user in found
+    ]
+    if context.as_json:
+        print_json(described)
+    elif found:
+        state = {True: "active", False: "deactivated"}
+        cells = [[each["email"], ", ".join(each["roles"]), state[each["active"]]] for each in described]
+        print_table(("EMAIL", "MAY", "STATE"), cells)
+    else:
+        say(f"There are no users in the account {home.name!r}.")
+
+
+@users.command()
+@click.argument("email")
+@click.option("--end-tokens", is_flag=True, help="Also revoke every live token whose secret they were shown.")
+@installation_command(account=False)
+def deactivate(context: CommandContext, email: str, end_tokens: bool) -> None:
+    """Deactivate the user EMAIL: nobody signs in as them any more, open sessions and exceptions end.
+
+    Lists what they may take along: live tokens whose secret they were shown, and the settings of agents that they
+    changed.
+    """
+    user, was_active = deactivate_user(email, by=COMMAND_LINE)
+    shown, changed = tokens_shown_to(user), changes_made_by(user)
+    tokens = [
+        {"agent": agent.name, "id": token.public_id, "name": token.name, "scopes": token.scopes}
+        for agent, token in shown
+    ]
+    changes = [{"agent": one.agent, "fields": one.fields, "at": iso(one.at)} for one in changed]
+    if not context.as_json:
+        say(f"Deactivated {user.email}." if was_active else f"{user.email} was deactivated already.")
+        _tell_what_is_left(tokens, changes)
+        end_tokens = end_tokens or (bool(tokens) and _is_confirmed(len(tokens)))
+    ended = list(end_tokens_shown_to(user, by=COMMAND_LINE)) if end_tokens else []
+    if ended:
+        shred_files()
+    ids = [public_id for each in ended for public_id in each.tokens]
+    if context.as_json:
+        said = {"email": user.email, "changed": was_active, "tokens": tokens, "settings": changes}
+        print_json(said | {"ended_tokens": ids})
+    elif ids:
+        say(f"Revoked {count_nouns(len(ids), 'token')}: {', '.join(ids)}.")
+    elif tokens:
+        print_hint(f"users deactivate {shlex.quote(user.email)} --end-tokens", "Revoke these tokens")
+
+
+def _tell_what_is_left(tokens: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -> None:
+    if tokens:
+        say("They were shown these tokens, which still work:")
+        cells = [[each["agent"], each["id"], each["name"], ", ".join(each["scopes"])] for each in tokens]
+        print_table(("AGENT", "ID", "NAME", "MAY"), cells)
+    else:
+        say("No live token was shown to them.")
+    if changes:
+        say("They changed these settings of agents:")
+        print_table(
+            ("AGENT", "FIELDS", "AT"), [[each["agent"], ", ".join(each["fields"]), each["at"]] for each in changes]
+        )
+    else:
+        say("They changed no setting of an agent.")
+
+
+def _is_confirmed(count: int) -> bool:
+    """Asked only where somebody can answer."""
+    return sys.stdin.isatty() and click.confirm(f"Revoke {count_nouns(count, 'token')} now?", default=True)
 
 
 def _read_password() -> str:

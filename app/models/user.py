@@ -5,6 +5,7 @@ Sign-in, second factors and passkeys are Flask-Security's.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -117,6 +118,18 @@ class User(Logged, Model, sqla.FsUserMixin):
         """The same for a query: active now, with a role that includes `role`."""
         sufficient = [held for held, included in _INCLUDED.items() if role in included]
         return and_(cls.active.is_(True), cls.roles.any(Role.name.in_(sufficient)))
+
+    def deactivate(self, account: Account, *, by: Actor) -> bool:
+        """Nobody signs in as this user any more, and open sessions end; returns whether it was active.
+
+        The caller holds the account's lock. What is for an admin only ends by itself: exceptions, requests for tokens.
+        """
+        if not self.active:
+            return False
+        self.active, self.fs_uniquifier = False, uuid.uuid4().hex
+        data = {"email": self.email}
+        record(Action.USER_DEACTIVATE, actor=by, of=account, subject=f"user:{self.id}", data=data)
+        return True
 
     @property
     def actor(self) -> Actor:

@@ -1,0 +1,70 @@
+"""What somebody who leaves may take along: tokens whose secret they saw, and settings of agents that they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+
+from app.errors import NotFound
+from app.extensions import db, writing
+from app.keys.provision import settle_keys
+from app.keys.tokens import EndedToken, revoke_token
+from app.models.agent import Agent
+from app.models.audit import Action, AuditLog
+from app.models.key import AgentToken
+from app.models.user import Account, User
+from app.values.actor import Actor
+
+CHANGES = 200
+"""The newest that are listed; the audit log has them all."""
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """One change of an agent's settings: the fields that it changed, never their values."""
+
+    agent: str
+    fields: list[str]
+    at: datetime
+
+
+def deactivate_user(email: str, *, by: Actor) -> tuple[User, bool]:
+    """Deactivate the user of that address; returns whether they were active. Raises NotFound."""
+    account_id = db.session.scalar(select(User.account_id).where(User.email == email.strip().lower()))
+    if account_id is None:
+        raise NotFound(f"There is no user {email!r}.")
+    with writing():
+        account = Account.lock(account_id)
+        user = db.session.scalars(select(User).where(User.email == email.strip().lower())).one()
+        was_active = user.deactivate(account, by=by)
+    return user, was_active
+
+
+def tokens_shown_to(user: User) -> list[tuple[Agent, AgentToken]]:
+    """Those that work, of the account's agents, whose secret this user saw; by agent."""
+    query = select(Agent, AgentToken).join(AgentToken, AgentToken.agent_id == Agent.id)
+    shown = (AgentToken.shown_to == user.email, AgentToken.revoked_at.is_(None))
+    found = query.where(Agent.account_id == user.account_id, *shown).order_by(Agent.name, AgentToken.id)
+    return [row._tuple() for row in db.session.execute(found)]
+
+
+def end_tokens_shown_to(user: User, *, by: Actor) -> Iterator[EndedToken]:
+    """Revoke each of them, with what it let happen, and make the agents' new data keys: the master key is at hand."""
+    for agent_id, public_id in [(agent.id, token.public_id) for agent, token in tokens_shown_to(user)]:
+        with writing():
+            agent = Agent.lock(agent_id)
+            ended = revoke_token(agent, public_id, by=by, why=f"{user.email} was shown it, and was deactivated")
+            settle_keys(agent, by=by)
+        if ended.was_live:
+            yield ended
+
+
+def changes_made_by(user: User) -> list[SettingChange]:
+    """What this user changed of agents' settings, newest first: prompts, models and addresses, among others."""
+    query = select(AuditLog, Agent.name).join(Agent, Agent.id == AuditLog.agent_id)
+    mine = (AuditLog.user_id == user.id, AuditLog.action == Action.AGENT_SETTINGS_UPDATE)
+    found = db.session.execute(query.where(*mine).order_by(AuditLog.at.desc(), AuditLog.id.desc()).limit(CHANGES))
+    return [SettingChange(name, sorted(entry.data.get("after", {})), entry.at) for entry, name in found.tuples()]
