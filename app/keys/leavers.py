@@ -23,7 +23,7 @@ CHANGES = 200
 
 
 @dataclass(frozen=True)
-class SettingChange:
+class WrittenSettings:
     """One change of an agent's settings: the fields that it changed, never their values."""
 
     agent: str
@@ -62,9 +62,9 @@ def end_tokens_shown_to(user: User, *, by: Actor) -> Iterator[EndedToken]:
             yield ended
 
 
-def changes_made_by(user: User) -> list[SettingChange]:
+def changes_made_by(user: User) -> list[WrittenSettings]:
     """What this user changed of agents' settings, newest first: prompts, models and addresses, among others."""
     query = select(AuditLog, Agent.name).join(Agent, Agent.id == AuditLog.agent_id)
     mine = (AuditLog.user_id == user.id, AuditLog.action == Action.AGENT_SETTINGS_UPDATE)
     found = db.session.execute(query.where(*mine).order_by(AuditLog.at.desc(), AuditLog.id.desc()).limit(CHANGES))
-    return [SettingChange(name, sorted(entry.data.get("after", {})), entry.at) for entry, name in found.tuples()]
+    return [WrittenSettings(name, sorted(entry.data.get("after", {})), entry.at) for entry, name in found.tuples()]

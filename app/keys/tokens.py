@@ -143,7 +143,7 @@ def revoke_token(
     if not first.is_live:
         return EndedToken(first)
     tokens = [first, *(each for each in others if each.is_live)]
-    for token in tokens:
+    for token in reversed(tokens):  # what it let be made ends first: its own signature counts until its own end
         told = why if token is first else f"the token {public_id} had let it be made"
         token.revoke(agent, by=by, why=told, signer=opener)
     return EndedToken(first, [each.public_id for each in tokens], [each.id for each in ended])
@@ -166,11 +166,11 @@ def check_may_decide(agent: Agent, bearer: Bearer, scopes: Sequence[str]) -> Non
     Raises Invalid for what is no scope, else NotForThisToken.
     """
     row = db.session.scalar(select(AgentToken).where(AgentToken.id == bearer.id, AgentToken.agent_id == agent.id))
-    if row is None or not row.is_live or Scope.DECIDE not in row.scopes:
+    if row is None or not row.is_live or Scope.DECIDE not in bearer.scopes:
         raise NotForThisToken("The token that you came with was revoked meanwhile, or may not decide.")
-    missing = [scope for scope in clean_scopes(scopes) if scope not in row.scopes] if scopes else []
+    missing = [scope for scope in clean_scopes(scopes) if scope not in bearer.scopes] if scopes else []
     if missing:
-        held = ", ".join(row.scopes)
+        held = ", ".join(bearer.scopes)
         raise NotForThisToken(
             f"A token gives only scopes that it holds itself: this one has {held}, and lacks {', '.join(missing)}. "
             "Decide with a token that has them; or let your model be asked; or have one made on the server."

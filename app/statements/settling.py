@@ -22,8 +22,11 @@ from app.models.key import AgentToken, Scope
 from app.models.memory import Memory
 from app.models.statement import SignedRequest, Statement, StatementKind
 from app.models.statement_log import Whose, append_note, append_statement, current_of, statement_log, statement_of
+from app.models.token_request import TOKEN_REQUEST, TokenRequest
+from app.models.user import User
 from app.silo.notes import NoteBroken, NoteVerifier, claimed_signers, open_note, sign_note, token_name
 from app.silo.statements import REQUEST, STATEMENT, read_text
+from app.statements.signers import is_signed_by_web
 from app.statements.web_keys import enrolled_web_keys
 
 EARLY = timedelta(minutes=5)
@@ -139,6 +142,23 @@ def _settle_token_made(agent: Agent, current: Current, signed: _Signed) -> None:
     _require(signed.has_scope(Scope.DECIDE), "The token that signed it may not decide.")
     _require({*row.scopes} <= {*signed.token.body["scopes"]}, "The token that signed it lacks a scope of the new one.")
     _require((row.how, row.by_token) == ("agent", signed.by_token), "The row names another decision.")
+    _require(row.request_id is None or _is_as_asked(row), "It is not what a web process signed for who asked.")
+
+
+def _is_as_asked(row: AgentToken) -> bool:
+    """Whether a web process signed the question that led to a token, and the token is that one."""
+    request = _find_signed_request(row.request_id)
+    if request is None:
+        return False
+    asked = [*request.kept.values(), request.agent_id, request.name, request.scopes]
+    made = [*(getattr(row, name) for name in request.kept), row.agent_id, row.name, row.scopes]
+    return asked == made and row.shown_to == db.session.get_one(User, request.user_id).email
+
+
+def _find_signed_request(request_id: str | None) -> TokenRequest | None:
+    """What a human asked for, if a web process signed it as it stands there."""
+    request = db.session.get(TokenRequest, request_id, populate_existing=True)
+    return request if request and is_signed_by_web(TOKEN_REQUEST, request.note, request.about()) else None
 
 
 def _settle_token_ended(agent: Agent, current: Current, signed: _Signed) -> None:
@@ -171,6 +191,10 @@ def _settle_consent(agent: Agent, current: Current, signed: _Signed) -> None:
     _require(not signed.said.subject.startswith("refinement:"), "A refinement's consent is the model's.")
     _require(signed.has_scope(Scope.DECIDE), "Only the agent decides.")
     _require(signed.said.subject not in current.consents, "It was decided before.")
+    if signed.said.subject.startswith("token-request:"):
+        request = _find_signed_request(signed.said.subject_id)
+        asked = request is not None and request.agent_id == agent.id and request.about() == signed.said.body["about"]
+        _require(asked, "It answers what no web process has signed.")
 
 
 def _settle_model(agent: Agent, current: Current, signed: _Signed) -> None:

@@ -108,16 +108,11 @@ def decide_token_request(
         if keys is not None and answer.words:
             request.reason = keys.seal(answer.words, purpose="token-request", subject=request.id)
         note_to_admins(agent, answer.note_to_admins, about=agent)
-        signer = bearer.opener if bearer else None
-        said = {"granted": answer.granted, "by_token": signer.public_id if signer else None, "about": request.about()}
-        said |= hash_words(keys, request.subject, question, answer.words)
-        declare(StatementKind.CONSENT, agent, request.subject, said, signer=signer)
         if about is not None and about != request.about():
             request.end(agent, TokenRequestStatus.FAILED, by=WORKER, why="what was asked is not what stands there now")
-        elif not answer.granted:
-            request.end(agent, TokenRequestStatus.DENIED, by=by)
-        elif not request.end_if_lost(agent, by=WORKER):
-            _make_token(agent, request, by=by, bearer=bearer)
+        else:
+            _state_answer(agent, request, answer, keys, question, bearer)
+            _carry_out(agent, request, answer, by=by, bearer=bearer)
         if calls is not None:
             calls.book()
     return request
@@ -155,13 +150,33 @@ def _check_request(agent: Agent, for_user: User) -> None:
     check_not_resting(agent)
 
 
+def _state_answer(
+    agent: Agent,
+    request: TokenRequest,
+    answer: ConsentAnswer,
+    keys: AgentKeys | None,
+    question: str | None,
+    bearer: Bearer | None,
+) -> None:
+    """Sign what was answered, and to what exactly."""
+    by_token = bearer.public_id if bearer is not None else None
+    said = {"granted": answer.granted, "by_token": by_token, "about": request.about()}
+    said |= hash_words(keys, request.subject, question, answer.words)
+    signer = bearer.opener if bearer is not None else None
+    declare(StatementKind.CONSENT, agent, request.subject, said, signer=signer)
+
+
+def _carry_out(agent: Agent, request: TokenRequest, answer: ConsentAnswer, *, by: Actor, bearer: Bearer | None) -> None:
+    if not answer.granted:
+        request.end(agent, TokenRequestStatus.DENIED, by=by)
+    elif not request.end_if_lost(agent, by=WORKER):
+        _make_token(agent, request, by=by, bearer=bearer)
+
+
 def _make_token(agent: Agent, request: TokenRequest, *, by: Actor, bearer: Bearer | None) -> None:
-    """What it replaces ends first, with all that it had let be made, but for what the deciding token keeps."""
+    """The token, and then the end of the one that it replaces, which may be the one that decided."""
     user = db.session.get_one(User, request.user_id)
     request.end(agent, TokenRequestStatus.GRANTED, by=by)
-    if request.replaces is not None:
-        spared = [bearer.public_id] if bearer is not None and bearer.public_id != request.replaces else []
-        revoke_token(agent, request.replaces, by=by, why=REPLACED, spared=spared, signer=bearer)
     add_token(
         agent,
         request.kept,
@@ -173,6 +188,9 @@ def _make_token(agent: Agent, request: TokenRequest, *, by: Actor, bearer: Beare
         request_id=request.id,
         signer=bearer,
     )
+    if request.replaces is not None:
+        spared = {request.public_id}
+        revoke_token(agent, request.replaces, by=by, why=REPLACED, spared=spared, signer=bearer)
 
 
 def _state_words(request: TokenRequest) -> str:

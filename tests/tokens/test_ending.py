@@ -14,7 +14,8 @@ from app.keys.bearer import Bearer, authenticate
 from app.keys.provision import find_unprovisioned, provision_keys
 from app.keys.tokens import EndedToken, NotForThisToken, issue_by_token, revoke_token
 from app.models import COMMAND_LINE, AccessGrant, Action, Agent, GrantCategory, User
-from app.silo import parse_token
+from app.models.memory_text import MemoryText, texts_of
+from app.silo import SealBroken, parse_token
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.rows import entries_of
@@ -90,8 +91,10 @@ def test_what_is_saved_after_opens_to_no_key_that_the_token_had(agent: Agent) ->
     assert parsed is not None
     assert open_keys(agent, parsed[1]).versions == [1, 2]
     assert not opens(agent, secret)
-    sealed = db.session.execute(db.text("SELECT content FROM memories WHERE id = :id"), {"id": number}).scalar_one()
-    assert sealed is not None
+    text = texts_of(MemoryText.memory_id == number)
+    assert [keys.reveal_memory(number, each) for each in text.values()] == ["Bob likes rum."]
+    with pytest.raises(SealBroken):
+        [copied.reveal_memory(number, each) for each in text.values()]
     (entry,) = entries_of(agent, Action.AGENT_KEY_ROTATE)
     assert entry.data["revoked"] == [one.public_id]
     assert verify().ok
