@@ -23,6 +23,7 @@ imports = (
     "tasks.keys",
     "tasks.grants",
     "tasks.tokens",
+    "tasks.statements",
     "tasks.authoring",
     "tasks.proof",
     "tasks.reflection",
@@ -46,6 +47,7 @@ task_routes = {
     "tasks.reflection.hear": "refine",
     "tasks.reflection.promote": "refine",
     "tasks.grants.answer": "interactive",
+    "tasks.statements.settle": "interactive",
     "tasks.echo.*": "interactive",
 }
 """What asks a model goes to `refine`, what somebody waits for to `interactive`."""
@@ -93,6 +95,7 @@ beat_schedule = {
     "lost intakes": {"task": "tasks.upkeep.find_lost_intakes", **_EVERY_MINUTE},
     "exceptions": {"task": "tasks.grants.look_after", **_EVERY_MINUTE},
     "token requests": {"task": "tasks.tokens.look_after", **_EVERY_MINUTE},
+    "signed requests": {"task": "tasks.statements.look_after", **_EVERY_MINUTE},
     "prompts to read": {"task": "tasks.authoring.find_unread", **_EVERY_MINUTE},
     "prompts to tell of": {"task": "tasks.authoring.tell_what_was_decided", **_EVERY_MINUTE},
     "acts to tell of": {"task": "tasks.upkeep.tell_human_acts", **_EVERY_MINUTE},

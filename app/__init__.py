@@ -36,7 +36,7 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
     settings = settings or load_settings()
     app = Flask("whetstone", template_folder=str(ROOT / "templates"), static_folder=str(ROOT / "static"))
     app.config.update(SQLALCHEMY_DATABASE_URI=settings.sqlalchemy_url)
-    app.extensions.update(settings=settings, part=part, wake_streams=events.wake_streams)
+    app.extensions.update(settings=settings, part=part, wake_streams=events.wake_streams, settle_soon=lambda _: None)
     extensions.init_app(app)
     if os.environ.get("FLASK_RUN_FROM_CLI") == "true":
         extensions.init_migrations(app)

@@ -83,7 +83,7 @@ class McpEndpoint:
         try:
             caller = await run_sync(self._admit_caller, ", ".join(Headers(scope=scope).getlist("authorization")))
         except WhetstoneError as error:
-            said = problem_document(error.http_status, error.code, error.sentence)
+            said = problem_document(error.http_status, error.code, sentence_of(error, reads_only=True))
             refusal = JSONResponse(said, error.http_status, headers_of(error), "application/problem+json")
             await refusal(scope, receive, send)
             return

@@ -1,7 +1,7 @@
 """Declaring: the one door to make a statement about an agent, from any process.
 
 Who holds the master key states it at once. The web process leaves what it, or the agent's own token, has signed: a
-worker makes the statement of it when it next touches the agent (`app/statements/settling`).
+worker makes the statement of it (`app/statements/settling`), which it is told to as soon as that is committed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flask import current_app
 
-from app.extensions import db, now
+from app.extensions import after_commit, db, now
 from app.models.statement import SignedRequest, StatementKind
 from app.models.statement_log import Whose, append_statement, compose_statement, holds_master_key, statement_log
 from app.silo import AgentKeys, TokenKey
@@ -40,6 +40,8 @@ def declare(
     text = compose_text(REQUEST if token is None else STATEMENT, said)
     note = sign_note(text, token or web_key())
     db.session.add(SignedRequest(agent_id=agent.id, kind=kind, subject=subject, note=note, created_at=now()))
+    settle_soon = current_app.extensions["settle_soon"]
+    after_commit(lambda: settle_soon(agent.id))
 
 
 def sign_request(heading: str, said: Mapping[str, Any], signer: TokenKey | None = None) -> bytes:

@@ -7,13 +7,23 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.extensions import db
+from app.extensions import db, writing
 from app.models.agent import Agent
 from app.models.current import Current
 from app.models.grant import AccessGrant, GrantStatus
 from app.models.key import AgentToken
 from app.models.statement_log import AgentStopped, current_of
 from app.statements.settling import settle_requests
+
+
+def settle_agent(agent_id: int) -> None:
+    """Make statements of what waits for an agent, and compare its rows. Raises AgentStopped, or LogBroken."""
+    with writing():
+        agent = Agent.lock(agent_id)
+        if agent.forgotten_at is not None:
+            settle_requests(agent)
+        else:
+            check_agent(agent)
 
 
 def check_agent(agent: Agent) -> Current:

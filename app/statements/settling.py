@@ -12,7 +12,7 @@ from datetime import timedelta
 import structlog
 from sqlalchemy import exists, select
 
-from app.extensions import db, now
+from app.extensions import db, now, reading
 from app.models.agent import Agent
 from app.models.audit import Action, AuditLog
 from app.models.current import Current
@@ -31,6 +31,8 @@ from app.statements.web_keys import enrolled_web_keys
 
 EARLY = timedelta(minutes=5)
 """By how much the clocks of web and worker may differ."""
+
+LOST_AFTER = timedelta(seconds=60)
 
 LATE = timedelta(hours=72)
 """How long a decision waits for a worker; after that it has to be made again."""
@@ -56,6 +58,14 @@ class _Signed:
 
     def has_scope(self, scope: str) -> bool:
         return self.token is not None and scope in self.token.body["scopes"]
+
+
+def find_unsettled() -> list[int]:
+    """Agents with something signed that no worker has looked at for over a minute."""
+    late = SignedRequest.created_at < now() - LOST_AFTER
+    query = select(SignedRequest.agent_id).where(SignedRequest.settled_at.is_(None), late).distinct()
+    with reading():
+        return list(db.session.scalars(query.order_by(SignedRequest.agent_id).limit(1000)))
 
 
 def settle_requests(agent: Agent) -> None:

@@ -24,6 +24,7 @@ from app.views import (
     settings,
     tokens,
 )
+from tasks import statements
 
 
 class RowNumber(IntegerConverter):
@@ -34,7 +35,11 @@ class RowNumber(IntegerConverter):
 
 
 def init_app(app: Flask) -> None:
-    """Sign-in, the frame of every page, the pages themselves, and what the event stream sends."""
+    """Sign-in, the frame of every page, the pages themselves, and what the event stream sends.
+
+    What web and agents sign is settled by a worker at once, which the rows themselves can't ask for.
+    """
+    app.extensions["settle_soon"] = statements.enqueue
     app.url_map.converters["int"] = RowNumber
     auth.init_app(app)
     frame.init_app(app)
