@@ -53,7 +53,7 @@ def declared(dialect: str) -> set[str]:
     """The names of all triggers that must be there."""
     names = {f"wt_{table}_{verb}" for table in APPEND_ONLY for verb in ("no_update", "no_delete", "in_order")}
     names |= {f"wt_{table}_no_delete" for table in _NEVER} | {f"wt_{table}_identity" for table in _IDENTITY}
-    names |= {"wt_memories_constitution", "wt_refinements_end", "wt_rollbacks_fixed"}
+    names |= {"wt_memories_constitution", "wt_memories_erased", "wt_refinements_end", "wt_rollbacks_fixed"}
     if dialect == "sqlite":
         return names | {f"wt_{table}_no_replace" for table in _SAME_ROW}
     return names | {f"wt_{table}_no_truncate" for table in _SAME_ROW}
@@ -124,6 +124,8 @@ _NEVER = {
     "attention_items": "what calls for attention is never removed",
     "human_acts": "the acts of humans are never removed",
 }
+_ERASED = "an erased memory stays erased and discarded"
+_BACK = "OLD.erased_at IS NOT NULL AND (NEW.discarded_at IS NULL OR NEW.erased_at IS {differs} OLD.erased_at)"
 _END = "an end state is never left, and of an ended refinement only who undid it may change"
 _FIXED = "of a rollback only who undid it may change"
 
@@ -170,6 +172,7 @@ def _sqlite() -> list[str]:
         _sqlite_trigger(
             "memories", "constitution", "UPDATE", f"WHEN OLD.constitutional AND ({changed})", _CONSTITUTION
         ),
+        _sqlite_trigger("memories", "erased", "UPDATE", f"WHEN {_BACK.format(differs='NOT')}", _ERASED),
         _sqlite_trigger(
             "refinements",
             "end",
@@ -208,6 +211,7 @@ def _postgresql() -> list[str]:
     made = [
         _REFUSE,
         _pg_trigger("memories", "constitution", "UPDATE", f"WHEN (OLD.constitutional AND ({changed}))", _CONSTITUTION),
+        _pg_trigger("memories", "erased", "UPDATE", f"WHEN ({_BACK.format(differs='DISTINCT FROM')})", _ERASED),
         _pg_trigger(
             "refinements",
             "end",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.history import telling
+from app.history import erasing, telling
 from app.keys.provision import find_unprovisioned
 from app.keys.shredding import shred_files
-from app.models import event, model_call
+from app.models import WORKER, event, model_call
 from app.models.idempotency import drop_old_keys
 from app.models.intake import CONVERSATION, IMPORT, Intake
 from app.refinement import sweep
@@ -48,7 +48,9 @@ def tell_human_acts() -> None:
 
 @task
 def shred_removed_keys() -> None:
-    """What could not be cleaned at once, because others were using the tables."""
+    """What could not be cleaned at once, because others were using the tables; and data keys that are due."""
+    for agent_id in erasing.find_due_data_keys():
+        erasing.renew_data_key(agent_id, by=WORKER)
     shred_files()
 
 

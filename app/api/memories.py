@@ -14,17 +14,20 @@ from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import encode_json
 from app.errors import Invalid, NotFound
 from app.extensions import end_reading, now, writing
+from app.history import erasing
+from app.history.erasing import LONGEST_REASON
 from app.models import Agent, Memory, MemoryType
 from app.models.key import Scope
 from app.models.keyset import cut_page
 from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import SealedRow
 from app.models.state import JOURNAL_DAYS
-from app.shapes.memory import MemoryKind, OneMemory
+from app.shapes.memory import ErasedMemory, MemoryKind, OneMemory
 from app.shapes.response import ResponseModel
 from app.silo import AgentKeys
 from app.values.text import is_blank
 from app.values.token_mass import estimate_tokens
+from tasks import keys as queue
 
 MOST = 500
 USUAL = 100
@@ -60,6 +63,12 @@ class WantedMemories(QueryModel):
     limit: Annotated[int, Field(ge=1, le=MOST, description="How many at most."), DIGITS] = USUAL
 
 
+class Erasing(RequestBody):
+    reason: Annotated[
+        str, Field(max_length=LONGEST_REASON, description="Why, for the audit log, where admins read it. Not sealed.")
+    ] = ""
+
+
 class Memories(ResponseModel):
     memories: list[OneMemory]
     next: Annotated[int | None, Field(description="Send it as `after` for the next page; null at the end.")]
@@ -86,7 +95,7 @@ class Context(ResponseModel):
     core_token_budget: int
 
 
-@operation("POST", "/memories", Scope.WRITE, statuses=(201, 200))
+@operation("POST", "/memories", Scope.WRITE, statuses=(201, 200), quotes_memory=True)
 def save_memory(caller: Caller, given: NewMemory) -> tuple[SavedMemory, int]:
     """Save one thing that you want to remember. A core memory that you have already, word for word and of the same day
     (UTC), is not written again: you are given that one. The same words on another day may be another event, and are a
@@ -130,8 +139,23 @@ def get_memory(caller: Caller, memory_id: int) -> OneMemory:
     keys = caller.keys
     found = SealedRow.load(Memory.active(caller.agent_id).where(Memory.id == memory_id))
     if not found:  # another agent's, a discarded one and none at all are alike
+        erasing.check_not_erased(caller.agent_id, memory_id)
         raise NotFound(f"You have no active memory {memory_id}.")
     return _reveal_memory(found[0], keys)
+
+
+@operation("POST", "/memories/{memory_id}/erase", Scope.DECIDE, at=ID, destroys=True)
+def erase_memory(caller: Caller, memory_id: int, given: Erasing) -> ErasedMemory:
+    """Erase one of your memories for good, a discarded one too: its text, of all its states, is removed, and nobody can
+    ever read it again, not you either. Nothing undoes it. The audit log keeps that you did it, and when. What your
+    refinements made from it stays and is named, so that you can erase that too. At most 10 in 24 hours, and none while
+    a refinement is open. A constitutional one only an admin can release first.
+    """
+    receipt = erasing.erase_memory(
+        caller.agent_id, memory_id, by=caller.actor(), reason=given.reason, signer=caller.signer
+    )
+    queue.enqueue_renewal(caller.agent_id)
+    return ErasedMemory(**receipt.as_json())
 
 
 @operation("GET", "/context", Scope.READ)

@@ -68,7 +68,8 @@ class Operation:
     `name` is the MCP tool and the OpenAPI operation; `about` is for a model that reads it for the first time.
     `statuses` are those that it answers when all is well; `most_bytes` is how long a body may be, where that is more
     than elsewhere; `streams` gives over REST, piece by piece, the document that `run` gives whole; `gives_secret`: what
-    it told is told again, by its Idempotency-Key, only to the token that asked first.
+    it told is told again, by its Idempotency-Key, only to the token that asked first; `quotes_memory`: it tells what a
+    memory says, of which the number is its `id`.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Operation:
     most_bytes: int | None = None
     streams: Callable[[Caller], Iterator[str]] | None = None
     gives_secret: bool = False
+    quotes_memory: bool = False
 
     @property
     def reads_only(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -21,9 +22,11 @@ from app.api.operations import OPERATIONS
 from app.api.refusal import headers_of, sentence_of
 from app.errors import DiskFull, WhetstoneError
 from app.extensions import db
+from app.history.erasing import check_not_erased
 from app.models import IdempotencyKey
 from app.models.idempotency import KEY_PATTERN, MAX_KEY
 from app.problems import problem_response
+from app.shapes.memory import ErasedMemory
 from app.shapes.response import ResponseModel
 
 PREFIX = "/api/v1"
@@ -74,6 +77,7 @@ class Problem(ResponseModel):
     detail: str = Field(description="What happened, and whether anything was written: for people and models.")
     reference: str | None = Field(default=None, description="To find it in the server's log.")
     refinement: str | None = Field(default=None, description="The refinement that is open already.")
+    receipt: ErasedMemory | None = Field(default=None, description="Of a memory that was erased: what the log says.")
 
 
 def init_app(app: Flask) -> None:
@@ -100,7 +104,7 @@ def _make_view(operation: Operation) -> Callable[..., Response]:
             return do()
         sent = f"{request.method} {request.path}\n".encode() + request.get_data()
         asker = f"{caller.bearer.public_id}\n".encode() if operation.gives_secret else b""
-        return _answer_once(caller, key, asker + sent, do)
+        return _answer_once(operation, caller, key, asker + sent, do)
 
     view.__name__, view.__doc__ = operation.name, operation.about
     return view
@@ -125,15 +129,19 @@ def _stream_response(caller: Caller, pieces: Iterator[str]) -> Response:
     return Response()
 
 
-def _answer_once(caller: Caller, key: str, request: bytes, do: Callable[[], Response]) -> Response:
+def _answer_once(
+    operation: Operation, caller: Caller, key: str, request: bytes, do: Callable[[], Response]
+) -> Response:
     """Do it, unless the same request was answered before. What is refused may be sent again.
 
-    Raises Invalid, KeyReused, StillBeingDone, and whatever `do` refuses with. Where `do` breaks, nobody knows what was
-    done: the key stays claimed. So it does where the answer can't be kept because the disk is full.
+    Raises Invalid, KeyReused, StillBeingDone, MemoryErased, and whatever `do` refuses with. Where `do` breaks, nobody
+    knows what was done: the key stays claimed. So it does where the answer can't be kept because the disk is full.
     """
     keys = caller.keys
     earlier = IdempotencyKey.claim(caller.agent_id, key, keys.request_hash(request))
     if earlier is not None:
+        if earlier.answer is None and earlier.memory_id is not None:
+            check_not_erased(caller.agent_id, earlier.memory_id)
         return Response(earlier.reveal(keys), earlier.status, {"Idempotent-Replayed": "true"}, content_type=JSON)
     try:
         answer = do()
@@ -142,7 +150,10 @@ def _answer_once(caller: Caller, key: str, request: bytes, do: Callable[[], Resp
         raise
     try:
         body = answer.get_data(as_text=True)
-        IdempotencyKey.settle(caller.agent_id, key, status=answer.status_code, answer=body, keys=keys)
+        memory_id = json.loads(body)["id"] if operation.quotes_memory else None
+        IdempotencyKey.settle(
+            caller.agent_id, key, status=answer.status_code, answer=body, keys=keys, memory_id=memory_id
+        )
     except DiskFull:  # what was done is done: to say that nothing was written would be untrue
         log.error("answer not kept", agent_id=caller.agent_id, error="DiskFull")  # noqa: TRY400
     return answer
@@ -196,7 +207,7 @@ def _used_schema_names(part: object, schemas: dict[str, Any]) -> set[str]:
 def _refused(error: WhetstoneError) -> Response:
     if error.http_status >= 500:
         db.session.remove()
-    more = {"refinement": getattr(error, "refinement_id", None)}
+    more = {"refinement": getattr(error, "refinement_id", None), "receipt": getattr(error, "receipt", None)}
     sentence = sentence_of(error, reads_only=request.method == "GET")
     response = problem_response(error.http_status, error.code, sentence, **more)
     response.headers.update(headers_of(error))
@@ -216,7 +227,7 @@ SPEC = SpecTree(
     nested_naming_strategy=lambda _parent, child: child,
 )
 
-_REFUSED = (400, 401, 403, 404, 409, 411, 413, 422, 429, 503)
+_REFUSED = (400, 401, 403, 404, 409, 410, 411, 413, 422, 429, 503)
 
 
 def _register_operation(operation: Operation) -> None:

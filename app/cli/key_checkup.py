@@ -17,7 +17,7 @@ from app.keys.agent_keys import has_keys, open_keys
 from app.keys.escrow import last_backup
 from app.keys.provision import LOST_AFTER
 from app.keys.rotation import unfinished_rotation
-from app.keys.shredding import is_due
+from app.keys.shredding import TABLES, is_due
 from app.models import Agent, AgentKey, Intake, IntakeStatus, MasterKeyRow, Memory
 from app.models.base import iso
 from app.models.key import live_tokens
@@ -106,7 +106,7 @@ def _examine_files(report: KeyReport) -> Iterator[str]:
     if is_due():
         yield (
             "Removed keys may still be found in the database's files: a worker's upkeep tries each minute to clean "
-            "them. On PostgreSQL its user needs the right to TRUNCATE agent_keys and intakes."
+            f"them. On PostgreSQL its user needs the right to TRUNCATE {', '.join(TABLES)}."
         )
 
 
@@ -132,7 +132,8 @@ def _examine_agent(agent: Agent, report: KeyReport) -> Iterator[str]:
 def _open_some(agent: Agent, keys: AgentKeys) -> None:
     """Its first and its last memory. Raises SealBroken."""
     for order in (Memory.id, Memory.id.desc()):
-        query = select(Memory).where(Memory.agent_id == agent.id).order_by(order).limit(1)
+        there = (Memory.agent_id == agent.id, Memory.erased_at.is_(None))
+        query = select(Memory).where(*there).order_by(order).limit(1)
         for number, sealed in Memory.read_contents(query):
             keys.reveal_memory(number, sealed)
 

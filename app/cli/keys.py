@@ -161,7 +161,7 @@ def _rotate_agent(context: CommandContext, name: str) -> None:
     if context.as_json:
         print_json({"agent": agent.name, "version": version})
         return
-    say(f"{agent.name} writes with version {version} of its data key from now on; nothing was rewritten.")
+    say(f"{agent.name} writes with version {version} of its data key from now on; no memory was rewritten.")
     print_hint(f"audit --agent {context.agent_argument(agent)}", "It is in its log")
 
 

@@ -1,4 +1,4 @@
-"""`./whetstone memories`: import, list and export an agent's memories. Nothing that it prints is content."""
+"""`./whetstone memories`: import, list, export and erase an agent's memories. Nothing that it prints is content."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from app.exchange.formats import MOST_BYTES
 from app.exchange.parsed import ImportFormat
 from app.exchange.taking_in import bring_in, check_file
 from app.extensions import db
+from app.history.erasing import erase_memory
+from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, Memory, MemoryText, MemoryType
 from app.models.memory_text import is_text_of
 from app.shapes.memory import BlindMemory
 from app.values.plural import count_nouns
+from app.vocabulary.rollbacks import describe_memories
 
 HEADINGS = ("ID", "TYPE", "TOKENS", "DATE (UTC)", "VERSION", "SOURCE", "FLAGS", "TAGS")
 FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
@@ -25,7 +28,7 @@ FORMATS = ("auto", "jsonl", "af", "mem0", "text", "bundle")
 
 @click.group()
 def memories() -> None:
-    """Import, list and export an agent's memories, without showing their content."""
+    """Import, list, export and erase an agent's memories, without showing their content."""
 
 
 @memories.command("import")
@@ -99,6 +102,34 @@ def export(context: CommandContext, name: str, discarded: bool) -> None:
     """
     for row in blind_rows(context.find_agent(name).id, discarded=discarded):
         print_json(row.as_json())
+
+
+@memories.command()
+@click.argument("memory_id", metavar="ID", type=int)
+@click.option("--agent", "name", required=True, metavar="NAME", help="Whose memory it is.")
+@click.option("--reason", required=True, help="Why. The audit log keeps it and the agent is told: quote nothing.")
+@installation_command()
+def erase(context: CommandContext, memory_id: int, name: str, reason: str) -> None:
+    """Erase the memory ID for good: its text, of all its states, is removed. Nothing undoes this.
+
+    The audit log keeps who did it, when and why. What refinements made from it stays, and is named. Backups of the
+    database hold it until they age out.
+    """
+    agent = context.find_agent(name)
+    if not reason.strip():
+        raise click.UsageError("Say why: the agent is told.")
+    done = erase_memory(agent.id, memory_id, by=COMMAND_LINE, reason=reason)
+    shredded = shred_files()
+    if context.as_json:
+        print_json(done.as_json() | {"shredded": shredded})
+        return
+    say(f"Erased memory {memory_id} of {agent.name}, with {count_nouns(done.states, 'state')}.")
+    if done.made:
+        say(f"Made from it, and still there: {describe_memories(done.made)}.")
+    if done.copies:
+        say(f"The same words stand in {describe_memories(done.copies)}.")
+    say("Backups of the database from before still hold it until they age out.")
+    print_hint(f"verify --agent {context.agent_argument(agent)}", "Its record stays; check that it is intact")
 
 
 def _exact_duplicates(agent_id: int) -> int:

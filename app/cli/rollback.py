@@ -55,6 +55,7 @@ def rollback(context: CommandContext, number: str, rewind: bool, dry_run: bool) 
         say(f"Refinement {plan.stops[:SHORT]} had changed nothing yet; it {ended}.")
     else:
         say("Nothing is left to undo: every memory is already as it was before.")
+        _tell_erased(plan)
     return REFUSED if plan.conflicts or plan.final else 0
 
 
@@ -91,6 +92,11 @@ def _tell_undone_already(context: CommandContext, result: UndoResult) -> None:
         print_hint(f"rollback {result.rollback.id[:SHORT]}{context.account_argument}", "Take that back")
 
 
+def _tell_erased(plan: Plan) -> None:
+    if plan.erased:
+        say(f"Left out: {describe_memories(plan.erased)}, erased for good since.")
+
+
 def _tell_done(context: CommandContext, target: Target, result: UndoResult) -> None:
     plan, applied = result.plan, result.applied
     what = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=applied)
@@ -98,6 +104,7 @@ def _tell_done(context: CommandContext, target: Target, result: UndoResult) -> N
     if plan.stays:
         stay = "stayed" if applied else "would stay"
         say(f"Left alone: {describe_memories(plan.stays)} {stay}, because an admin made that constitutional since.")
+    _tell_erased(plan)
     if plan.stops:
         say(f"Refinement {plan.stops[:SHORT]}, which was open, {'was' if applied else 'would be'} ended first.")
     if result.rollback is not None:

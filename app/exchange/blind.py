@@ -17,11 +17,11 @@ BATCH = 500
 
 
 def blind_rows(agent_id: int, *, discarded: bool = False, kind: MemoryType | None = None) -> Iterator[BlindMemory]:
-    """Oldest first; `discarded`: with the soft-deleted ones.
+    """Oldest first; `discarded`: with the soft-deleted ones. Erased ones are not among them.
 
     It reads batch by batch: no transaction is open, and nothing kept, between two of them.
     """
-    query = select(Memory).where(Memory.agent_id == agent_id)
+    query = select(Memory).where(Memory.agent_id == agent_id, Memory.erased_at.is_(None))
     if not discarded:
         query = query.where(Memory.discarded_at.is_(None))
     if kind is not None:

@@ -119,11 +119,13 @@ def _read_memories(places: Sequence[Place], keys: AgentKeys) -> list[dict[str, A
         MemoryState.tags,
         *content_columns(MemoryState.content_digest),
     )
+    """What was erased since the first step is left out."""
     wanted = tuple_(MemoryState.memory_id, MemoryState.entry_id).in_(places)
-    query = join_content(select(*columns).where(wanted), MemoryState.memory_id, MemoryState.content_digest)
+    stands = select(*columns).join(Memory, Memory.id == MemoryState.memory_id).where(Memory.erased_at.is_(None))
+    query = join_content(stands.where(wanted), MemoryState.memory_id, MemoryState.content_digest)
     found = {row.memory_id: _as_json(row, keys) for row in db.session.execute(query)}
     end_reading()
-    return [found[memory_id] for memory_id, _ in places]
+    return [found[memory_id] for memory_id, _ in places if memory_id in found]
 
 
 def _as_json(row: Any, keys: AgentKeys) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 from sqlalchemy.orm import aliased
 
 from app.errors import Refused
@@ -194,12 +194,13 @@ def _read_ledger_page(agent: Agent, after: int, keys: AgentKeys) -> dict[str, An
 
 
 def _read_history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any]:
-    """Every change of one refinement, before and after, and what the agent said about it."""
+    """Every change of one refinement but to memories that were erased, before and after, and what the agent said."""
     before, after = aliased(MemoryState), aliased(MemoryState)
     mine = (AuditLog.refinement_id == refinement_id, AuditLog.agent_id == agent.id)
     rows = db.session.execute(
         select(AuditLog.id, AuditLog.action, AuditLog.at, after, before)
         .join(after, after.entry_id == AuditLog.id)
+        .join(Memory, and_(Memory.id == after.memory_id, Memory.erased_at.is_(None)))
         .outerjoin(before, (before.memory_id == after.memory_id) & (before.entry_id == after.previous_entry_id))
         .where(*mine)
         .order_by(AuditLog.id, after.memory_id)

@@ -213,6 +213,10 @@ def _find_entry(target: Target) -> TargetRows:
             f"Entry {entry.id} is a note that tells the agent what a human did. Such notes stay.",
             "Nothing was written.",
         )
+    if entry.action == Action.ERASE:
+        raise NothingToUndo(
+            f"Entry {entry.id} erased a memory for good. Nothing brings it back.", "Nothing was written."
+        )
     wrote = select(MemoryState.memory_id).where(MemoryState.entry_id == entry.id).limit(1)
     if entry.agent_id is None or not db.session.scalar(wrote):
         raise NothingToUndo(

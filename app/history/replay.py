@@ -14,7 +14,19 @@ from sqlalchemy.orm import load_only
 
 from app.extensions import db
 from app.history.chain import Difference, as_dict, entry_difference, entry_name, stream_rows
-from app.models import Action, Agent, AgentKey, AttentionItem, AuditLog, ContentKey, HumanAct, Refinement, Rollback
+from app.models import (
+    Action,
+    Agent,
+    AgentKey,
+    AttentionItem,
+    AuditLog,
+    ContentKey,
+    HumanAct,
+    Memory,
+    MemoryText,
+    Refinement,
+    Rollback,
+)
 from app.models.attention import attention_kinds_for, facts_called_for
 from app.models.audit import is_human_act
 from app.values.mass_story import NOUNS
@@ -144,6 +156,35 @@ class ReplayedActs:
                     raise Difference(f"when the agent was told of {named} is not what the log says.", act.entry_id)
         for entry_id in left:
             raise Difference(f"of entry id {entry_id} the agent would never be told: its row is gone.", entry_id)
+
+
+class ReplayedErasures:
+    """By memory: when it was erased, and by which entry."""
+
+    def __init__(self) -> None:
+        self._erased: dict[int, tuple[datetime, str, int]] = {}
+
+    def take(self, entry: AuditLog) -> None:
+        if entry.action == Action.ERASE:
+            number = entry.data.get("id")
+            if not isinstance(number, int):
+                raise entry_difference(entry, "does not say what an entry of its kind says.")
+            self._erased[number] = entry.at, entry_name(entry), entry.id
+
+    def compare(self, agent: Agent) -> None:
+        left = dict(self._erased)
+        erased = (Memory.agent_id == agent.id, Memory.erased_at.is_not(None))
+        rows = select(Memory.id, Memory.erased_at).where(*erased).order_by(Memory.id)
+        for number, at in db.session.execute(rows).tuples():
+            said, entry, entry_id = left.pop(number, (None, "no entry", None))
+            if at != said:
+                raise Difference(f"erased_at of memory {number} is not what {entry} says.", entry_id)
+        for number, (_, entry, entry_id) in left.items():
+            raise Difference(f"{entry} erased memory {number}, but its row does not say so.", entry_id)
+        for owner in (MemoryText.memory_id, ContentKey.memory_id):
+            there = select(owner).where(owner.in_(select(Memory.id).where(*erased))).order_by(owner).limit(1)
+            for number in db.session.scalars(there):
+                raise Difference(f"memory {number} was erased, but its text or its key is there again.")
 
 
 def check_forgotten(agent: Agent) -> None:

@@ -178,7 +178,10 @@ class _Block:
             raise Difference(f"{name} of memory {memory_id} is not what {entry} wrote.", entry_id)
 
     def check_texts(self) -> None:
-        """Every state that began something here has the text that it names, and every memory the key to it."""
+        """Every state that began something here has the text that it names, and every memory the key to it.
+
+        Those that were erased have neither: `ReplayedErasures` looks at them.
+        """
         is_gone, is_other = MemoryText.memory_id.is_(None), func.sha256(MemoryText.sealed) != MemoryText.content_digest
         is_foreign = or_(MemoryText.agent_id != self._agent.id, ContentKey.agent_id != self._agent.id)
         is_locked = false() if self._agent.forgotten_at else ContentKey.memory_id.is_(None)
@@ -187,7 +190,8 @@ class _Block:
             self._select_states(AuditLog.sequence, AuditLog.id, MemoryState.memory_id, is_gone, is_foreign, is_locked)
             .outerjoin(MemoryText, is_text_of(MemoryState.memory_id, MemoryState.content_digest))
             .outerjoin(ContentKey, ContentKey.memory_id == MemoryState.memory_id)
-            .where(MemoryState.restores_entry_id.is_(None), wrong)
+            .join(Memory, Memory.id == MemoryState.memory_id)
+            .where(MemoryState.restores_entry_id.is_(None), Memory.erased_at.is_(None), wrong)
         )
         for sequence, entry_id, memory_id, gone, foreign, locked in _in_order(query):
             what = "gone" if gone else "another agent's" if foreign else "without its key" if locked else "altered"

@@ -5,6 +5,7 @@ No rollback takes such notes away. `tell_agent` writes those of other parts too.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -115,9 +116,16 @@ def _act_words(entries: list[AuditLog]) -> list[str]:
         return [
             f"made {named} constitutional" if data["constitutional"] else f"took the constitutional flag off {named}"
         ]
+    if action == Action.ERASE:
+        return [_erasure_words(entry.data) for entry in entries]
     if action == Action.IMPORT:
         return [f"imported {count_nouns(entry.data['imported'], 'memory')}" for entry in entries]
     return [_rollback_words(entry.data) for entry in entries]
+
+
+def _erasure_words(data: dict[str, Any]) -> str:
+    why = f", saying: {json.dumps(data['reason'], ensure_ascii=False)}" if data.get("reason") else ""
+    return f"erased memory {data['id']} for good, so that nobody can ever read it again{why}"
 
 
 def _rollback_words(data: dict[str, Any]) -> str:

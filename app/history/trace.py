@@ -90,11 +90,13 @@ class PresentMemory(NamedTuple):
     is_active: bool
     type: MemoryType
     token_estimate: int
+    is_erased: bool
 
 
 def present_memories(memories: Select[tuple[int]], *, lock: bool) -> list[PresentMemory]:
     """The rows of these memories in the order of ids, locked against other writers if they are to be changed."""
-    query = select(Memory.id, Memory.entry_id, Memory.immutable, *_fact_columns(Memory)).where(Memory.id.in_(memories))
+    columns = (Memory.id, Memory.entry_id, Memory.immutable, *_fact_columns(Memory), Memory.erased_at.is_not(None))
+    query = select(*columns).where(Memory.id.in_(memories))
     query = query.order_by(Memory.id)
     return [PresentMemory._make(row) for row in db.session.execute(lock_row(query) if lock else query)]
 
@@ -160,13 +162,14 @@ class MemoryReversal:
 class PlanFindings:
     """What an undo or a rewind comes to. `conflicts` are memories that changed since.
 
-    `stays` are left alone: an admin made them constitutional since. `later` are refinements since: those that stand in
-    the way, or those that a rewind reverses.
+    `stays` are left alone: an admin made them constitutional since. So are `erased`: nothing brings them back. `later`
+    are refinements since: those that stand in the way, or those that a rewind reverses.
     """
 
     changes: tuple[MemoryReversal, ...] = ()
     conflicts: tuple[int, ...] = ()
     stays: tuple[int, ...] = ()
+    erased: tuple[int, ...] = ()
     later: tuple[str, ...] = ()
 
     @property

@@ -85,6 +85,8 @@ def _try_roll_back(target: Target, by: Actor) -> UndoResult | None:
 def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     rollback = _make_rollback(plan, by)
     data = rollback.said(restored=plan.restored, removed=plan.removed, stays=list(plan.stays))
+    if plan.erased:
+        data["erased"] = list(plan.erased)
     entry = give_back(plan.changes, agent, Action.ROLLBACK, by=by, subject=rollback.subject, data=data)
     rollback.entry_id, rollback.at = entry.id, entry.at
     queue_note_to_agent(entry)

@@ -40,11 +40,17 @@ def plan_undo(entries: Entries, *, lock: bool) -> PlanFindings:
         return PlanFindings()
     before = _states_before(entries, written)
     found = read_traces(written_by(entries), since=min(writes[0] for writes in written.values()))
+    memories = present_memories(written_by(entries), lock=lock)
     cases = [
         _UndoCase(memory, written[memory.id], before.get(memory.id), found[memory.id])
-        for memory in present_memories(written_by(entries), lock=lock)
+        for memory in memories
+        if not memory.is_erased
     ]
-    return _collect_findings(_judge_with_full_history(cases, entries))
+    return replace(_collect_findings(_judge_with_full_history(cases, entries)), erased=_erased_among(memories))
+
+
+def _erased_among(memories: Sequence[PresentMemory]) -> tuple[int, ...]:
+    return tuple(memory.id for memory in memories if memory.is_erased)
 
 
 def _judge_with_full_history(cases: list[_UndoCase], entries: Entries) -> list[tuple[_UndoCase, _Decision]]:
@@ -65,7 +71,8 @@ def _collect_findings(judged: list[tuple[_UndoCase, _Decision]]) -> PlanFindings
     conflicts = [case for case, decision in judged if decision is _Decision.CONFLICT]
     stays = tuple(case.memory.id for case, decision in judged if decision is _Decision.KEEP)
     later = dict.fromkeys(number for case in conflicts for number in case.later_refinements())
-    return PlanFindings(changes, tuple(case.memory.id for case in conflicts), stays, _standing_refinements(later))
+    conflicting = tuple(case.memory.id for case in conflicts)
+    return PlanFindings(changes, conflicting, stays, later=_standing_refinements(later))
 
 
 def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
@@ -191,8 +198,11 @@ def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
     states = _goal_states(goals)
     changes: list[MemoryReversal] = []
     stays: list[int] = []
-    for memory in present_memories(memories, lock=lock):
+    present = present_memories(memories, lock=lock)
+    for memory in present:
         goal, trace = goals[memory.id], found[memory.id]
+        if memory.is_erased:
+            continue
         if goal.entry_id is not None:
             state = states[memory.id]
             change = MemoryReversal(memory, state, state.constitutional if goal.flag is None else goal.flag)
@@ -201,7 +211,8 @@ def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
             stays.append(memory.id)
         elif memory.is_active:
             changes.append(MemoryReversal(memory, None, False))
-    return PlanFindings(tuple(changes), stays=tuple(stays), later=_refinements_since(agent_id, since))
+    later = _refinements_since(agent_id, since)
+    return PlanFindings(tuple(changes), stays=tuple(stays), erased=_erased_among(present), later=later)
 
 
 def _differs_from_goal(change: MemoryReversal, trace: Trace) -> bool:

@@ -100,10 +100,11 @@ def _account_steps(account_id: int) -> Steps:
 
 def _agent_steps(agent_id: int) -> Steps:
     settings, undoing, rows = replay.ReplayedSettings(), replay.ReplayedUndoing(), ReplayedRows()
-    attention, acts = replay.ReplayedAttention(), replay.ReplayedActs()
+    attention, acts, erasures = replay.ReplayedAttention(), replay.ReplayedActs(), replay.ReplayedErasures()
     checks = [
         settings.compare,
         replay.check_forgotten,
+        erasures.compare,
         check_memories,
         replay.check_refinements,
         replay.check_snapshots,
@@ -113,7 +114,7 @@ def _agent_steps(agent_id: int) -> Steps:
         rows.compare,
         undoing.compare,  # after the rows, which say it plainly when the one undone is gone
     ]
-    takes = [reader.take for reader in (settings, undoing, attention, acts, rows)]
+    takes = [reader.take for reader in (settings, undoing, attention, acts, erasures, rows)]
     yield from _chain_steps(Agent, agent_id, takes, checks)
 
 

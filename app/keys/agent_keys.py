@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
-from sqlalchemy import select
+from sqlalchemy import Table, bindparam, select, update
 
 from app.extensions import db
 from app.models.agent import Agent
 from app.models.declaring import declare
 from app.models.key import AgentKey
 from app.models.master_key import master_key
+from app.models.memory_text import ContentKey
 from app.models.statement import StatementKind
 from app.models.statement_log import AgentStopped, current_of, master_public_key, statement_log
 from app.silo import AgentKeys, KeyPair, MasterPublicKey, SealBroken, WrappedKey, make_agent_keys, open_agent_keys
@@ -96,3 +98,20 @@ def state_wrapped(agent: Agent, reader: str, digests: dict[tuple[str, int], str]
         for (purpose, version), digest in sorted(digests.items())
     ]
     declare(StatementKind.WRAPPED_KEYS, agent, f"keys:{reader}", {"reader": reader, "keys": keys})
+
+
+def rewrap_content_keys(agent: Agent, keys: AgentKeys) -> int:
+    """Seal the keys of all memories' own by the newest version of the data key; returns how many.
+
+    The caller holds the agent's lock. Raises SealBroken.
+    """
+    db.session.flush()
+    rows = db.session.execute(select(ContentKey.memory_id, ContentKey.sealed).where(ContentKey.agent_id == agent.id))
+    anew = [{"number": number, "again": keys.rewrap_content_key(number, sealed)} for number, sealed in rows.tuples()]
+    if anew:
+        db.session.connection().execute(_REWRAP, anew)
+    return len(anew)
+
+
+_KEYS = cast(Table, ContentKey.__table__)
+_REWRAP = update(_KEYS).where(_KEYS.c.memory_id == bindparam("number")).values(sealed=bindparam("again"))

@@ -18,7 +18,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from app.errors import Refused
 from app.extensions import db, now, reading, writing
-from app.keys.agent_keys import open_keys, share_keys, share_with_tokens, state_wrapped
+from app.keys.agent_keys import open_keys, rewrap_content_keys, share_keys, share_with_tokens, state_wrapped
 from app.models.agent import Agent
 from app.models.audit import Action, record
 from app.models.installation import note_what_to_shred
@@ -85,7 +85,10 @@ def rotate_agent_key(agent_id: int, *, by: Actor) -> int:
 
 
 def make_new_data_key(agent: Agent, *, by: Actor) -> AgentKeys:
-    """The same, for an agent that the caller has locked; tokens that were revoked until now wait for none any more."""
+    """The same, for an agent that the caller has locked; tokens that were revoked until now wait for none any more.
+
+    The keys of all memories' own are sealed by it anew, so that who has a copy of an older one opens no memory with it.
+    """
     keys = open_keys(agent).with_new_version()
     share_keys(agent, keys, [master_public_key()])
     share_with_tokens(agent, keys)
@@ -93,6 +96,7 @@ def make_new_data_key(agent: Agent, *, by: Actor) -> AgentKeys:
     for token in revoked:
         token.rekeyed_at = now()
     data: dict[str, Any] = {"version": keys.current_version, "readers": 1 + len(live_tokens(agent.id))}
+    data["rewrapped"] = rewrap_content_keys(agent, keys)
     data |= {"revoked": [token.public_id for token in revoked]} if revoked else {}
     record(Action.AGENT_KEY_ROTATE, actor=by, of=agent, subject=agent.subject, data=data)
     agent.announce("keys", version=keys.current_version)

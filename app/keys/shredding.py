@@ -17,8 +17,8 @@ from app.models.installation import TO_SHRED, InstallationMark
 PATIENCE_MS = 3000
 """How long it may wait for others to leave the tables; the next minute's upkeep tries again."""
 
-TABLES = ("agent_keys", "intakes", "content_keys")
-"""What holds sealed keys, and content that the master key opens."""
+TABLES = ("agent_keys", "intakes", "content_keys", "memory_texts", "idempotency_keys")
+"""What holds sealed keys, content that the master key opens, and texts that may be erased."""
 
 
 def is_due() -> bool:

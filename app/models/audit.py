@@ -52,6 +52,7 @@ class Action(StrEnum):
     REFLECTION = "memory_reflection"
     ROLLBACK = "memory_rollback"
     CONSTITUTIONAL_TOGGLE = "memory_constitutional_toggle"
+    ERASE = "memory_erase"
     AGENT_CREATE = "agent_create"
     AGENT_SETTINGS_UPDATE = "agent_settings_update"
     AGENT_SETTING_HELD = "agent_setting_held"
@@ -230,7 +231,7 @@ def _canonical_json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-TOLD_ACTIONS = (Action.ROLLBACK, Action.CONSTITUTIONAL_TOGGLE, Action.IMPORT)
+TOLD_ACTIONS = (Action.ROLLBACK, Action.CONSTITUTIONAL_TOGGLE, Action.IMPORT, Action.ERASE)
 """Those that change memories and that a human can do."""
 
 

@@ -15,6 +15,7 @@ from app.errors import Invalid, Refused
 from app.extensions import db, now, writing
 from app.models.agent import Agent
 from app.models.base import Identity, Model, Moment
+from app.models.memory import Memory
 from app.silo import AgentKeys, Sealed
 
 KEPT = timedelta(hours=24)
@@ -40,7 +41,8 @@ class StillBeingDone(Refused):
 class IdempotencyKey(Model):
     """`status` is the answer's HTTP status, 0 while it is being done; `answer` is its body, sealed.
 
-    `fingerprint` is keyed (HMAC), so that it tells nothing of what was sent.
+    `fingerprint` is keyed (HMAC), so that it tells nothing of what was sent. `memory_id` is the memory that the answer
+    quotes, if it quotes one: once that is erased, the answer is gone too.
     """
 
     __tablename__ = "idempotency_keys"
@@ -52,6 +54,7 @@ class IdempotencyKey(Model):
     fingerprint: Mapped[bytes] = mapped_column(LargeBinary(32))
     status: Mapped[int]
     answer: Mapped[Sealed | None]
+    memory_id: Mapped[int | None] = mapped_column(Identity, index=True)
     created_at: Mapped[Moment] = mapped_column(index=True)
 
     @classmethod
@@ -80,11 +83,17 @@ class IdempotencyKey(Model):
         return row
 
     @classmethod
-    def settle(cls, agent_id: int, key: str, *, status: int, answer: str, keys: AgentKeys) -> None:
-        """Keep the answer for who sends the request again."""
+    def settle(
+        cls, agent_id: int, key: str, *, status: int, answer: str, keys: AgentKeys, memory_id: int | None = None
+    ) -> None:
+        """Keep the answer for who sends the request again, unless it quotes a memory that was erased meanwhile."""
         with writing():
+            Agent.lock(agent_id)
             row = db.session.scalars(select(cls).where(cls.agent_id == agent_id, cls.key == key)).one()
-            row.status, row.answer = status, keys.seal(answer, purpose="answer", subject=row.id)
+            row.status, row.memory_id = status, memory_id
+            was_erased = (Memory.id == memory_id, Memory.erased_at.is_not(None))
+            if memory_id is None or db.session.scalar(select(Memory.id).where(*was_erased)) is None:
+                row.answer = keys.seal(answer, purpose="answer", subject=row.id)
 
     @classmethod
     def give_back(cls, agent_id: int, key: str) -> None:

@@ -13,7 +13,7 @@ from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.audit import Action, queue_note_to_agent, record
-from app.models.base import Identity, Model, lock_row, partial_index, reserve_memory_ids
+from app.models.base import Identity, Model, Moment, lock_row, partial_index, reserve_memory_ids
 from app.models.keyset import Keyset
 from app.models.memory_text import MemoryText, content_columns, is_text_of, join_content, keep_text
 from app.models.refinement import Refinement
@@ -32,12 +32,14 @@ class Memory(StateColumns, Model):
     """Soft-deleted (`discarded_at`) ones are kept for ever and never reach a prompt, a search, a count or a total.
 
     `version` counts changes and is restored with the rest by an undo. `entry_id` is the audit entry that wrote the
-    present state. `immutable` says whether a tag forbids the Knife to touch it.
+    present state. `immutable` says whether a tag forbids the Knife to touch it. `erased_at`: all that it ever said was
+    removed (`history/erasing`).
     """
 
     __tablename__ = "memories"
     __table_args__ = (
         partial_index("ix_memories_active", "agent_id", "type", "origin_at", "id", where="discarded_at IS NULL"),
+        partial_index("ix_memories_erased", "agent_id", where="erased_at IS NOT NULL"),
         partial_index(
             "ix_memories_changeable",
             "agent_id",
@@ -49,6 +51,7 @@ class Memory(StateColumns, Model):
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     immutable: Mapped[bool] = mapped_column(default=False)
     entry_id: Mapped[int | None] = mapped_column(Identity)
+    erased_at: Mapped[Moment | None]
 
     if TYPE_CHECKING:
         _held: SealedMemory | None

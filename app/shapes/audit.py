@@ -59,6 +59,7 @@ class PlanShape(ResponseModel):
     removed: int
     conflicts: list[int]
     stays: list[int]
+    erased: list[int]
     later: list[str]
     stops: str | None
     mass_before: int

@@ -61,6 +61,20 @@ class OneMemory(ResponseModel):
     version: int
 
 
+class ErasedMemory(ResponseModel):
+    """The receipt of what is gone for good, as the audit log says it."""
+
+    id: int
+    erased_at: Moment
+    by: str
+    reason: str | None
+    states: int = Field(description="How many states of it there were; none of them can be read any more.")
+    made: list[int] = Field(description="Memories that refinements made from it. They are still there.")
+    copies: list[int] = Field(description="Memories that hold or held the very same words. They are still there.")
+    entry: int = Field(description="The entry of the audit log.")
+    entry_hash: str
+
+
 class Conversation(ResponseModel):
     id: str
     status: str = Field(description="waiting, taken (its memories are saved) or failed (nothing was created).")

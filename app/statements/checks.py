@@ -12,6 +12,7 @@ from app.models.agent import Agent
 from app.models.current import Current
 from app.models.grant import AccessGrant, GrantStatus
 from app.models.key import AgentToken
+from app.models.memory import Memory
 from app.models.statement_log import AgentStopped, current_of
 from app.statements.settling import settle_requests
 
@@ -43,6 +44,7 @@ def compare_rows(agent: Agent, current: Current) -> None:
     _compare_model(agent, current)
     _compare_tokens(agent, current)
     _compare_exceptions(agent, current)
+    _compare_erasures(agent, current)
 
 
 def _compare_model(agent: Agent, current: Current) -> None:
@@ -82,6 +84,18 @@ def _compare_exceptions(agent: Agent, current: Current) -> None:
     query = select(AccessGrant).where(AccessGrant.agent_id == agent.id, AccessGrant.status == GrantStatus.GRANTED)
     for grant in db.session.scalars(query.execution_options(populate_existing=True)):
         check_exception(grant, agent, current)
+
+
+def _compare_erasures(agent: Agent, current: Current) -> None:
+    """What came back, as from an old copy of the database; and beside it, what was marked as erased by nobody."""
+    if not current.erased:
+        return
+    rows = set(db.session.scalars(select(Memory.id).where(Memory.agent_id == agent.id, Memory.erased_at.is_not(None))))
+    stated = {int(number) for number in current.erased}
+    for number in sorted(stated - rows):
+        raise AgentStopped(f"The memory {number} of {agent.name} was erased, and its row says that it stands", agent.id)
+    for number in sorted(rows - stated):
+        raise AgentStopped(f"The memory {number} of {agent.name} is erased in its row, and by nobody", agent.id)
 
 
 def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:

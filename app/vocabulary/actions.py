@@ -48,6 +48,7 @@ ACTIONS: Mapping[str, ActionTerm] = {
     Action.REFLECTION: ActionTerm("chat", "Answered what to keep of its journal", "ask"),
     Action.ROLLBACK: ActionTerm("history", "Rolled back by the Time Machine", "warn"),
     Action.CONSTITUTIONAL_TOGGLE: ActionTerm("shield", "Changed a memory's constitutional flag", "ok"),
+    Action.ERASE: ActionTerm("trash", "Erased a memory for good", "bad"),
     Action.AGENT_CREATE: ActionTerm("agent", "Created the agent", history="Created"),
     Action.AGENT_SETTINGS_UPDATE: ActionTerm("settings", "Changed the agent's settings", history="Changed"),
     Action.AGENT_SETTING_HELD: ActionTerm(

@@ -256,12 +256,14 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
         sa.Column("status", sa.Integer(), nullable=False),
         sa.Column("answer", sa.LargeBinary(), nullable=True),
+        sa.Column("memory_id", Identity, nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("agent_id", "key"),
     )
     op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
+    op.create_index("ix_idempotency_keys_memory_id", "idempotency_keys", ["memory_id"], unique=False)
     op.create_table(
         "intakes",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -294,6 +296,7 @@ def upgrade() -> None:
         sa.Column("agent_id", Identity, nullable=False),
         sa.Column("immutable", sa.Boolean(), nullable=False),
         sa.Column("entry_id", Identity, nullable=True),
+        sa.Column("erased_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("type", sa.String(length=8), nullable=False),
         sa.Column("content_digest", sa.LargeBinary(), nullable=False),
         sa.Column("token_estimate", sa.Integer(), nullable=False),
@@ -316,6 +319,14 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("discarded_at IS NULL"),
         postgresql_where=sa.text("discarded_at IS NULL"),
+    )
+    op.create_index(
+        "ix_memories_erased",
+        "memories",
+        ["agent_id"],
+        unique=False,
+        sqlite_where=sa.text("erased_at IS NOT NULL"),
+        postgresql_where=sa.text("erased_at IS NOT NULL"),
     )
     op.create_index(
         "ix_memories_changeable",

@@ -44,6 +44,7 @@ async def everything(
     yield "get_memory", {"memory_id": listed["memories"][0]["id"]}
     yield "search_memories", {"query": "SUNDAYS"}
     yield "get_context", {}
+    yield "erase_memory", {"memory_id": listed["memories"][1]["id"], "reason": "It was never meant to be kept."}
     yield "hand_in_conversation", {"messages": CONVERSATION}
     handed = (await client.call_tool("hand_in_conversation", {"messages": CONVERSATION})).structured_content
     yield "get_conversation", {"conversation_id": handed["id"]}

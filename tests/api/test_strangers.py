@@ -33,6 +33,7 @@ NEEDED = {
     "list_memories": "read",
     "search_memories": "read",
     "get_memory": "read",
+    "erase_memory": "decide",
     "get_context": "read",
     "hand_in_conversation": "write",
     "get_conversation": "read",

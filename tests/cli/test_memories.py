@@ -242,3 +242,32 @@ def test_an_export_needs_no_key_and_an_agent_that_is_there(
     assert len(whetstone("memories", "export", "ezra").lines) == 1
     assert whetstone("memories", "export", "nobody").status == 1
     assert whetstone("memories", "export", "ezra", "--own").status == 2
+
+
+def test_it_erases_one_for_good_and_names_what_stays(agent: Agent, whetstone: Whetstone) -> None:
+    one, two = remember(agent, CANARY, "Bob likes rum.")
+
+    said = whetstone("memories", "erase", str(one), "--agent", "ezra", "--reason", "A slip.", "--json")
+
+    assert said.status == 0
+    assert (said.json["id"], said.json["reason"], said.json["made"], said.json["shredded"]) == (
+        one,
+        "A slip.",
+        [],
+        True,
+    )
+    assert [row["id"] for row in whetstone("memories", "list", "ezra", "--discarded", "--json").json] == [two]
+    again = whetstone("memories", "erase", str(one), "--agent", "ezra", "--reason", "A slip.")
+    assert again.status == 3
+    assert f"Memory {one} was erased for good by system:command line" in again.err
+    assert whetstone("verify", "--json").json["ok"] is True
+
+
+@pytest.mark.parametrize("words", [("404", "--reason", "x"), ("1",), ("1", "--reason", " "), ("one", "--reason", "x")])
+def test_it_erases_nothing_without_a_number_and_a_reason(
+    agent: Agent, whetstone: Whetstone, words: tuple[str, ...]
+) -> None:
+    assert remember(agent, CANARY) == [1]
+    said = whetstone("memories", "erase", *words, "--agent", "ezra")
+    assert said.status not in (0, 3)
+    assert [row["id"] for row in whetstone("memories", "list", "ezra", "--json").json] == [1]

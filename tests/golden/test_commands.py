@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.cli import cli
 from app.extensions import SystemClock, db, end_reading
-from app.models import AttentionItem
+from app.models import AttentionItem, Memory
 from tests.cli.conftest import Said, Whetstone, whetstone
 from tests.golden.conftest import Compare, Scene
 from tests.support.canary import assert_nowhere
@@ -112,6 +112,9 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "memories export", ("memories", "export", life)
     yield "refine", ("refine", new, "--wait")
     yield "refine (duplicates only)", ("refine", new, "--mode", "dedup_only", "--wait")
+    newest = str(db.session.scalar(select(func.max(Memory.id))))
+    yield "memories erase", ("memories", "erase", newest, "--agent", new, "--reason", "It was a slip.")
+    yield "memories erase (again)", ("memories", "erase", newest, "--agent", new, "--reason", "It was a slip.")
     yield "refinements list", ("refinements", "list")
     yield "refinements list (failed)", ("refinements", "list", "--failed")
     for name, each in scene.refinements().items():

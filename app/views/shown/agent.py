@@ -8,11 +8,13 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from flask import url_for
 from sqlalchemy import ColumnElement, func, select
 
 from app.events.topics import newest_event
 from app.exchange.parsed import ImportFormat
 from app.extensions import db, now
+from app.history.erasing import check_not_erased, find_remains
 from app.models import (
     OPEN_GRANTS,
     AccessGrant,
@@ -28,7 +30,7 @@ from app.models import (
     TokenRequest,
 )
 from app.models.agent_settings import operator_settings
-from app.models.base import iso
+from app.models.base import iso, require_row
 from app.models.key import TokenOrigin, live_tokens
 from app.models.keyset import TimeCursor, cut_page
 from app.models.memory import OLDEST_MEMORIES
@@ -102,7 +104,7 @@ class Ledger:
         cursor = TimeCursor.parse(after)
         is_discarded = Memory.discarded_at.is_not(None)
         is_shown = is_discarded if self.show == DISCARDED else ~is_discarded & (Memory.type == MemoryType(self.show))
-        query = select(Memory).where(Memory.agent_id == agent.id, is_shown)
+        query = select(Memory).where(Memory.agent_id == agent.id, Memory.erased_at.is_(None), is_shown)
         self.rows, last = cut_page(BlindRow.load(OLDEST_MEMORIES.page(query, LEDGER_ROWS, cursor)), LEDGER_ROWS)
         self.after = after if cursor else ""
         self.next_after = str(TimeCursor(last.origin_at, last.id)) if last else ""
@@ -184,6 +186,27 @@ class ForgetPage:
         agent = self.state.agent
         said = {"agent": agent.name, "forgotten_at": iso(agent.forgotten_at), "may_forget": self.may_forget}
         return said | self.counts
+
+
+class MemoryPage:
+    """One memory, blind, and what its erasure would remove and leave. `typed` and `reason` stand in the form's fields.
+
+    Raises NotFound, and MemoryErased with the receipt.
+    """
+
+    def __init__(
+        self, agent: Agent, memory_id: int, *, may_erase: bool, typed: str | None = None, reason: str = ""
+    ) -> None:
+        self.state, self.may_erase, self.typed, self.reason = AgentState.load(agent), may_erase, typed, reason
+        check_not_erased(agent.id, memory_id)
+        query = select(Memory).where(Memory.id == memory_id, Memory.agent_id == agent.id)
+        self.row = require_row(next(iter(BlindRow.load(query)), None), "There is no such memory.")
+        self.remains = find_remains(agent.id, memory_id)
+        self.url = url_for("memories.show", agent_id=agent.id, memory_id=memory_id)
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"agent": self.state.agent.name, "agent_id": self.state.agent.id, "may_erase": self.may_erase}
+        return LedgerRowShape.of(self.row).as_json() | said | self.remains
 
 
 def load_ledger_row(agent: Agent, memory_id: int) -> BlindRow | None:
