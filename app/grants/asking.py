@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 
@@ -18,6 +19,8 @@ from app.grants.request import decide_grant, lock_both
 from app.keys.agent_keys import open_keys
 from app.llm.client import Message, ModelError
 from app.models import WORKER, AccessGrant, Agent, CallPurpose, GrantStatus, User
+from app.models.grant import ACCESS_REQUEST
+from app.statements.signers import is_signed_by_web
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class _ExceptionQuestion:
     agent: AskedAgent
     text: str
     asked_at: datetime | None
+    about: Mapping[str, Any]
 
     def messages(self, window: int | None) -> Sequence[Message]:
         return [self.agent.consent_context(window), {"role": "user", "content": self.text}]
@@ -61,6 +65,7 @@ def ask_agent(grant_id: str, dependencies: Dependencies) -> None:
                 asked_at=asked_at,
                 calls=calls,
                 question=question.text,
+                about=question.about,
             )
         except Refused:
             # It was taken back, or the agent answered at its own door, while its model was thinking: that counts.
@@ -79,7 +84,11 @@ def _claim_question(grant_id: str) -> _ExceptionQuestion | None:
             return None
         user = db.session.get_one(User, grant.user_id)
         asked = AskedAgent.of(agent, open_keys(agent))
-        return _ExceptionQuestion(grant.id, asked, _render_question(grant, user), grant.asked_at)
+        if not is_signed_by_web(ACCESS_REQUEST, grant.note, grant.requested()):
+            grant.end(agent, GrantStatus.FAILED, by=WORKER, why="no web process has signed this request")
+            return None
+        text = _render_question(grant, user)
+        return _ExceptionQuestion(grant.id, asked, text, grant.asked_at, grant.requested())
 
 
 def _render_question(grant: AccessGrant, user: User) -> str:

@@ -34,7 +34,8 @@ from app.models import (
     record,
 )
 from app.models.base import iso, require_row
-from app.models.declaring import declare, hash_words
+from app.models.declaring import declare, hash_words, sign_request
+from app.models.grant import ACCESS_REQUEST
 from app.models.statement import StatementKind
 from app.models.user import ADMIN
 from app.silo import AgentKeys, TokenKey
@@ -97,6 +98,7 @@ def request_access(agent_id: int, wish: WantedException, *, for_user: User, by: 
             requested_at=now(),
             views=0,
         )
+        grant.note = sign_request(ACCESS_REQUEST, grant.requested())
         db.session.add(grant)
         db.session.flush()
         asked = {"category": str(wish.category), "purpose": wish.purpose, "scope": grant.scope, "minutes": wish.minutes}
@@ -117,12 +119,13 @@ def decide_grant(
     calls: ModelCalls | None = None,
     bearer: Bearer | None = None,
     question: str | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> AccessGrant:
     """Write the agent's answer down: it counts once. Raises NotFound or Refused.
 
-    `keys` seal its words; where its model was asked, `asked_at` says when, `question` what, and `calls` are those of
-    it; where a token of the agent decided, it is `bearer`, and what it granted ends when it is revoked. A YES for a
-    human who may not look any more ends it: as revoked, never granted.
+    `keys` seal its words; where its model was asked, `asked_at` says when, `question` and `about` what, and `calls` are
+    those of it; where a token of the agent decided, it is `bearer`, and what it granted ends when it is revoked. A YES
+    for a human who may not look any more ends it: as revoked, never granted.
     """
     with writing():
         agent, grant = lock_both(grant_id)
@@ -140,6 +143,9 @@ def decide_grant(
             grant.reason = keys.seal(answer.words, purpose="exception", subject=grant.id)
             consent.words = keys.seal(answer.words, purpose="consent", subject=grant.id)
         db.session.add(consent)
+        if about is not None and about != grant.requested():
+            grant.end(agent, GrantStatus.FAILED, by=WORKER, why="what was asked is not what stands there now")
+            return grant
         if not answer.granted:
             grant.end(agent, GrantStatus.DENIED, by=by)
         elif not grant.end_if_lost(agent, by=WORKER):

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from app.models.agent import Agent
 
 
+ACCESS_REQUEST = "whetstone-access-request/1"
+"""The heading of what is signed of a request."""
+
+
 class GrantCategory(StrEnum):
     DEBUGGING = "debugging"
     SAFETY = "safety"
@@ -87,6 +91,7 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
     ended_by: Mapped[str | None] = mapped_column(String(300))
     reason: Mapped[Sealed | None]
     by_token: Mapped[str | None] = mapped_column(String(16))
+    note: Mapped[bytes] = mapped_column(LargeBinary)
     views: Mapped[int] = mapped_column(default=0)
     told_at: Mapped[Moment | None]
 
@@ -129,6 +134,11 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
     def scope(self) -> str:
         """`ledger`, or the id of the refinement whose history it covers."""
         return self.refinement_id or "ledger"
+
+    def requested(self) -> dict[str, Any]:
+        """What is asked for, and for whom: signed by who writes the question down, and never anything else asked."""
+        about = {"category": str(self.category), "purpose": self.purpose, "scope": self.scope, "minutes": self.minutes}
+        return about | {"exception": self.id, "agent": self.agent_id, "user": self.user_id}
 
     def stated(self) -> dict[str, Any]:
         """What the agent granted: who may see what, why and for how long. The statement says it word for word."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 from app.asking.calls import AskedAgent
 from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, consent_context, fit_ledger, imported_lately
 from app.asking.rendering import render_prompt
+from app.extensions import now
 from app.keys.agent_keys import open_keys
 from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger
 from app.models.statement_log import current_of
@@ -74,10 +76,16 @@ class RefinedAgent:
         return refinement_messages(self.agent.system_prompt, self.instructions, core, figures, window)
 
 
+REQUEST_KEPT = timedelta(hours=72)
+"""How long an agent's own request waits for a worker; after that it is asked whether it still wants that."""
+
+
 def _is_own_request(agent: Agent, refinement: Refinement) -> bool:
     """Whether the agent asked for it itself, by what it signed; what the row says is not enough."""
     stated = current_of(agent.id, agent.uuid).requests.get(refinement.id)
-    return refinement.trigger == Trigger.AGENT and stated is not None and stated.body["mode"] == refinement.mode
+    if refinement.trigger != Trigger.AGENT or stated is None or stated.body["mode"] != refinement.mode:
+        return False
+    return stated.at > now() - REQUEST_KEPT
 
 
 def consent_messages(

@@ -101,7 +101,7 @@ def _compare_erasures(agent: Agent, current: Current) -> None:
 def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:
     """Raises AgentStopped unless the agent granted exactly this, and nobody ended it."""
     stated = current.exceptions.get(grant.id)
-    if stated is None:
+    if stated is None or stated.body["granted"] is not True:
         raise AgentStopped(f"The exception {grant.id} of {agent.name} was granted by nobody", agent.id)
     if grant.id in current.ended:
         raise AgentStopped(f"The exception {grant.id} of {agent.name} is live in its row, and was ended", agent.id)

@@ -16,7 +16,7 @@ from app.extensions import db, now, reading
 from app.models.agent import Agent
 from app.models.audit import Action, AuditLog
 from app.models.current import Current
-from app.models.grant import AccessGrant
+from app.models.grant import ACCESS_REQUEST, AccessGrant
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentToken, Scope
 from app.models.memory import Memory
@@ -184,6 +184,9 @@ def _settle_exception_decided(agent: Agent, current: Current, signed: _Signed) -
     _require(signed.said.subject_id not in current.exceptions, "The exception was decided before.")
     _require(signed.said.body.get("by_token") == signed.by_token, "It names another token.")
     _require(_holds(signed.said.body, grant.stated()), "The exception's row says something else.")
+    _require(
+        is_signed_by_web(ACCESS_REQUEST, grant.note, grant.requested()), "What was asked for was signed by nobody."
+    )
 
 
 def _settle_exception_ended(agent: Agent, current: Current, signed: _Signed) -> None:

@@ -540,6 +540,7 @@ def upgrade() -> None:
         sa.Column("ended_by", sa.String(length=300), nullable=True),
         sa.Column("reason", sa.LargeBinary(), nullable=True),
         sa.Column("by_token", sa.String(length=16), nullable=True),
+        sa.Column("note", sa.LargeBinary(), nullable=False),
         sa.Column("views", sa.Integer(), nullable=False),
         sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from app.asking.human_questions import RestingAfterAsk
 from app.extensions import db
 from app.grants import opening
-from app.grants.request import RestingAfterAsk, WantedException, request_access, revoke_grant
+from app.grants.request import WantedException, request_access, revoke_grant
 from app.keys.agent_keys import open_keys
 from app.models import COMMAND_LINE, AccessGrant, Action, Agent, Consent, GrantCategory, User
 from tests.api.conftest import Door, open_door

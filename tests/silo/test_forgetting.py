@@ -236,6 +236,7 @@ def exception_of(agent: Agent, status: GrantStatus) -> AccessGrant:
     with writing() as session:
         locked = Agent.lock(agent.id)
         grant = AccessGrant(
+            note=b"signed",
             id=str(uuid.uuid4()),
             account_id=agent.account_id,
             agent_id=agent.id,
