@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
 from flask import Flask
 from sqlalchemy import Text, cast, inspect, select, text
 from sqlalchemy.exc import OperationalError
@@ -20,15 +22,17 @@ from app.extensions import db, init_migrations, writing
 from app.keys.escrow import reveal_words
 from app.models import SETUP, Account, AgentKey, InstallationMark, Memory, User
 from app.models.master_key import MasterKeyRow
-from app.models.statement_log import begin_log, statement_log
+from app.models.statement_log import begin_log, claimed_installation, statement_log
 from app.models.user import OWNER, SITE_ADMIN
 from app.processes.quickcheck import PreparedInstallation, revision_ids
 from app.silo import KeyFileError, KeyRing, MasterKey
 from app.silo.webkey import WebKey
-from app.statements.web_keys import enroll_web_key
+from app.statements.web_keys import enroll_web_key, enrolled_web_keys
 
 FIRST_ACCOUNT = "Home"
 FIRST_EMAIL = "admin@whetstone.local"
+
+log = structlog.get_logger(__name__)
 
 
 def prepare_installation(
@@ -54,8 +58,9 @@ def prepare_installation(
         else:
             ensure_first_account()
         words = _recovery_words() if made and with_words else ""
+        signed_by = statement_log().verifier.fingerprint
     key_file = str(settings.master_key_path) if made else ""
-    return PreparedInstallation(email, password, key_file, words, before, revision_ids()[-1])
+    return PreparedInstallation(email, password, key_file, signed_by, words, before, revision_ids()[-1])
 
 
 def make_if_new(settings: Settings) -> bool:
@@ -71,13 +76,16 @@ def make_if_new(settings: Settings) -> bool:
 def ready_app(part: Part, settings: Settings | None = None, *, with_key: bool = True) -> Flask:
     """An app whose database is of this version and, where its part may hold it, with the master key checked.
 
-    Raises Misconfigured, with what to do; writes nothing. Without the key only what brings it back can be done.
+    The web process makes what it keeps on its own disk; else nothing is written. Without the key only what brings it
+    back can be done. Raises Misconfigured, with what to do.
     """
     app = create_app(settings or load_settings(), part=part)
     with _brief_context(app):
         check_version()
         if with_key and part in (Part.WORKER, Part.COMMAND_LINE):
             app.extensions["master_key"] = load_master_key(app.extensions["settings"])
+        if part is Part.WEB:
+            trust_on_first_use(app.extensions["settings"])
     return app
 
 
@@ -158,11 +166,33 @@ def ensure_master_key(settings: Settings) -> bool:
 
 def trust_this_machine(settings: Settings) -> None:
     """Let the web process of this data dir know the installation, and the worker know the web process."""
-    log = statement_log()
-    log.catch_up()
+    known = statement_log()
+    known.catch_up()
     if not settings.pinned_path.exists():
-        log.pin.save(settings.pinned_path)
-    enroll_web_key(WebKey.load_or_make(settings.web_key_path).verifier.public.hex())
+        known.pin.save(settings.pinned_path)
+    is_new = not settings.web_key_path.exists()
+    key = WebKey.load_or_make(settings.web_key_path).verifier
+    if is_new or not enrolled_web_keys():  # one that was dismissed here, where others are enrolled, stays dismissed
+        enroll_web_key(key.public.hex())
+
+
+def trust_on_first_use(settings: Settings) -> None:
+    """Give a web process on a host of its own a key, and let it take the installation for what the database now says.
+
+    From then on a database that says otherwise is refused. Raises Misconfigured.
+    """
+    check_data_dir(settings)
+    WebKey.load_or_make(settings.web_key_path)
+    if settings.pinned_path.exists():
+        return
+    pin = claimed_installation()
+    with contextlib.suppress(FileExistsError):  # another web process of this host was quicker
+        pin.save(settings.pinned_path)
+    log.warning(
+        "installation trusted on first use: compare the fingerprint with `./whetstone keys check` on the worker's host",
+        installation=pin.installation,
+        fingerprint=pin.verifier.fingerprint,
+    )
 
 
 def _recovery_words() -> str:

@@ -26,7 +26,7 @@ def upgrade(as_json: bool) -> None:
     settings = load_settings()
     done = prepare_installation(settings, with_admin=False, with_words=sys.stdout.isatty() and not as_json)
     if done.made_master_key:
-        tell_of_new_key(done.made_master_key, done.recovery_words)
+        tell_of_new_key(done)
     if as_json:
         print_json({"version": done.version, "version_before": done.version_before})
     elif done.version_before == done.version:

@@ -27,10 +27,15 @@ from app.keys.escrow import last_backup
 from app.keys.rotation import unfinished_rotation
 from app.keys.shredding import is_due
 from app.models import AuditLog
+from app.models.statement_log import statement_log
 from app.processes.broker import require_broker
 from app.processes.datadir import PartsFile
 from app.refinement.sweep import find_lost_starts
 from app.setup import check_version, load_master_key
+from app.silo.notes import NoteVerifier
+from app.silo.webkey import WebKey
+from app.statements.web_keys import enrolled_web_keys
+from app.values.plural import count_nouns
 from migrations.triggers import missing_triggers
 from tasks.echo import worker_answers
 
@@ -68,7 +73,7 @@ class _Trouble(Exception):
 @click.command()
 @json_option
 def doctor(as_json: bool) -> int:
-    """Check database, version, key, broker, worker, beat, disk and clock: a line each, with what to do. Writes nothing.
+    """Check database, version, keys, log, broker, worker, beat, disk and clock: a line each, with what to do.
 
     Exit status: 0 when nothing fails, 1 otherwise.
     """
@@ -107,15 +112,18 @@ def _examine_installation(settings: Settings) -> Iterator[Finding]:
             found[name] = _examine_one(name, examination, settings)
         return found[name]
 
-    yield examine("data", _check_data_dir)
-    yield examine("disk", _check_disk_space)
     logs.init("ERROR")
     with create_app(settings, part=Part.COMMAND_LINE).app_context():
+        yield examine("apart", _check_separation)
+        yield examine("web", _check_web_keys)
+        yield examine("data", _check_data_dir)
+        yield examine("disk", _check_disk_space)
         yield examine("database", _check_database)
         yield examine("version", _check_database_version, "database")
         yield examine("guards", _check_triggers, "version")
         yield examine("proof", _check_proof, "version")
         yield examine("key", _check_master_key, "version")
+        yield examine("log", _check_statement_log, "version")
         yield examine("clock", _check_clock, "database")
         yield examine("broker", _check_broker)
         yield examine("worker", _check_worker, "version", "broker")
@@ -135,6 +143,40 @@ def _examine_one(name: str, examination: Callable[[Settings], str], settings: Se
         return Finding(name, "fail", error.sentence)
     except (SQLAlchemyError, OSError) as error:
         return Finding(name, "fail", f"It does not answer ({type(error).__name__}).")
+
+
+def _check_separation(settings: Settings) -> str:
+    """What a web process that was taken over could read. Web and worker share a data dir where they are one user."""
+    if not settings.master_key_path.exists():
+        return "no master key is on this host: a web process here can't read it"
+    here, enrolled = _public_web_key(settings), enrolled_web_keys()
+    if here is None or (here not in enrolled and enrolled):
+        return "the web processes that the worker listens to have another data dir than the master key"
+    raise _Trouble(
+        "Web and worker run as one user here: processes of one user can read one another's files, so whoever takes "
+        "over the web process can read every memory.",
+        "Fine on a machine of your own. Else run `./whetstone web` as another user or on another host, with a data dir "
+        "of its own: docs/operations.md, Several machines.",
+        state="warn",
+    )
+
+
+def _check_web_keys(settings: Settings) -> str:
+    if not settings.master_key_path.exists():
+        here = _public_web_key(settings)
+        if here is None:
+            return "none has run here"
+        return f"on the worker's host `./whetstone keys enroll --list` has to name {here.public.hex()}"
+    enrolled = enrolled_web_keys()
+    if not enrolled:
+        fix = "Run `./whetstone keys web` on its host, then `./whetstone keys enroll KEY` here."
+        raise _Trouble("No web process is enrolled: what any of them signs is refused.", fix)
+    return f"{count_nouns(len(enrolled), 'web process', 'web processes')} enrolled"
+
+
+def _public_web_key(settings: Settings) -> NoteVerifier | None:
+    """Of the web process of this data dir; None where there was none."""
+    return WebKey.load_or_make(settings.web_key_path).verifier if settings.web_key_path.exists() else None
 
 
 def _check_data_dir(settings: Settings) -> str:
@@ -234,6 +276,15 @@ def _check_master_key(settings: Settings) -> str:
     backup = last_backup(key.fingerprint)
     kept = f"backed up on {backup:%Y-%m-%d}" if backup else "no backup is recorded: ./whetstone keys backup FILE"
     return f"{key.fingerprint} belongs to this database; {kept}"
+
+
+def _check_statement_log(settings: Settings) -> str:
+    """That it extends what this host has seen of it, as its installation key has signed it."""
+    if not settings.pinned_path.exists():
+        raise _Trouble("This host does not know the installation yet.", "Run `./whetstone db upgrade`.", state="warn")
+    log = statement_log()
+    log.catch_up()
+    return f"all {log.copy.size:,} leaves are as they were signed, by the installation key {log.verifier.fingerprint}"
 
 
 def _check_clock(_: Settings) -> str:

@@ -40,10 +40,14 @@ class EarlierKeyFile:
 
 @dataclass
 class KeyReport:
-    """What was looked at; `problems` are sentences, worst first."""
+    """What was looked at; `problems` are sentences, worst first.
+
+    `signing_fingerprint` is of the installation's public signing key, `fingerprint` of the master key.
+    """
 
     fingerprint: str
     path: Path
+    signing_fingerprint: str = ""
     agents: int = 0
     forgotten: int = 0
     keys: int = 0
@@ -66,6 +70,7 @@ def examine_keys() -> KeyReport:
     report = KeyReport(
         master_key().fingerprint, ring.path, kept=list(_find_earlier_files()), rotating_from=unfinished_rotation()
     )
+    report.signing_fingerprint = statement_log().verifier.fingerprint
     report.backed_up_at = last_backup(report.fingerprint)
     report.problems += _examine_files(report)
     for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():

@@ -10,6 +10,7 @@ import click
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
 from app.cli.key_checkup import KeyReport, examine_keys
 from app.cli.printing import day_and_time, print_facts, print_hint, print_json, say, say_on_stderr, show_words
+from app.cli.web_keys import dismiss, enroll, web
 from app.keys.escrow import back_up, put_back, reveal_words
 from app.keys.rotation import prepare_master_rotation, rotate_agent_key, rotate_master_key
 from app.keys.shredding import shred_files
@@ -25,7 +26,11 @@ passphrase_file = text_file("--passphrase-file", "The passphrase, on the first l
 
 @click.group()
 def keys() -> None:
-    """Check the keys, back the master key up, put it back, and rotate it or an agent's."""
+    """Check the keys, back the master key up, put it back, and rotate it or an agent's; enroll web processes."""
+
+
+for command in (web, enroll, dismiss):
+    keys.add_command(command)
 
 
 @keys.command()
@@ -109,6 +114,7 @@ def _tell_report(report: KeyReport) -> None:
     no_key = "no key to their memories is left"
     print_facts(
         [
+            ("statements", f"signed by the installation key {report.signing_fingerprint}"),
             ("tokens", f"{report.tokens:,}, each with its copies" if report.tokens and not report.problems else None),
             ("forgotten", f"{report.forgotten:,} agents: {no_key}" if report.forgotten else None),
             ("backup", day_and_time(report.backed_up_at, "none is recorded: ./whetstone keys backup FILE")),

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 import click
 
+from app.processes.quickcheck import PreparedInstallation
+
 Cell = str | int | None
 
 WORDS_IN_A_ROW = 4
@@ -65,17 +67,22 @@ def show_words(words: Sequence[str]) -> None:
         say("  " + "  ".join(numbered[first : first + WORDS_IN_A_ROW]).rstrip())
 
 
-def tell_of_new_key(path: str, words: str) -> None:
+def tell_of_new_key(made: PreparedInstallation) -> None:
     """At first start: what was made and how to keep it. The words only where somebody reads them."""
+    path, words = made.made_master_key, made.recovery_words
     say_on_stderr(f"Created the master key {path}. Back it up: without this key, memories can't be decrypted.")
     if not words:
         say_on_stderr("To keep a copy: ./whetstone keys backup FILE, or ./whetstone keys backup --words")
+        say_on_stderr(f"Receipts are signed by the installation key with the fingerprint {made.signing_fingerprint}")
         return
     say("Its recovery words, shown now and in no log. Write them on paper, and keep that apart from backups of the")
     say(
         "database: with them `./whetstone keys restore` makes the key anew, and whoever has them can read every memory."
     )
     show_words(words.split())
+    say()
+    say("Write beside them the fingerprint of the key that signs this installation's receipts; it is no secret:")
+    say(f"  {made.signing_fingerprint}")
     say()
 
 

@@ -96,7 +96,7 @@ def say_aside(sentence: str) -> None:
 def _tell_prepared(outcome: PreparedInstallation, as_json: bool) -> None:
     """Password and recovery words, on stdout: nothing of it reaches a log, which only the children have."""
     if outcome.made_master_key:
-        tell_of_new_key(outcome.made_master_key, outcome.recovery_words)
+        tell_of_new_key(outcome)
     if outcome.first_password and as_json:
         print_json({"first_admin": outcome.first_email, "password": outcome.first_password})
     elif outcome.first_password:

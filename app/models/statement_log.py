@@ -225,6 +225,19 @@ def statement_log() -> StatementLog:
 _MAKING = threading.RLock()
 
 
+def claimed_installation() -> PinnedInstallation:
+    """The installation as the database's log tells it, for a machine that knows nothing of it: nothing confirms it.
+
+    Raises LogBroken where the log doesn't even agree with itself, or Unavailable before the first start.
+    """
+    _, first = _read_key_leaves()[0]
+    try:
+        known = bytes.fromhex(str(_claimed_statement(first).get("signing_key")))
+    except (NoteBroken, ValueError):
+        raise LogBroken("its first leaf is not the statement about a master key") from None
+    return StatementLog(current_app.extensions["settings"].statements_dir, known).pin
+
+
 def begin_log(key: MasterKey) -> None:
     """The first leaf of a new installation: its UUID and its first keys, signed by them. Within `writing()`."""
     installation = str(uuid.uuid4())
@@ -367,19 +380,25 @@ def _find_installation_keys(known: bytes, installation: str | None) -> list[_Ins
 
     Raises LogBroken.
     """
-    query = select(LogLeaf.position, LogLeaf.leaf).where(LogLeaf.kind == StatementKind.MASTER_KEY)
-    with _apart() as connection:
-        leaves = connection.execute(query.order_by(LogLeaf.position)).tuples().all()
-    if not leaves:
-        raise Unavailable("The log of statements is empty: run `./whetstone up` or `./whetstone db upgrade` once.")
+    leaves = _read_key_leaves()
     try:
         return _prove_keys(leaves, known, installation)
     except NoteBroken as error:
         raise LogBroken(f"its statements about the master key do not hold ({error.sentence})") from None
 
 
+def _read_key_leaves() -> Sequence[tuple[int, bytes]]:
+    """Positions and notes of the statements about the master key, oldest first. Raises Unavailable for none."""
+    query = select(LogLeaf.position, LogLeaf.leaf).where(LogLeaf.kind == StatementKind.MASTER_KEY)
+    with _apart() as connection:
+        leaves = connection.execute(query.order_by(LogLeaf.position)).tuples().all()
+    if not leaves:
+        raise Unavailable("The log of statements is empty: run `./whetstone up` or `./whetstone db upgrade` once.")
+    return leaves
+
+
 def _prove_keys(leaves: Sequence[tuple[int, bytes]], known: bytes, installation: str | None) -> list[_InstallationKey]:
-    name = installation or _claimed_installation(leaves[0][1])
+    name = installation or str(_claimed_statement(leaves[0][1]).get("installation"))
 
     def open_by(place: int, key: bytes) -> _InstallationKey:
         position, note = leaves[place]
@@ -409,11 +428,10 @@ def _place_of_key(
     raise NoteBroken("None of them is signed by the key that this machine knows.")
 
 
-def _claimed_installation(note: bytes) -> str:
-    """What a machine without a copy takes for the installation's UUID; a signature by a known key has to confirm it."""
+def _claimed_statement(note: bytes) -> dict[str, Any]:
+    """What a machine without a copy takes the first leaf to say; a signature by a known key has to confirm it."""
     lines = note.decode("utf-8", "replace").split("\n")
-    said = read_text(STATEMENT, "\n".join([*lines[:2], ""]))
-    return str(said.get("installation"))
+    return read_text(STATEMENT, "\n".join([*lines[:2], ""]))
 
 
 def _open_log() -> StatementLog:

@@ -22,12 +22,14 @@ SELECT (SELECT version_num FROM alembic_version) = :version
 class PreparedInstallation:
     """What was made now: the first admin, the master key's file. Password and words are told once in its life.
 
-    `version_before`: the database's; None where it was empty.
+    `signing_fingerprint`: of the installation's public signing key. `version_before`: the database's; None where it was
+    empty.
     """
 
     first_email: str = ""
     first_password: str = field(default="", repr=False)
     made_master_key: str = ""
+    signing_fingerprint: str = ""
     recovery_words: str = field(default="", repr=False)
     version_before: str | None = None
     version: str = ""
@@ -36,7 +38,9 @@ class PreparedInstallation:
 def is_prepared(settings: Settings) -> bool:
     """Asks SQLite directly, because loading the models takes a second. In doubt, and on PostgreSQL, no: prepare."""
     database = settings.data / "whetstone.db"
-    if settings.database_url or not database.exists() or not settings.master_key_path.exists():
+    leaves = settings.statements_dir / "leaves"
+    needed = (database, settings.master_key_path, settings.web_key_path, settings.pinned_path, leaves)
+    if settings.database_url or not all(path.exists() for path in needed):
         return False
     wanted = {"version": revision_ids()[-1], "immutable_tags": ",".join(sorted(settings.immutable_tags))}
     try:

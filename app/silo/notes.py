@@ -71,6 +71,11 @@ class NoteVerifier:
         return hashlib.sha256(self.name.encode() + b"\n" + ED25519 + self.public).digest()[:4]
 
     @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the 32 bytes in hex, for people to compare: 64 digits."""
+        return hashlib.sha256(self.public).hexdigest()
+
+    @property
     def vkey(self) -> str:
         """Name, id and key in one line, as other tools for notes take it."""
         return f"{self.name}+{self.key_id.hex()}+{base64.b64encode(ED25519 + self.public).decode()}"

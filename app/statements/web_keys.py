@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from flask import current_app
 
+from app.config import Settings
 from app.errors import Invalid
-from app.silo import keyfile
+from app.silo import KeyFileError, keyfile
 from app.silo.notes import NoteVerifier, web_name
 
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def enrolled_web_keys() -> list[NoteVerifier]:
-    """In the order in which they were enrolled; none where nobody did."""
-    path = current_app.extensions["settings"].statements_dir / "web-keys"
-    if not path.exists():
+    """In the order in which they were enrolled; none where nobody did. Raises Invalid or KeyFileError."""
+    path = _path()
+    try:
+        listed = path.read_text("ascii", "replace")
+    except FileNotFoundError:
         return []
-    lines = keyfile.read_key_file(path).decode("ascii", "replace").split()
-    return [_verifier_of(line) for line in lines]
+    except OSError as error:
+        raise KeyFileError(f"{path}, the list of web processes, can't be read ({error.strerror}).") from None
+    return [_verifier_of(line) for line in listed.split()]
 
 
 def enroll_web_key(key: str) -> bool:
@@ -31,7 +36,7 @@ def enroll_web_key(key: str) -> bool:
     if verifier in known:
         return False
     lines = [each.public.hex() for each in (*known, verifier)]
-    path = current_app.extensions["settings"].statements_dir / "web-keys"
+    path = _path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     keyfile.replace_file(path, ("\n".join(lines) + "\n").encode())
     return True
@@ -43,9 +48,13 @@ def dismiss_web_key(key: str) -> bool:
     if verifier not in known:
         return False
     lines = [each.public.hex() for each in known if each != verifier]
-    path = current_app.extensions["settings"].statements_dir / "web-keys"
-    keyfile.replace_file(path, "".join(f"{line}\n" for line in lines).encode() or b"\n")
+    keyfile.replace_file(_path(), "".join(f"{line}\n" for line in lines).encode())
     return True
+
+
+def _path() -> Path:
+    settings: Settings = current_app.extensions["settings"]
+    return settings.statements_dir / "web-keys"
 
 
 def _verifier_of(key: str) -> NoteVerifier:

@@ -22,8 +22,8 @@ from tests.support.factories import make_agent, remember
 from tests.support.workers import broker_of
 
 PARTS = [
-    *("data", "disk", "database", "version", "guards", "proof"),
-    *("key", "clock", "broker", "worker", "beat", "parts", "waiting"),
+    *("apart", "web", "data", "disk", "database", "version", "guards", "proof"),
+    *("key", "log", "clock", "broker", "worker", "beat", "parts", "waiting"),
 ]
 
 

@@ -16,6 +16,7 @@ from app.keys import escrow
 from app.keys.rotation import rotate_master_key
 from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, Memory, MemoryText, master_key
 from app.models.key import AgentKey
+from app.models.statement_log import statement_log
 from app.silo import KeyRing, MasterKey
 from tests.cli.conftest import Whetstone
 from tests.silo.holding import give_token, hand_in
@@ -58,6 +59,7 @@ def test_check_counts_what_opens(agent: Agent, whetstone: Whetstone, settings: S
         "ok": True,
         "fingerprint": master_key().fingerprint,
         "path": str(settings.master_key_path),
+        "signing_fingerprint": statement_log().verifier.fingerprint,
         "agents": 1,
         "forgotten": 0,
         "keys": 2,

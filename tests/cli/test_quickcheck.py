@@ -53,6 +53,12 @@ def test_a_missing_master_key_needs_the_full_check(prepared: Settings) -> None:
     assert not is_prepared(prepared)
 
 
+@pytest.mark.parametrize("file", ["web.key", "installation.json", "statements/leaves"])
+def test_whatever_is_missing_beside_the_database_needs_preparation(file: str, prepared: Settings) -> None:
+    (prepared.data / file).unlink()
+    assert not is_prepared(prepared)
+
+
 def test_changed_immutable_tags_need_preparation(prepared: Settings) -> None:
     assert not is_prepared(prepared.model_copy(update={"immutable_tags": ("voice",)}))
 

@@ -24,6 +24,7 @@ _PATTERNS = [
         (r"\b(memory|memories|entry|entries|agent|user)(:| )\d+(?:(?:, | and )\d+)*", r"\1\2<id>"),
         (r"#\d+", "#<id>"),
         (r"\b(subject|new|token) \d+\b", r"\1 <number>"),
+        (r"\b\d[\d,]* leaves\b", "<number> leaves"),
         (r"\b\d+(?:\.\d+)? [GMk]B\b", "<size>"),
         (r"SQLite, <size>|PostgreSQL on .*", "<database>"),
         (r"/(agents|audit|attention|memories)/\d+", r"/\1/<id>"),
