@@ -37,13 +37,16 @@ from app.models import (
     MemoryText,
     Refinement,
 )
+from app.models.memory_text import texts_of
 from app.models.statement_log import AgentStopped, current_of
 from app.silo import AgentKeys, SealBroken
 from app.silo.sealed import version_of_key
 from tests.support.canary import canary
 from tests.support.clock import FakeClock
+from tests.support.databases import SERVER
 from tests.support.factories import Running, begin, make_agent, remember, toggle
 from tests.support.tampering import tamper
+from tests.support.workers import everything_in
 
 LATER = "erased_at = '2040-01-01 00:00:00.000000'"
 BALLAST = "We met in Lisbon. " * 100
@@ -366,3 +369,24 @@ def test_it_is_stated_in_the_log_and_what_comes_back_stops_the_agent(agent: Agen
     tamper("UPDATE memories SET erased_at = updated_at WHERE id IN (:first, :second)", first=first, second=second)
     with pytest.raises(AgentStopped, match=f"memory {second} of ezra is erased in its row, and by nobody"):
         open_again(number)
+
+
+def test_neither_its_sealed_bytes_nor_its_hash_nor_its_key_are_left_in_the_files(app: Flask, agent: Agent) -> None:
+    """Whoever kept an earlier data key opens nothing of it with what the database's files hold from now on."""
+    first, second, _ = remember(agent, "Ann likes tea a lot.", "Bob likes rum.", BALLAST)
+    refinement = finished(agent, ("update", {"id": first, "content": "Ann likes tea."}))
+    sealed = texts_of(MemoryText.memory_id == first).values()
+    gone = [part for each in sealed for part in (each.check_whole()[0].at_rest, *each.check_whole()[1:])]
+    kept = next(iter(texts_of(MemoryText.memory_id == second).values())).check_whole()[0].at_rest
+    db.session.rollback()
+
+    erase(agent, first)
+    done = roll_back(Target.refinement(refinement.id), by=COMMAND_LINE)
+    assert done.plan.erased == (first,)
+    db.session.rollback()
+    assert shred_files()
+
+    files = b"".join(content for _, content in everything_in(app.extensions["settings"].data))
+    assert SERVER or kept in files
+    assert len(gone) == 6
+    assert not any(part in files for part in gone)
