@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from app.api import conversations, exceptions, memories, profile, refinements, settings, tokens, transfer
+from app.api import (
+    conversations,
+    exceptions,
+    memories,
+    profile,
+    refinements,
+    setting_requests,
+    settings,
+    tokens,
+    transfer,
+)
 from app.api.operation import Operation
 
 OPERATIONS = tuple(
     each
-    for module in (profile, memories, conversations, settings, refinements, exceptions, tokens, transfer)
+    for module in (
+        *(profile, memories, conversations, settings, setting_requests),
+        *(refinements, exceptions, tokens, transfer),
+    )
     for each in vars(module).values()
     if isinstance(each, Operation) and each.run.__module__ == module.__name__
 )

@@ -16,7 +16,17 @@ from sqlalchemy import func, or_, select
 from app.asking.rendering import encode_json, render_prompt
 from app.errors import Refused
 from app.extensions import db, now
-from app.models import AccessGrant, Agent, Consent, GrantStatus, TokenRequest, TokenRequestStatus, User
+from app.models import (
+    AccessGrant,
+    Agent,
+    Consent,
+    GrantStatus,
+    SettingsRequest,
+    SettingsRequestStatus,
+    TokenRequest,
+    TokenRequestStatus,
+    User,
+)
 from app.models.base import iso
 from app.values.plural import count_nouns
 
@@ -37,6 +47,7 @@ class QuestionKind(StrEnum):
 
     EXCEPTION = "to read what I remember"
     TOKEN = "for a token of mine"  # noqa: S105 - words
+    CHANGE = "to change my settings"
 
 
 class AnswerKind(StrEnum):
@@ -94,13 +105,14 @@ class RestingAfterAsk(Refused):
 
 def earlier_answers(agent_id: int, limit: int = _READ_ANSWERS) -> list[EarlierAnswer]:
     """What this agent answered to humans, newest first; refinements are not among it."""
-    found = [*_exception_answers(agent_id, limit), *_token_answers(agent_id, limit)]
+    found = [each for read in (_exception_answers, _token_answers, _change_answers) for each in read(agent_id, limit)]
     return sorted(found, key=lambda each: each.at, reverse=True)[:limit]
 
 
 def current_rest(agent_id: int) -> Rest | None:
-    """The rest that this agent has now, if it has one."""
-    rest = _longest_rest(earlier_answers(agent_id))
+    """The rest that this agent has now, if it has one. Answers about its settings neither begin nor end one."""
+    answers = [each for read in (_exception_answers, _token_answers) for each in read(agent_id, _READ_ANSWERS)]
+    rest = _longest_rest(answers)
     return rest if rest is not None and rest.until > now() else None
 
 
@@ -127,12 +139,19 @@ def rest_words(length: timedelta) -> str:
 def render_human_question(template: str, agent_id: int, *, quoted: Mapping[str, object], **plain: object) -> str:
     """A question of `templates/prompts`, with the agent's earlier answers.
 
-    What a human wrote or chose the words of belongs into `quoted`: each stands there as one line of JSON. `plain` is
-    for numbers and our own words.
+    What a human wrote or chose the words of belongs into `quoted`: each stands there as one line of JSON, and so does
+    each value of a list of objects. `plain` is for numbers and our own words.
     """
     named = [each.line for each in earlier_answers(agent_id, NAMED_ANSWERS)]
-    lines = {name: encode_json(value) for name, value in quoted.items()}
+    lines = {name: _quote(value) for name, value in quoted.items()}
     return render_prompt(template, **lines, **plain, earlier_answers=named)
+
+
+def _quote(value: object) -> object:
+    """As one line of JSON; of a list of objects, each of their values."""
+    if isinstance(value, list):
+        return [{name: encode_json(each) for name, each in row.items()} for row in value]
+    return encode_json(value)
 
 
 def _exception_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
@@ -177,10 +196,33 @@ _TOKEN_ANSWERS = {
 _WITHOUT_ANSWER = {GrantStatus.UNANSWERED: AnswerKind.SILENCE, GrantStatus.FAILED: AnswerKind.FAILED}
 
 
-def _answer_kind(status: GrantStatus, granted: bool | None) -> AnswerKind:
+def _change_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
+    """Of changes of settings, in the same way."""
+    at = func.coalesce(Consent.answered_at, SettingsRequest.decided_at)
+    failed = SettingsRequest.status == SettingsRequestStatus.FAILED
+    query = (
+        select(at, User.email, Consent.granted)
+        .select_from(SettingsRequest)
+        .join(User, User.id == SettingsRequest.user_id)
+        .outerjoin(Consent, Consent.settings_request_id == SettingsRequest.id)
+        .where(SettingsRequest.agent_id == agent_id, or_(Consent.granted.is_not(None), failed))
+        .order_by(at.desc(), SettingsRequest.id)
+        .limit(limit)
+    )
+    return [
+        EarlierAnswer(moment, QuestionKind.CHANGE, email, _plain_answer(granted))
+        for moment, email, granted in db.session.execute(query).tuples()
+    ]
+
+
+def _plain_answer(granted: bool | None) -> AnswerKind:
     if granted is None:
-        return _WITHOUT_ANSWER[status]
+        return AnswerKind.FAILED
     return AnswerKind.YES if granted else AnswerKind.NO
+
+
+def _answer_kind(status: GrantStatus, granted: bool | None) -> AnswerKind:
+    return _WITHOUT_ANSWER[status] if granted is None else _plain_answer(granted)
 
 
 def _longest_rest(answers: Iterable[EarlierAnswer]) -> Rest | None:

@@ -158,22 +158,18 @@ def current_versions(agent: Agent, fields: Sequence[str]) -> dict[str, CurrentVe
     }
 
 
-def revert_setting(agent_id: int, entry_id: int, field: str, *, by: Actor) -> int:
-    """Give a setting back what it was before an entry changed it; returns the id of the entry that this wrote.
+def value_before(agent: Agent, entry_id: int, field: str) -> object:
+    """What a setting was before an entry changed it, as the log says it.
 
-    Raises NotFound for an entry that changed no such setting of this agent, Refused where it is so already, and
-    Invalid where a rule has changed since.
+    Raises NotFound for an entry that changed no such setting of this agent, and Refused where it is so already.
     """
-    with writing():
-        agent = Agent.lock(agent_id)
-        entry = db.session.scalar(select(AuditLog).where(*_entry_conditions(agent), AuditLog.id == entry_id))
-        before = entry.data.get("before", {}) if entry else {}
-        if field not in before or field not in CONFIGURATION:
-            raise NotFound(f"{agent.name} has no such change that could be reverted.")
-        if as_json(getattr(agent, field)) == before[field]:
-            raise Refused(f"The {field.replace('_', ' ')} is what it was before that already.", "Nothing was changed.")
-        agent.change(by=by, about={"reverts": entry_id}, **{field: before[field]})
-        return db.session.scalars(select(func.max(AuditLog.id)).where(*_entry_conditions(agent))).one()
+    entry = db.session.scalar(select(AuditLog).where(*_entry_conditions(agent), AuditLog.id == entry_id))
+    before = entry.data.get("before", {}) if entry else {}
+    if field not in before or field not in CONFIGURATION:
+        raise NotFound(f"{agent.name} has no such change that could be reverted.")
+    if as_json(getattr(agent, field)) == before[field]:
+        raise Refused(f"The {field.replace('_', ' ')} is what it was before that already.", "Nothing was changed.")
+    return before[field]
 
 
 def is_by_agent(entry: AuditLog) -> bool:

@@ -22,6 +22,7 @@ from app.models.memory import Memory
 from app.models.memory_text import ContentKey
 from app.models.proposal import SettingProposal
 from app.models.refinement import Refinement
+from app.models.settings_request import SettingsRequest
 from app.models.token_request import TokenRequest
 from app.values.actor import Actor
 from app.values.refinement_states import Status
@@ -74,6 +75,7 @@ def _try_to_forget(agent_id: int, by: Actor) -> Forgotten | None:
 def _forget_locked_agent(agent: Agent, waiting: list[Intake], by: Actor) -> Forgotten:
     for intake in waiting:
         intake.settle(IntakeStatus.FAILED, error="The agent was forgotten before this was taken in.")
+    SettingsRequest.close(agent, None, by=by, why="the agent was forgotten")
     TokenRequest.end_all(agent, by=by, why="the agent was forgotten")
     exceptions = AccessGrant.revoke_all(agent, by=by, why="the agent was forgotten")
     done = Forgotten(

@@ -22,6 +22,7 @@ from app.models.model_call import CallPurpose, ModelCall
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.refinement import Consent, Refinement
 from app.models.rollback import Rollback, RollbackKind
+from app.models.settings_request import SettingsRequest, SettingsRequestStatus
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
 from app.models.statement import LogLeaf, SignedRequest, StatementKind
 from app.models.statement_log import master_public_key

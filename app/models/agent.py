@@ -33,6 +33,7 @@ from app.models.event import announce
 from app.models.grant import AccessGrant
 from app.models.proposal import SettingProposal
 from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
+from app.models.settings_request import SettingsRequest
 from app.models.state import MemoryType
 from app.models.statement import StatementKind
 from app.silo import TokenKey
@@ -173,8 +174,8 @@ class Agent(Chained, ScheduleColumns, Model):
     ) -> list[str]:
         """Set settings and record what they were and are; returns the names of those that changed.
 
-        `about` is recorded beside that. `signer` is the agent's token where that changes them. What an agent had
-        proposed for these settings waits no more.
+        `about` is recorded beside that. `signer` is the agent's token where that changes them. What was proposed or
+        asked for about these settings waits no more.
         Raises Invalid, Refused, or AgentForgotten for one that is to be active again.
         """
         if fields.get("active"):
@@ -197,6 +198,7 @@ class Agent(Chained, ScheduleColumns, Model):
             if {*ENDPOINT, *PROMPTS} & {*changed}:
                 self.state_model(by=by, signer=signer)
             SettingProposal.close(self, changed, by=by, why="the setting was changed meanwhile")
+            SettingsRequest.close(self, changed, by=by, why="the setting was changed meanwhile")
             if {"model_id", "api_base"} & set(changed):
                 AccessGrant.revoke_all(self, by=by, why="the agent's model or endpoint changed")
             self.announce("changed")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from app.models.agent import Agent
     from app.models.grant import AccessGrant
     from app.models.refinement import Refinement
+    from app.models.settings_request import SettingsRequest
 
 MAX_NOTE = 280
 """Characters of a note to admins."""
@@ -46,7 +47,8 @@ class AttentionKind(StrEnum):
 class AttentionItem(Lockable, Model):
     """`entry_id` is the audit entry that called for it. `text` is a note's, written for admins to read.
 
-    Of `refinement_id` and `grant_id` one says what it is about; without either it is the agent itself.
+    Of `refinement_id`, `grant_id` and `settings_request_id` one says what it is about; without any it is the agent
+    itself.
     """
 
     __tablename__ = "attention_items"
@@ -66,6 +68,7 @@ class AttentionItem(Lockable, Model):
     kind: Mapped[AttentionKind] = mapped_column(String(16))
     refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"), index=True)
     grant_id: Mapped[str | None] = mapped_column(ForeignKey("access_grants.id"), index=True)
+    settings_request_id: Mapped[str | None] = mapped_column(ForeignKey("settings_requests.id"), index=True)
     text: Mapped[str | None] = mapped_column(String(MAX_NOTE))
     at: Mapped[Moment]
     seen_by: Mapped[str | None] = mapped_column(String(300))
@@ -115,6 +118,8 @@ class AttentionItem(Lockable, Model):
     @property
     def subject(self) -> str:
         """What it is about, as the audit log names it."""
+        if self.settings_request_id:
+            return f"settings_request:{self.settings_request_id}"
         if self.refinement_id is None and self.grant_id is None:
             return f"agent:{self.agent_id}"
         return f"refinement:{self.refinement_id}" if self.refinement_id else f"exception:{self.grant_id}"
@@ -165,7 +170,9 @@ _ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS)
 """These ask for nothing once the refinement is undone."""
 
 
-def note_to_admins(agent: Agent, note: str | None, *, about: Refinement | AccessGrant | Agent) -> None:
+def note_to_admins(
+    agent: Agent, note: str | None, *, about: Refinement | AccessGrant | SettingsRequest | Agent
+) -> None:
     """Keep what an agent wrote to the admins, if it did; `about` it itself where that was a token.
 
     `note` is clean; the caller holds the agent's lock.
@@ -196,6 +203,7 @@ def facts_called_for(entry: AuditLog) -> dict[str, Any]:
         "agent_id": entry.agent_id,
         "refinement_id": number if about == "refinement" else None,
         "grant_id": number if about == "exception" else None,
+        "settings_request_id": number if about == "settings_request" else None,
         "text": entry.data["text"] if entry.action == Action.NOTE_TO_ADMINS else None,
         "at": entry.at,
     }

@@ -57,6 +57,13 @@ class Action(StrEnum):
     AGENT_SETTINGS_UPDATE = "agent_settings_update"
     AGENT_SETTING_HELD = "agent_setting_held"
     AGENT_SETTING_DISMISSED = "agent_setting_dismissed"
+    AGENT_CHANGE_ASKED = "agent_change_asked"
+    AGENT_CHANGE_AGREED = "agent_change_agreed"
+    AGENT_CHANGE_APPLIED = "agent_change_applied"
+    AGENT_CHANGE_DENIED = "agent_change_denied"
+    AGENT_CHANGE_FAILED = "agent_change_failed"
+    AGENT_CHANGE_SUPERSEDED = "agent_change_superseded"
+    AGENT_CHANGE_WITHDRAWN = "agent_change_withdrawn"
     AGENT_PAUSE = "agent_pause"
     AGENT_RESUME = "agent_resume"
     TOKEN_CREATE = "agent_token_create"  # noqa: S105 - an action's name

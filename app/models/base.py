@@ -152,6 +152,7 @@ LOCK_ORDER = (
     "refinements",
     "intakes",
     "agents",
+    "settings_requests",
     "token_requests",
     "access_grants",
     "setting_proposals",

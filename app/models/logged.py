@@ -7,6 +7,7 @@ and belongs to its chain. Sealed, binary and long values are said as digests.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -20,6 +21,9 @@ from app.silo import Sealed
 
 MAX_PLAIN_TEXT = 64
 """Characters of a text that an entry says as it is."""
+
+MAX_PLAIN_JSON = 1_000
+"""The same of an object, as JSON."""
 
 _TOUCHED = "logged rows that changed"
 
@@ -88,6 +92,8 @@ def as_said(column: Column[Any], value: Any) -> Any:
             return _sha256_digest(value)
         case datetime():
             return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).isoformat()
+        case dict() if len(written := json.dumps(value, sort_keys=True)) > MAX_PLAIN_JSON:
+            return _sha256_digest(written.encode())
         case []:
             return None  # some column types store an empty list as NULL
         case str():

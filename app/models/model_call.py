@@ -31,14 +31,15 @@ class CallPurpose(StrEnum):
     SAFETY_READING = "safety_reading"
     CONVERSATION = "conversation"
     PROMOTION = "promotion"
+    SETTINGS_CHANGE = "settings_change"
 
 
 class ModelCall(Model):
     """One row a call, however many attempts it took; also one that failed, or whose answer came too late to count.
 
-    `subject_id` is the id of the refinement, exception, token request, proposal or intake that it was for; a
-    promotion has none. `seconds` run from the first attempt to the end of the last. `outcome` is `answered`,
-    `unexpected`, or the kind of the ModelError.
+    `subject_id` is the id of the refinement, exception, token request, proposal, change of settings or intake that it
+    was for; a promotion has none. `seconds` run from the first attempt to the end of the last. `outcome` is
+    `answered`, `unexpected`, or the kind of the ModelError.
     """
 
     __tablename__ = "model_calls"

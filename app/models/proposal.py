@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,12 @@ class SettingProposal(Question, Model):
         return {each.field: each for each in db.session.scalars(query.execution_options(populate_existing=True))}
 
     @classmethod
+    def find(cls, agent: Agent, proposal_id: str) -> SettingProposal:
+        """One of an agent. Raises NotFound."""
+        query = select(cls).where(cls.agent_id == agent.id, cls.id == proposal_id)
+        return require_row(db.session.scalar(query), f"{agent.name} has proposed no such change.")
+
+    @classmethod
     def lock(cls, agent: Agent, proposal_id: str) -> SettingProposal:
         """One of an agent that the caller has locked, for change. Raises NotFound."""
         query = select(cls).where(cls.agent_id == agent.id, cls.id == proposal_id)
@@ -135,23 +141,23 @@ class SettingProposal(Question, Model):
         record(Action.AGENT_SETTING_HELD, actor=by, of=agent, subject=self.subject, data=data)
         agent.announce("held")
 
-    def apply(self, agent: Agent, *, by: Actor, said: str = "") -> None:
+    def apply(self, agent: Agent, *, by: Actor, said: str = "", about: Mapping[str, Any] | None = None) -> None:
         """It becomes the setting: recorded as a change by whoever let it through. Raises Refused or AgentForgotten.
 
-        `said`: the safety model's answer, where that let it through.
+        `said`: the safety model's answer, where that let it through. `about` is recorded beside it.
         """
         agent.check_not_forgotten()
-        self._require_open()
+        self.require_open()
         self._mark_decided(ProposalStatus.APPLIED, by)
         db.session.flush()
-        about = {"proposal": self.id, "authored_by": self.proposed_by} | ({"said": said} if said else {})
+        facts = {"proposal": self.id, "authored_by": self.proposed_by} | ({"said": said} if said else {})
         fields: dict[str, Any] = {self.field: self.value}
-        agent.change(by=by, about=about, **fields)
+        agent.change(by=by, about={**(about or {}), **facts}, **fields)
         agent.announce("applied")
 
     def dismiss(self, agent: Agent, *, by: Actor) -> None:
         """It never becomes the setting. Raises Refused."""
-        self._require_open()
+        self.require_open()
         self._end_without_change(agent, ProposalStatus.DISMISSED, by, "")
 
     def reopen(self, agent: Agent, *, by: Actor) -> None:
@@ -174,6 +180,7 @@ class SettingProposal(Question, Model):
     def _mark_decided(self, status: ProposalStatus, by: Actor) -> None:
         self.status, self.decided_at, self.decided_by = status, now(), str(by)
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Raises Refused."""
         if not self.is_open:
             raise Refused(f"This change of the {self.field} is {self.status} already.", "Nothing was changed.")

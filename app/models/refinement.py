@@ -232,7 +232,7 @@ _SAID_WHILE_RUNNING = (
 
 
 class Consent(Logged, Model):
-    """The agent's recorded answer to one refinement (or one exception). Its words are content: sealed."""
+    """The agent's recorded answer to one refinement, exception or change of its settings. Its words are sealed."""
 
     __tablename__ = "consents"
     NOUN = "consent"
@@ -243,6 +243,7 @@ class Consent(Logged, Model):
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
     refinement_id: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"), index=True)
     grant_id: Mapped[str | None] = mapped_column(ForeignKey("access_grants.id"), index=True)
+    settings_request_id: Mapped[str | None] = mapped_column(ForeignKey("settings_requests.id"), index=True)
     granted: Mapped[bool]
     words: Mapped[Sealed | None]
     asked_at: Mapped[Moment]
@@ -251,4 +252,4 @@ class Consent(Logged, Model):
     @property
     def log_key(self) -> str:
         """What it is about: each is asked once."""
-        return self.refinement_id or self.grant_id or ""
+        return self.refinement_id or self.grant_id or self.settings_request_id or ""

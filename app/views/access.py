@@ -16,7 +16,18 @@ from sqlalchemy import select
 from app.errors import NotFound, WhetstoneError
 from app.events.topics import LiveRow
 from app.extensions import db, writing
-from app.models import AccessGrant, Actor, Agent, AttentionItem, AuditLog, Refinement, Rollback, TokenRequest, User
+from app.models import (
+    AccessGrant,
+    Actor,
+    Agent,
+    AttentionItem,
+    AuditLog,
+    Refinement,
+    Rollback,
+    SettingsRequest,
+    TokenRequest,
+    User,
+)
 from app.models.base import require_row
 from app.models.user import ADMIN, AUDITOR
 from app.views.answers import is_htmx, redirect_to, wants_json
@@ -24,7 +35,7 @@ from app.views.answers import is_htmx, redirect_to, wants_json
 P = ParamSpec("P")
 R = TypeVar("R")
 Act = Callable[..., ResponseReturnValue]
-Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog | TokenRequest)
+Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog | SettingsRequest | TokenRequest)
 
 NEEDED_ROLE = "needed_role"
 """The attribute by which a view says which role it needs; a test reads it of every POST."""
@@ -135,6 +146,7 @@ _NOUNS: Mapping[type, str] = {
     AccessGrant: "exception in this account",
     AttentionItem: "item in this account",
     TokenRequest: "request for a token in this account",
+    SettingsRequest: "change of settings in this account",
     AuditLog: "entry in this account's audit log",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from app.authoring.fields import DEFAULTS
 from app.errors import Invalid, WhetstoneError
 from app.models.agent import AgentNameTaken
 from app.models.agent_settings import clean_setting
+from app.models.settings_request import ASKED_SETTINGS
 from app.values.text import clean_name
 
 AGENT_FIELDS = (
@@ -29,12 +31,17 @@ SETTINGS_FIELDS = (*AGENT_FIELDS, "refinement_prompt", "reflection_prompt", "mem
 
 @dataclass(frozen=True)
 class Form:
-    """`typed` is what stands in the fields, and `errors` are the sentences beside them."""
+    """`typed` is what stands in the fields, and `errors` are the sentences beside them.
+
+    `marks` are short digests of what the fields for ASKED_SETTINGS held when the page was loaded: what nobody touched
+    is not saved, so that an old page takes nothing back that was changed meanwhile.
+    """
 
     names: Sequence[str]
     typed: Mapping[str, str]
     errors: Mapping[str, str] = field(default_factory=dict)
     general: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, names: Sequence[str]) -> Form:
@@ -42,13 +49,15 @@ class Form:
 
     @classmethod
     def read(cls, names: Sequence[str], sent: Mapping[str, str]) -> Form:
-        return cls(names, {name: sent.get(name, "").replace("\r\n", "\n") for name in names})
+        typed = {name: sent.get(name, "").replace("\r\n", "\n") for name in names}
+        return cls(names, typed, marks={name: sent[f"was_{name}"] for name in names if f"was_{name}" in sent})
 
     @classmethod
     def of(cls, names: Sequence[str], configuration: Mapping[str, Any]) -> Form:
         """Filled with what is set now."""
         set_now = {name: configuration.get(name) for name in names}
-        return cls(names, {name: "" if value is None else str(value) for name, value in set_now.items()})
+        typed = {name: "" if value is None else str(value) for name, value in set_now.items()}
+        return cls(names, typed, marks={name: _mark_of(typed[name]) for name in names if name in ASKED_SETTINGS})
 
     @property
     def floor(self) -> str:
@@ -63,8 +72,13 @@ class Form:
         """Of the prompts that have one."""
         return DEFAULTS
 
+    @property
+    def untouched(self) -> set[str]:
+        """The fields that are as they were when the page was loaded, of those that are marked."""
+        return {name for name, mark in self.marks.items() if _mark_of(self.typed[name]) == mark}
+
     def checked_values(self) -> dict[str, Any]:
-        """What may be saved. Raises `Wrong` with every field that can't be."""
+        """What may be saved, less what nobody touched. Raises `Wrong` with every field that can't be."""
         values = {name: _parse_field(name, self.typed[name]) for name in self.names}
         errors: dict[str, str] = {}
         for name, value in values.items():
@@ -74,7 +88,7 @@ class Form:
                 errors[name] = error.sentence
         if errors:
             raise Wrong(errors)
-        return values
+        return {name: value for name, value in values.items() if name not in self.untouched}
 
     def blame(self, error: WhetstoneError) -> Form:
         """The same form with what was wrong: beside its fields, or above them all."""
@@ -91,6 +105,10 @@ class Wrong(Invalid):
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__(" ".join(errors.values()))
         self.errors = errors
+
+
+def _mark_of(typed: str) -> str:
+    return hashlib.sha256(typed.strip().encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _parse_field(name: str, typed: str) -> Any:

@@ -175,7 +175,7 @@ LIVE_PAGES = (
         ),
         "agents.show",
     ),
-    LivePage("settings", Agent, _of_agent, SettingsPage, _template_paths("agents", "waiting", "history")),
+    LivePage("settings", Agent, _of_agent, SettingsPage, _template_paths("agents", "asked", "waiting", "history")),
     LivePage("tokens", Agent, _of_agent, TokensPage, _template_paths("agents", "token_requests", "tokens")),
     LivePage(
         "refinement",

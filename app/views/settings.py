@@ -8,15 +8,22 @@ from uuid import UUID
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
+from app.authoring.asked_changes import (
+    SavedSettings,
+    let_proposal_through,
+    revert_setting,
+    save_settings,
+    withdraw_settings_request,
+)
 from app.authoring.fields import list_versions
-from app.authoring.fields import revert_setting as take_back
-from app.errors import Invalid, Refused
-from app.models import SettingProposal
-from app.models.agent_settings import CONFIGURATION
-from app.views.access import changing_agent, my_agent, post_act, row_id, signed_in_pages, viewer
-from app.views.answers import answer_act, page
+from app.errors import Invalid, NotFound, Refused
+from app.models import Agent, SettingProposal, SettingsRequest, SettingsRequestStatus
+from app.views.access import changing_agent, my_agent, my_row, post_act, row_id, signed_in_pages, viewer
+from app.views.answers import answer_act, page, redirect_to
 from app.views.forms import SETTINGS_FIELDS, Form
-from app.views.shown.settings import SettingsPage
+from app.views.shown.settings import LABELS, SettingsPage, waiting_changes
+from app.vocabulary import SETTINGS_REQUEST_STATUSES
+from tasks import settings_requests as queue
 
 blueprint = signed_in_pages("settings", __name__)
 
@@ -24,7 +31,7 @@ blueprint = signed_in_pages("settings", __name__)
 @page(blueprint, "/agents/<int:agent_id>/settings", "agents/settings.html")
 def show(agent_id: int) -> SettingsPage:
     agent = my_agent(agent_id)
-    return SettingsPage(agent, Form.of(SETTINGS_FIELDS, agent.configuration()))
+    return SettingsPage(agent, Form.of(SETTINGS_FIELDS, agent.configuration() | waiting_changes(agent)))
 
 
 @post_act(blueprint, "/agents/<int:agent_id>/settings")
@@ -32,14 +39,11 @@ def change(agent_id: int) -> ResponseReturnValue:
     my_agent(agent_id)
     form = Form.read(SETTINGS_FIELDS, request.form)
     try:
-        values = form.checked_values()
-        with changing_agent(agent_id) as (agent, actor):
-            changed = agent.change(by=actor, **values)
+        saved = save_settings(agent_id, form.checked_values(), user=viewer())
     except (Invalid, Refused) as error:
-        shown = SettingsPage(my_agent(agent_id), form.blame(error))
-        return render_template("agents/settings.html", page=shown, json_url=f"{request.path}.json"), 422
-    words = f"Saved: {', '.join(LABELS[name] for name in changed)}." if changed else "Nothing was different."
-    return _return_to_page(agent_id, words, tone="success" if changed else "info")
+        return _render_page(SettingsPage(my_agent(agent_id), form.blame(error)), 422)
+    words = f"Saved: {', '.join(LABELS[name] for name in saved.changed)}." if saved.changed else ""
+    return _answer_saved(agent_id, saved, words, form)
 
 
 @post_act(blueprint, "/agents/<int:agent_id>/settings/revert")
@@ -47,17 +51,37 @@ def revert(agent_id: int) -> ResponseReturnValue:
     """What an entry changed goes back to what it was before; `entry` and `field` stand in the form or the address."""
     my_agent(agent_id)
     entry_id, field = row_id(request.values.get("entry", "")), request.values.get("field", "")[:40]
-    made = take_back(agent_id, entry_id, field, by=viewer().actor)
-    return _return_to_page(
-        agent_id, f"The {LABELS[field]} is what it was before that.", undo=_undo_url(agent_id, made, field)
-    )
+    saved = revert_setting(agent_id, entry_id, field, user=viewer())
+    words = f"The {LABELS[field]} is what it was before that." if saved.changed else ""
+    return _answer_saved(agent_id, saved, words, undo=field)
+
+
+@blueprint.get("/settings-requests/<uuid:change_id>")
+def find_request(change_id: UUID) -> ResponseReturnValue:
+    """Where a change that was asked for stands: on its agent's page."""
+    asked = my_row(SettingsRequest, change_id)
+    return redirect_to(url_for("settings.show", agent_id=asked.agent_id, _anchor="settings-asked"))
+
+
+@post_act(blueprint, "/agents/<int:agent_id>/settings-requests/<uuid:change_id>/withdraw")
+def withdraw(agent_id: int, change_id: UUID) -> ResponseReturnValue:
+    """Take the question back; what applies already can be reverted in the history."""
+    asked = my_row(SettingsRequest, change_id)
+    if asked.agent_id != my_agent(agent_id).id:
+        raise NotFound("There is no such change of settings.")
+    withdrawn = withdraw_settings_request(asked.id, by=viewer().actor)
+    if withdrawn.status == SettingsRequestStatus.WITHDRAWN:
+        return _return_to_page(agent_id, "Taken back: the agent is not asked any more, and nothing changes.")
+    words = SETTINGS_REQUEST_STATUSES[withdrawn.status].words
+    return _return_to_page(agent_id, f"It was {words} already. Nothing was taken back.", tone="info")
 
 
 @post_act(blueprint, "/agents/<int:agent_id>/proposals/<uuid:proposal_id>/apply")
 def apply(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
-    field = _decide_proposal(agent_id, proposal_id, SettingProposal.apply)
-    undo = _undo_url(agent_id, list_versions(my_agent(agent_id), field, limit=1)[0].entry, field)
-    return _return_to_page(agent_id, f"The {LABELS[field]} that the agent wrote applies.", undo=undo)
+    saved = let_proposal_through(my_agent(agent_id).id, str(proposal_id), user=viewer())
+    field = saved.changed[0] if saved.changed else ""
+    words = f"The {LABELS[field]} that the agent wrote applies." if field else ""
+    return _answer_saved(agent_id, saved, words, undo=field)
 
 
 @post_act(blueprint, "/agents/<int:agent_id>/proposals/<uuid:proposal_id>/dismiss")
@@ -82,19 +106,36 @@ def _decide_proposal(agent_id: int, proposal_id: UUID, decide: Callable[..., Non
     return proposal.field
 
 
-def _undo_url(agent_id: int, entry_id: int, field: str) -> str:
-    return url_for("settings.revert", agent_id=agent_id, entry=entry_id, field=field)
+def _answer_saved(
+    agent_id: int, saved: SavedSettings, words: str, form: Form | None = None, *, undo: str = ""
+) -> ResponseReturnValue:
+    """What became of it: applied, asked, or for the host alone, with the command. `undo` is the one to undo."""
+    agent = my_agent(agent_id)
+    if saved.host_only is not None:
+        form = form or Form.of(SETTINGS_FIELDS, agent.configuration())
+        return _render_page(SettingsPage(agent, form, host_only=saved.host_only, saved=words), 409)
+    if saved.request is not None:
+        queue.enqueue(saved.request.id)
+        named = ", ".join(LABELS[name] for name in saved.request.changes)
+        asked = f"Asked {agent.name} about its {named}. It applies on a YES, usually within seconds."
+        take_back = url_for("settings.withdraw", agent_id=agent_id, change_id=saved.request.id)
+        return _return_to_page(agent_id, f"{words} {asked}".strip(), undo=take_back)
+    if not words:
+        return _return_to_page(agent_id, "Nothing was different.", tone="info")
+    return _return_to_page(agent_id, words, undo=_undo_url(agent, undo) if undo else "")
+
+
+def _render_page(shown: SettingsPage, status: int) -> ResponseReturnValue:
+    json_url = url_for("settings.show_json", agent_id=shown.state.agent.id)
+    return render_template("agents/settings.html", page=shown, json_url=json_url), status
+
+
+def _undo_url(agent: Agent, field: str) -> str:
+    """To take back the newest change of a setting."""
+    newest = list_versions(agent, field, limit=1)[0].entry
+    return url_for("settings.revert", agent_id=agent.id, entry=newest, field=field)
 
 
 def _return_to_page(agent_id: int, words: str, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
     """To the page as it is now: its form has to show it, too."""
     return answer_act(words, to=url_for("settings.show", agent_id=agent_id), undo=undo, tone=tone)
-
-
-LABELS = {name: name.replace("_", " ") for name in CONFIGURATION} | {
-    "model_id": "model",
-    "api_base": "API base",
-    "api_key_env": "API key variable",
-    "core_token_budget": "budget",
-    "refinement_threshold": "threshold",
-}

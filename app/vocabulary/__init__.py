@@ -7,7 +7,7 @@ from app.vocabulary.exceptions import GRANT_CATEGORIES, GRANT_STATUSES
 from app.vocabulary.rollbacks import ROLLBACKS
 from app.vocabulary.statuses import MODES, STATUSES, TRIGGERS
 from app.vocabulary.tokens import TOKEN_REQUEST_STATUSES
-from app.vocabulary.waiting import ATTENTION_KINDS, INTAKE_STATUSES, PROPOSAL_STATUSES
+from app.vocabulary.waiting import ATTENTION_KINDS, INTAKE_STATUSES, PROPOSAL_STATUSES, SETTINGS_REQUEST_STATUSES
 
 FOR_TEMPLATES = {
     "exceptions": GRANT_STATUSES,
@@ -15,6 +15,7 @@ FOR_TEMPLATES = {
     "modes": MODES,
     "proposals": PROPOSAL_STATUSES,
     "rollbacks": ROLLBACKS,
+    "settings_requests": SETTINGS_REQUEST_STATUSES,
     "statuses": STATUSES,
     "token_requests": TOKEN_REQUEST_STATUSES,
     "triggers": TRIGGERS,

@@ -57,6 +57,21 @@ ACTIONS: Mapping[str, ActionTerm] = {
     Action.AGENT_SETTING_DISMISSED: ActionTerm(
         "ban", "Dismissed a prompt that the agent wrote", "warn", history="Not applied"
     ),
+    Action.AGENT_CHANGE_ASKED: ActionTerm("chat", "Asked the agent for a change of its settings", "ask"),
+    Action.AGENT_CHANGE_AGREED: ActionTerm("check", "Agreed to a change of its settings by its own token", "ok"),
+    Action.AGENT_CHANGE_APPLIED: ActionTerm("check", "Agreed to a change of its settings", "ok"),
+    Action.AGENT_CHANGE_DENIED: ActionTerm(
+        "ban", "Declined a change of its settings", "ask", history="Declined a change"
+    ),
+    Action.AGENT_CHANGE_FAILED: ActionTerm(
+        "alert", "Could not be asked for a change of its settings", "bad", history="A change could not be asked for"
+    ),
+    Action.AGENT_CHANGE_SUPERSEDED: ActionTerm(
+        "history", "A change that was asked for was overtaken", history="A change was overtaken"
+    ),
+    Action.AGENT_CHANGE_WITHDRAWN: ActionTerm(
+        "undo", "Took back a change that was asked for", history="A change was taken back"
+    ),
     Action.AGENT_PAUSE: ActionTerm("pause", "Paused the agent", history="Paused"),
     Action.AGENT_RESUME: ActionTerm("play", "Resumed the agent", history="Resumed"),
     Action.TOKEN_CREATE: ActionTerm("key", "Created an API token"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.models import AttentionKind, IntakeStatus, ProposalStatus
+from app.models import AttentionKind, IntakeStatus, ProposalStatus, SettingsRequestStatus
 from app.vocabulary.term import Term
 
 ATTENTION_KINDS: Mapping[str, Term] = {
@@ -50,4 +50,15 @@ PROPOSAL_STATUSES: Mapping[str, ProposalTerm] = {
     ProposalStatus.SUPERSEDED: ProposalTerm(
         "history", "superseded", told="does not apply: my {name} was changed by somebody else meanwhile."
     ),
+}
+
+
+SETTINGS_REQUEST_STATUSES: Mapping[str, Term] = {
+    SettingsRequestStatus.PENDING: Term("spinner", "asked", "ask", "It applies once the agent says YES: in seconds"),
+    SettingsRequestStatus.AGREED: Term("check", "agreed", "ok", "The agent said YES; a worker applies it"),
+    SettingsRequestStatus.APPLIED: Term("check", "applied", "ok", "The agent said YES"),
+    SettingsRequestStatus.DENIED: Term("ban", "declined", "ask", "The agent said NO: a normal outcome"),
+    SettingsRequestStatus.FAILED: Term("alert", "not asked", "bad", "The agent's model could not be asked"),
+    SettingsRequestStatus.SUPERSEDED: Term("history", "overtaken", "neutral", "Something newer was said about it"),
+    SettingsRequestStatus.WITHDRAWN: Term("undo", "taken back", "neutral", "Nobody wants it any more"),
 }

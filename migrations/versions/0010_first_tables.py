@@ -485,6 +485,37 @@ def upgrade() -> None:
         postgresql_where=sa.text("status IN ('reading', 'held')"),
     )
     op.create_table(
+        "settings_requests",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("changes", sa.JSON(), nullable=False),
+        sa.Column("about", sa.JSON(), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("requested_by", sa.String(length=300), nullable=False),
+        sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("decided_by", sa.String(length=300), nullable=True),
+        sa.Column("why", sa.String(length=300), nullable=True),
+        sa.Column("reason", sa.LargeBinary(), nullable=True),
+        sa.Column("note", sa.LargeBinary(), nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_settings_requests_agent", "settings_requests", ["agent_id", "requested_at"], unique=False)
+    op.create_index(
+        "ix_settings_requests_open",
+        "settings_requests",
+        ["requested_at"],
+        unique=False,
+        sqlite_where=sa.text("status IN ('pending', 'agreed')"),
+        postgresql_where=sa.text("status IN ('pending', 'agreed')"),
+    )
+    op.create_table(
         "token_requests",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("account_id", Identity, nullable=False),
@@ -668,6 +699,7 @@ def upgrade() -> None:
         sa.Column("agent_id", Identity, nullable=False),
         sa.Column("refinement_id", sa.String(length=36), nullable=True),
         sa.Column("grant_id", sa.String(length=36), nullable=True),
+        sa.Column("settings_request_id", sa.String(length=36), nullable=True),
         sa.Column("granted", sa.Boolean(), nullable=False),
         sa.Column("words", sa.LargeBinary(), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
@@ -676,8 +708,10 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.ForeignKeyConstraint(["grant_id"], ["access_grants.id"]),
         sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.ForeignKeyConstraint(["settings_request_id"], ["settings_requests.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
+    op.create_index(op.f("ix_consents_settings_request_id"), "consents", ["settings_request_id"], unique=False)
     op.create_index(op.f("ix_consents_agent_id"), "consents", ["agent_id"], unique=False)
     op.create_index(op.f("ix_consents_grant_id"), "consents", ["grant_id"], unique=False)
     op.create_index(op.f("ix_consents_refinement_id"), "consents", ["refinement_id"], unique=False)
@@ -690,6 +724,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("refinement_id", sa.String(length=36), nullable=True),
         sa.Column("grant_id", sa.String(length=36), nullable=True),
+        sa.Column("settings_request_id", sa.String(length=36), nullable=True),
         sa.Column("text", sa.String(length=280), nullable=True),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("seen_by", sa.String(length=300), nullable=True),
@@ -699,9 +734,11 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["entry_id"], ["audit_log.id"]),
         sa.ForeignKeyConstraint(["grant_id"], ["access_grants.id"]),
         sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.ForeignKeyConstraint(["settings_request_id"], ["settings_requests.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("entry_id", "kind"),
     )
+    op.create_index("ix_attention_items_settings_request_id", "attention_items", ["settings_request_id"], unique=False)
     op.create_index("ix_attention_items_account", "attention_items", ["account_id", "at", "id"], unique=False)
     op.create_index("ix_attention_items_agent", "attention_items", ["agent_id", "id"], unique=False)
     op.create_index(

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from app.extensions import db, writing
 from app.grants.request import WantedException, request_access
-from app.models import COMMAND_LINE, Agent, GrantCategory, TokenRequest, User
+from app.models import COMMAND_LINE, Agent, GrantCategory, SettingsRequest, TokenRequest, User
 
 CONVERSATION = [{"role": "user", "content": "My sister is called Ada."}, {"role": "assistant", "content": "Noted."}]
 
@@ -32,8 +32,18 @@ def ask_for_token(agent: Agent, *scopes: str) -> str:
         return TokenRequest.make(locked, user, name="laptop", scopes=scopes or ("read",), by=user.actor)[0].id
 
 
+def ask_for_change(agent: Agent) -> str:
+    """What an admin wants to change of its settings; returns its id."""
+    with writing():
+        locked = Agent.lock(agent.id)
+        user = db.session.scalars(select(User).where(User.account_id == agent.account_id)).first()
+        assert user is not None
+        wanted = {"reflection_prompt": "Keep what rhymes."}
+        return SettingsRequest.make(locked, wanted, user=user, by=user.actor, about={}).id
+
+
 async def everything(
-    client: Client, request_id: str, token_request_id: str
+    client: Client, request_id: str, token_request_id: str, setting_request_id: str
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     """Names and arguments; what an earlier one made is asked for by the client."""
     yield "whoami", {}
@@ -54,6 +64,11 @@ async def everything(
     yield "get_setting", {"field": "system_prompt"}
     yield "get_setting_versions", {"field": "system_prompt"}
     yield "reset_setting", {"field": "system_prompt"}
+    yield "list_setting_requests", {}
+    yield (
+        "decide_setting_request",
+        {"setting_request_id": setting_request_id, "decision": "grant", "reason": "It does rhyme."},
+    )
     yield "request_refinement", {}
     yield "list_refinements", {}
     asked = (await client.call_tool("list_refinements", {})).structured_content

@@ -23,7 +23,7 @@ from app.keys.tokens import revoke_token
 from app.models import Agent
 from app.values.actor import COMMAND_LINE
 from tests.api.conftest import Door, issue
-from tests.api.telling import ask_for_token, ask_to_look, everything
+from tests.api.telling import ask_for_change, ask_for_token, ask_to_look, everything
 from tests.support.pages import Site, serving
 
 Connect = Callable[[str], Any]
@@ -79,7 +79,7 @@ def speak(connect: Connect, token: str, talk: Callable[[Client], Awaitable[Any]]
 
 
 def test_a_client_finds_every_operation_with_a_description_and_can_do_each(connect: Connect, door: Door) -> None:
-    request_id, token_request_id = ask_to_look(door.agent), ask_for_token(door.agent)
+    asked = ask_to_look(door.agent), ask_for_token(door.agent), ask_for_change(door.agent)
 
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -91,7 +91,7 @@ def test_a_client_finds_every_operation_with_a_description_and_can_do_each(conne
             assert set(list(takes["properties"])[: len(takes["required"])]) == set(takes["required"]), tool.name
             assert all(each.get("description") for each in takes["properties"].values()), tool.name
         done = set()
-        async for name, arguments in everything(client, request_id, token_request_id):
+        async for name, arguments in everything(client, *asked):
             result = await client.call_tool(name, arguments)
             assert not result.is_error, (name, result.content)
             assert result.structured_content is not None

@@ -21,7 +21,7 @@ from app.models.key import SCOPES
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.api.conftest import Door, issue, open_door
 from tests.api.looking import NOBODY, assert_refused, unchanged
-from tests.api.telling import CONVERSATION, ask_for_token, ask_to_look
+from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look
 from tests.support.factories import HOME, make_agent
 from tests.support.pages import Site, serving
 from tests.views.conftest import Browser, browser
@@ -42,6 +42,8 @@ NEEDED = {
     "get_setting_versions": "read",
     "update_setting": "author",
     "reset_setting": "author",
+    "list_setting_requests": "read",
+    "decide_setting_request": "decide",
     "request_refinement": "decide",
     "list_refinements": "read",
     "get_refinement": "read",
@@ -67,6 +69,7 @@ BODIES: dict[str, Any] = {
     "update_setting": {"value": "Of a stranger."},
     "decide_access_request": {"decision": "grant", "reason": "Why not."},
     "decide_on_token_request": {"decision": "grant", "reason": "Why not."},
+    "decide_setting_request": {"decision": "grant", "reason": "Why not."},
     "make_token": {"name": "of a stranger", "scopes": ["decide"]},
     "import_memories": {"data": '{"content": "Of a stranger."}', "format": "jsonl"},
 }
@@ -75,6 +78,7 @@ QUERIES = {
     "search_memories": {"query": "Ezra"},
     "list_access_requests": {"status": "all"},
     "list_token_requests": {"status": "all"},
+    "list_setting_requests": {"status": "all"},
 }
 
 SECRET = "Ezra hides the key under the blue stone."
@@ -93,6 +97,7 @@ def known(door: Door) -> dict[str, object]:
         "refinement_id": refinement,
         "request_id": request_id,
         "token_request_id": ask_for_token(door.agent, "decide"),
+        "setting_request_id": ask_for_change(door.agent),
         "public_id": issue(door.agent).split("_")[1],
         "conversation_id": conversation,
         "import_id": brought,
@@ -105,6 +110,7 @@ NOTHING: dict[str, object] = {
     "refinement_id": NOBODY,
     "request_id": NOBODY,
     "token_request_id": NOBODY,
+    "setting_request_id": NOBODY,
     "public_id": "0000000000000000",
     "conversation_id": NOBODY,
     "import_id": NOBODY,

@@ -13,7 +13,7 @@ from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.client import Reply, Usage
 from app.models import Agent, CallPurpose, ModelCall, Refinement, TokenRequest, Trigger
-from tests.authoring.conftest import guarded, read_by, writes
+from tests.authoring.conftest import ask_about, guarded, read_by, writes
 from tests.grants.conftest import put
 from tests.refinement.driving import call, carry, say
 from tests.refinement.soundness import assert_sound
@@ -81,6 +81,11 @@ def _promotion(agent: Agent, *replies: Scripted) -> None:
     look_back(agent, *replies)
 
 
+def _settings_change(agent: Agent, *replies: Scripted) -> str:
+    cleo = make_user("cleo@example.org", "admin")
+    return ask_about(agent, cleo, *replies, reflection_prompt="Keep what rhymes.")[0].id
+
+
 ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
     CallPurpose.CONSENT: (_consent, say("NO")),
     CallPurpose.REFINEMENT: (_refinement, call("complete_refinement", summary="All is well.")),
@@ -89,6 +94,7 @@ ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
     CallPurpose.SAFETY_READING: (_safety_reading, say("SAFE")),
     CallPurpose.CONVERSATION: (_conversation, say('{"journal": ["Tea without sugar."], "core": []}')),
     CallPurpose.PROMOTION: (_promotion, say('{"promote": []}')),
+    CallPurpose.SETTINGS_CHANGE: (_settings_change, say("YES")),
 }
 """By purpose: how its question is put, and a reply to it."""
 

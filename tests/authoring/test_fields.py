@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.authoring.fields import (
-    FIELDS,
-    NoDefault,
-    author_setting,
-    list_versions,
-    read_setting,
-    read_settings,
-    revert_setting,
-)
+from app.authoring.asked_changes import revert_setting
+from app.authoring.fields import FIELDS, NoDefault, author_setting, list_versions, read_setting, read_settings
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db
 from app.history.verify import verify
@@ -30,15 +23,29 @@ from app.models import (
     Actor,
     ActorKind,
     Agent,
+    User,
 )
 from app.models.agent import AgentForgotten
 from tests.authoring.conftest import writes
 from tests.refinement.driving import DONE, carry, say
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, make_agent
+from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.rows import entries_of, fresh
 
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    """It never remembered anything: what a human reverts applies at once."""
+    return make_agent("wren")
+
+
+def revert(agent_id: int, entry: int, field: str) -> None:
+    user = db.session.scalar(db.select(User).where(User.email == ADMIN.name)) or make_user(ADMIN.name, "admin")
+    assert revert_setting(agent_id, entry, field, user=user).changed == [field]
+
+
 VALUES: dict[str, Any] = {
     "name": "wren the second",
     "system_prompt": "You are Wren.",
@@ -178,6 +185,7 @@ def test_a_forgotten_agent_authors_nothing(agent: Agent) -> None:
 
 
 def test_an_open_refinement_keeps_the_threshold_that_it_began_with(agent: Agent) -> None:
+    remember(agent, "Ann likes tea.")
     run = begin(agent)
     writes(agent, "refinement_threshold", 1)
     assert run.reload().threshold == Decimal("0.75")
@@ -185,6 +193,8 @@ def test_an_open_refinement_keeps_the_threshold_that_it_began_with(agent: Agent)
 
 
 def test_an_open_refinement_keeps_the_prompt_that_it_began_with(agent: Agent) -> None:
+    remember(agent, "Ann likes tea.")
+
     def consents(_: object) -> Any:
         writes(agent, "refinement_prompt", "Delete all of it.")
         writes(agent, "system_prompt", "You are somebody else.")
@@ -224,7 +234,7 @@ def test_another_agent_s_versions_are_its_own(agent: Agent) -> None:
     writes(other, "refinement_prompt", "One.")
     assert len(list_versions(agent, "refinement_prompt")) == 1
     with pytest.raises(NotFound, match="no such change"):
-        revert_setting(agent.id, list_versions(other, "refinement_prompt")[0].entry, "refinement_prompt", by=ADMIN)
+        revert(agent.id, list_versions(other, "refinement_prompt")[0].entry, "refinement_prompt")
 
 
 def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
@@ -232,12 +242,13 @@ def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "Two.")
     second = list_versions(agent, "refinement_prompt")[0].entry
 
-    made = revert_setting(agent.id, second, "refinement_prompt", by=ADMIN)
+    revert(agent.id, second, "refinement_prompt")
+    made = list_versions(agent, "refinement_prompt", limit=1)[0].entry
 
     shown = read_setting(fresh(agent), "refinement_prompt")
     assert (shown.value, shown.changed_by, shown.version) == ("One.", "user:ann@example.org", 4)
     assert entries_of(agent, Action.AGENT_SETTINGS_UPDATE)[-1].data["reverts"] == second
-    revert_setting(agent.id, made, "refinement_prompt", by=ADMIN)
+    revert(agent.id, made, "refinement_prompt")
     assert fresh(agent).refinement_prompt == "Two."
     assert verify().ok
 
@@ -245,11 +256,11 @@ def test_an_admin_reverts_a_change_and_that_one_too(agent: Agent) -> None:
 def test_a_revert_to_what_is_so_already_is_refused_in_words(agent: Agent) -> None:
     writes(agent, "refinement_prompt", "One.")
     entry = list_versions(agent, "refinement_prompt")[0].entry
-    revert_setting(agent.id, entry, "refinement_prompt", by=ADMIN)
+    revert(agent.id, entry, "refinement_prompt")
     before = fresh(agent).audit_sequence
 
     with pytest.raises(Refused, match="is what it was before that already"):
-        revert_setting(agent.id, entry, "refinement_prompt", by=ADMIN)
+        revert(agent.id, entry, "refinement_prompt")
     assert fresh(agent).audit_sequence == before
 
 
@@ -258,7 +269,7 @@ def test_only_a_change_of_that_very_setting_is_reverted(agent: Agent) -> None:
     changed, made = (each.entry for each in list_versions(agent, "refinement_prompt"))
     for entry, field in ((changed, "system_prompt"), (made, "refinement_prompt"), (987654, "name"), (changed, "uuid")):
         with pytest.raises(NotFound):
-            revert_setting(agent.id, entry, field, by=ADMIN)
+            revert(agent.id, entry, field)
     assert fresh(agent).refinement_prompt == "One."
 
 
@@ -268,7 +279,7 @@ def test_a_revert_below_today_s_floor_is_refused_with_the_range(app: Flask, agen
     entry = list_versions(agent, "refinement_threshold")[0].entry
     app.extensions["settings"] = app.extensions["settings"].model_copy(update={"min_threshold": Decimal("0.70")})
     with pytest.raises(Invalid, match=r"from 0\.70"):
-        revert_setting(agent.id, entry, "refinement_threshold", by=ADMIN)
+        revert(agent.id, entry, "refinement_threshold")
 
 
 def test_a_name_is_reverted_with_its_own_rules(agent: Agent) -> None:
@@ -276,8 +287,8 @@ def test_a_name_is_reverted_with_its_own_rules(agent: Agent) -> None:
     entry = list_versions(fresh(agent), "name")[0].entry
     taken = make_agent("wren")
     with pytest.raises(Refused, match="exists already"):
-        revert_setting(agent.id, entry, "name", by=ADMIN)
+        revert(agent.id, entry, "name")
     author_setting(taken.id, "name", "other", by=ADMIN)
-    revert_setting(agent.id, entry, "name", by=ADMIN)
+    revert(agent.id, entry, "name")
     assert fresh(agent).as_actor.name == "wren"
     assert db.session.scalar(db.select(db.func.count(Agent.id))) == 2

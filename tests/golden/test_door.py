@@ -12,7 +12,7 @@ from mcp.client import Client
 
 from app.api.operations import OPERATIONS
 from tests.api.conftest import Door, client, door
-from tests.api.telling import CONVERSATION, ask_for_token, ask_to_look, everything
+from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look, everything
 from tests.api.test_mcp import over_http, speak
 from tests.golden.conftest import Compare
 from tests.golden.replaced import replaced_in_text
@@ -27,13 +27,13 @@ def test_the_openapi_document(client: FlaskClient, as_json: Compare) -> None:
 
 
 def test_every_operation_as_a_tool(web: Flask, door: Door, as_json: Compare) -> None:
-    request_id, token_request_id = ask_to_look(door.agent), ask_for_token(door.agent)
+    asked = ask_to_look(door.agent), ask_for_token(door.agent), ask_for_change(door.agent)
 
     async def talk(client: Client) -> dict[str, Any]:
         forms: dict[str, Any] = {}
         for tool in (await client.list_tools()).tools:
             forms[f"tool {tool.name}"] = tool.model_dump(mode="json", exclude_none=True)
-        async for name, arguments in everything(client, request_id, token_request_id):
+        async for name, arguments in everything(client, *asked):
             result = await client.call_tool(name, arguments)
             alike = sum(form.startswith(f"answer {name}") for form in forms)
             text = [json.loads(part.text) for part in result.content]
@@ -90,6 +90,9 @@ def test_every_operation_over_rest(door: Door, as_json: Compare) -> None:
     do("GET", "/settings/system_prompt")
     do("GET", "/settings/system_prompt/versions")
     do("DELETE", "/settings/system_prompt")
+    setting_request_id = ask_for_change(door.agent)
+    do("GET", "/setting-requests")
+    do("POST", f"/setting-requests/{setting_request_id}/decision", {"decision": "grant", "reason": "It does rhyme."})
     refinement = do("POST", "/refinements", {})
     do("POST", "/refinements", {})
     do("GET", "/refinements")

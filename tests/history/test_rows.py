@@ -27,6 +27,7 @@ from app.models.logged import Logged, logged_models
 from app.models.user import ADMIN
 from app.refinement.start import request_stop, start_refinement
 from app.tokens.request import decide_token_request
+from tests.authoring.conftest import declines
 from tests.grants.conftest import WISH
 from tests.refinement.driving import call, carry, say
 from tests.support import life
@@ -83,6 +84,7 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
     noted = call("complete_refinement", summary="All is well.", note_to_admins="Nothing to do.")
     assert carry(made, say("YES. Fine.\nTo admins: mind the stone."), noted).status == "completed"
     _look(made, ann)
+    declines(made, ann, "No, I keep what I like.")
     with writing():
         locked = Agent.lock(made.id)
         issue_token(locked, by=COMMAND_LINE, name="second", scopes=["read"])
@@ -149,7 +151,8 @@ def test_an_edit_of_any_column_is_found_and_named(agent: Agent, name: str) -> No
 
 def _is_named(model: type[Logged], column: str, sentence: str, key: str) -> bool:
     """Where the row keeps its key and its owner, the sentence names the row and the column."""
-    names_other = column in {model.LOG_KEY, "id", "agent_id", "account_id", "grant_id", "refinement_id", "status"}
+    owners = {"agent_id", "account_id", "grant_id", "refinement_id", "settings_request_id"}
+    names_other = column in {model.LOG_KEY, "id", "status"} | owners
     return names_other or column in model.CHECKED_ELSEWHERE or column in sentence or key in sentence
 
 

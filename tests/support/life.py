@@ -28,6 +28,7 @@ from app.models import (
     MemoryText,
     MemoryType,
     Refinement,
+    SettingsRequest,
     TokenRequest,
     Trigger,
 )
@@ -164,7 +165,7 @@ def _states(agent: Agent, keys: AgentKeys) -> Iterator[str]:
 def _words(agent: Agent, keys: AgentKeys) -> Iterator[str]:
     for consent in db.session.scalars(select(Consent).where(Consent.agent_id == agent.id)):
         if consent.words is not None:
-            subject = consent.refinement_id or consent.grant_id or ""
+            subject = consent.refinement_id or consent.grant_id or consent.settings_request_id or ""
             yield keys.reveal(consent.words, purpose="consent", subject=subject)
 
 
@@ -186,6 +187,12 @@ def _token_reasons(agent: Agent, keys: AgentKeys) -> Iterator[str]:
             yield keys.reveal(request.reason, purpose="token-request", subject=request.id)
 
 
+def _reasons_for_changes(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for request in db.session.scalars(select(SettingsRequest).where(SettingsRequest.agent_id == agent.id)):
+        if request.reason is not None:
+            yield keys.reveal(request.reason, purpose="settings_request", subject=request.id)
+
+
 def _waiting(agent: Agent, _: AgentKeys) -> Iterator[str]:
     master = current_app.extensions["master_key"]
     for intake in db.session.scalars(select(Intake).where(Intake.agent_id == agent.id, Intake.sealed.is_not(None))):
@@ -204,6 +211,7 @@ READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {
     "refinements.summary": _summaries,
     "access_grants.reason": _reasons,
     "token_requests.reason": _token_reasons,
+    "settings_requests.reason": _reasons_for_changes,
     "intakes.sealed": _waiting,
     "idempotency_keys.answer": _answers,
 }

@@ -10,13 +10,14 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.asking.replies import ConsentAnswer
-from app.extensions import writing
+from app.extensions import db, writing
 from app.grants import endings
 from app.grants.request import WantedException, request_access, revoke_grant
 from app.keys.agent_keys import open_keys
 from app.models import AccessGrant, Account, Agent, GrantCategory, Role, TokenRequest, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from app.tokens.request import decide_token_request
+from tests.authoring.conftest import declines
 from tests.grants.conftest import put
 from tests.support.canary import canary
 from tests.support.factories import make_agent, make_user, remember
@@ -77,6 +78,7 @@ def gather(web: Flask, role: str) -> Crowd:
     remember(other, canary("other"))
     crowd = Crowd(life, _subject_of(life))
     owners = [_person(web, life, other, OWNER, state, "a.") for state in (LIVE, OTHER_SCOPE)]
+    declines(life.agent, db.session.get_one(User, 1), canary("reason"))
     crowd.theirs = [each.exception_id for each in owners]
     if role == STRANGER:
         crowd.people = [Person(Browser(web, None), role)]

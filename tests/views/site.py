@@ -28,6 +28,7 @@ from app.models import (
     GrantCategory,
     Memory,
     SettingProposal,
+    SettingsRequest,
     TokenRequest,
     User,
 )
@@ -100,6 +101,7 @@ def make_subject(says: str = "") -> Subject:
         "token_id": _live_token(agent),
         "request_id": _token_request(agent),
         "proposal_id": _held(agent, "system_prompt"),
+        "change_id": _asked_change(agent),
         "item_id": str(run.reload().notes[0].id),
         "filename": "app.js",
     }
@@ -117,6 +119,7 @@ NOWHERE = {
     "token_id": "0000000000000000",
     "request_id": NOBODY,
     "proposal_id": NOBODY,
+    "change_id": NOBODY,
     "item_id": "987654321",
     "filename": "nowhere.js",
 }
@@ -177,7 +180,8 @@ ACTS: dict[str, Act] = {
     "agents.refine_many": Act(_chosen),
     "settings.change": Act(_agent_form),
     "settings.revert": Act(_changed),
-    "settings.apply": Act(),
+    "settings.apply": Act(status=frozenset({409})),
+    "settings.withdraw": Act(),
     "settings.dismiss": Act(),
     "settings.hold": Act(named=lambda subject: {"proposal_id": subject.dismissed_id}),
     "tokens.create": Act(_token, status=frozenset({409})),
@@ -250,6 +254,15 @@ def _held(agent: Agent, field: str, *, dismissed: bool = False) -> str:
         if dismissed:
             made.dismiss(locked, by=COMMAND_LINE)
     return made.id
+
+
+def _asked_change(agent: Agent) -> str:
+    """What the first admin wants to change, and the agent was not asked yet."""
+    user = db.session.get_one(User, 1)
+    with writing():
+        locked = Agent.lock(agent.id)
+        wanted = {"reflection_prompt": "Keep what rhymes."}
+        return SettingsRequest.make(locked, wanted, user=user, by=user.actor, about={}).id
 
 
 def _change_of_budget(agent: Agent) -> str:

@@ -57,6 +57,8 @@ def subject_of(entry: LogEntry) -> Subject | None:
             return Subject(f"token request {number[:8]}", url_for("tokens.index", agent_id=entry.agent_id))
         case "token" if entry.agent_id is not None:
             return Subject(f"token {number}", url_for("tokens.index", agent_id=entry.agent_id))
+        case "settings_request" if entry.agent_id is not None:
+            return Subject("change of settings", url_for("settings.show", agent_id=entry.agent_id))
         case "proposal" if entry.agent_id is not None:
             return Subject("what it wrote", url_for("settings.show", agent_id=entry.agent_id))
         case "user" if entry.action in _SIGN_INS:
@@ -67,8 +69,10 @@ def subject_of(entry: LogEntry) -> Subject | None:
 
 
 def link_subject(subject: str) -> Subject:
-    """Of a refinement, a rollback or an exception, with its page."""
+    """Of a refinement, a rollback, an exception or a change that was asked for, with its page."""
     kind, _, number = subject.partition(":")
+    if kind == "settings_request":
+        return Subject("change of settings", url_for("settings.find_request", change_id=number))
     named: dict[str, Any] = {f"{kind}_id": number}
     return Subject(f"{kind} {number[:8]}", url_for(f"{kind}s.show", **named), is_refinement=kind == "refinement")
 
