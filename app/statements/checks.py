@@ -11,7 +11,7 @@ from app.extensions import db, writing
 from app.models.agent import Agent
 from app.models.current import Current
 from app.models.grant import AccessGrant, GrantStatus
-from app.models.key import AgentToken
+from app.models.key import AgentKey, AgentToken
 from app.models.memory import Memory
 from app.models.statement_log import AgentStopped, current_of
 from app.statements.settling import settle_requests
@@ -43,6 +43,7 @@ def compare_rows(agent: Agent, current: Current) -> None:
     """Raises AgentStopped where the database says of the agent what the log does not."""
     _compare_model(agent, current)
     _compare_tokens(agent, current)
+    _compare_keys(agent, current)
     _compare_exceptions(agent, current)
     _compare_erasures(agent, current)
 
@@ -77,6 +78,17 @@ def _compare_tokens(agent: Agent, current: Current) -> None:
             raise AgentStopped(f"The token {public_id} of {agent.name} is not as it was signed", agent.id)
     for public_id in current.tokens.keys() - rows.keys():
         raise AgentStopped(f"The token {public_id} of {agent.name} has no row any more", agent.id)
+
+
+def _compare_keys(agent: Agent, current: Current) -> None:
+    """What is wrapped for each reader is what was stated for it; a live token or the master key lacks nothing."""
+    found: dict[str, dict[tuple[str, int], str]] = {}
+    for key in db.session.scalars(select(AgentKey).where(AgentKey.agent_id == agent.id)):
+        found.setdefault(key.reader, {})[key.purpose, key.version] = key.wrapped.digest
+    needed = {str(token.body["public_key"]) for token in current.tokens.values()}
+    for reader in found.keys() | (needed & current.wrapped.keys()):
+        if found.get(reader, {}) != current.digests(reader):
+            raise AgentStopped(f"The keys of {agent.name} are not sealed as it was signed", agent.id)
 
 
 def _compare_exceptions(agent: Agent, current: Current) -> None:
