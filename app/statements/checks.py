@@ -88,7 +88,7 @@ def _compare_keys(agent: Agent, current: Current) -> None:
     needed = {str(token.body["public_key"]) for token in current.tokens.values()}
     for reader in found.keys() | (needed & current.wrapped.keys()):
         if found.get(reader, {}) != current.digests(reader):
-            raise AgentStopped(f"The keys of {agent.name} are not sealed as it was signed", agent.id)
+            raise AgentStopped(f"The keys that are sealed for {agent.name} are not those that were signed", agent.id)
 
 
 def _compare_exceptions(agent: Agent, current: Current) -> None:
@@ -117,5 +117,7 @@ def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:
         raise AgentStopped(f"The exception {grant.id} of {agent.name} was granted by nobody", agent.id)
     if grant.id in current.ended:
         raise AgentStopped(f"The exception {grant.id} of {agent.name} is live in its row, and was ended", agent.id)
+    if stated.body.get("granted") is not True:
+        raise AgentStopped(f"The exception {grant.id} of {agent.name} is live in its row, and was denied", agent.id)
     if any(stated.body.get(name) != value for name, value in grant.stated().items()):
         raise AgentStopped(f"The exception {grant.id} of {agent.name} is not as the agent granted it", agent.id)
