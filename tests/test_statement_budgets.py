@@ -90,10 +90,10 @@ def test_a_refinement_without_a_change(app: Flask) -> None:
     remember(agent, "Ann likes tea with milk.", "Bob likes rum.")
     done = call("complete_refinement", summary="All is well.")
 
-    assert count(lambda: carry(agent, say("YES"), done)) == budget(57, 64)
+    assert count(lambda: carry(agent, say("YES"), done)) == budget(65, 73)
 
 
-@pytest.mark.parametrize(("changes", "statements"), [(1, budget(73, 82)), (5, budget(137, 154))])
+@pytest.mark.parametrize(("changes", "statements"), [(1, budget(81, 91)), (5, budget(145, 163))])
 def test_a_refinement_with_changes(app: Flask, changes: int, statements: int) -> None:
     agent = make_agent()
     ids = remember(agent, *(f"Number {number} is rather long." for number in range(10)))

@@ -119,7 +119,10 @@ class Caller:
 
 
 def admit_caller(authorization: str | None) -> Caller:
-    """Who sent this Authorization header. Raises Unauthorized or TooManyRequests; logs refusals without the token."""
+    """Who sent this Authorization header. Raises Unauthorized, TooManyRequests or KeysNotReady.
+
+    Logs refusals without the token.
+    """
     scheme, _, secret = (authorization or "").partition(" ")
     bearer = authenticate(secret.strip()) if scheme.lower() == "bearer" else None
     if bearer is None:
@@ -127,6 +130,8 @@ def admit_caller(authorization: str | None) -> Caller:
         log.info("token refused", token=parsed[0] if parsed else "malformed or missing")
         raise Unauthorized
     _current_throttle().count(bearer.public_id)
+    if not bearer.is_stated:
+        raise KeysNotReady
     return Caller(bearer)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from sqlalchemy import Table, bindparam, select, update
@@ -60,7 +60,7 @@ def _readers(opener: KeyPair | None) -> dict[str, str]:
     return statement_log().masters if opener is None else {opener.public.hex: opener.fingerprint}
 
 
-def check_wrapped(wrapped: Sequence[WrappedKey], digests: dict[tuple[str, int], str], agent_id: int) -> None:
+def check_wrapped(wrapped: Sequence[WrappedKey], digests: Mapping[tuple[str, int], str], agent_id: int) -> None:
     """Raises AgentStopped unless the keys of one reader are exactly those that were stated."""
     found = {(key.purpose, key.version): key.digest for key in wrapped}
     if found != digests:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from app.extensions import BUSY_TIMEOUT_MS, db, end_reading, now
 from app.keys.agent_keys import check_wrapped, open_keys
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken
-from app.models.statement_log import current_of
+from app.models.statement_log import SIZE_OF_LOG, current_of
 from app.silo import AgentKeys, TokenKey, WrappedKey, hash_token, open_agent_keys, parse_token
 
 USED_EVERY = timedelta(minutes=1)
@@ -32,7 +32,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Bearer:
-    """A live token as it was presented: whose it is, what it may, and the agent's keys as they are sealed to it."""
+    """A live token as it was presented: whose it is, what it may, and the agent's keys as they are sealed to it.
+
+    `digests` are those keys by the log. `is_stated`: whether a worker has put the token into the log.
+    """
 
     id: int
     agent_id: int
@@ -43,12 +46,13 @@ class Bearer:
     last_used_at: datetime | None
     opener: TokenKey = field(repr=False)
     wrapped: Sequence[WrappedKey] = field(repr=False)
+    digests: Mapping[tuple[str, int], str] = field(repr=False)
+    is_stated: bool = True
 
     def open_keys(self) -> AgentKeys:
         """The agent's keys. Raises SealBroken where none are sealed to it yet, AgentStopped where others are."""
-        stated = current_of(self.agent_id, self.agent_uuid).digests(self.opener.public.hex)
         if self.wrapped:
-            check_wrapped(self.wrapped, stated, self.agent_id)
+            check_wrapped(self.wrapped, self.digests, self.agent_id)
         return open_agent_keys(self.agent_uuid, self.wrapped, self.opener, renew=self._open_anew)
 
     def is_live(self) -> bool:
@@ -74,30 +78,33 @@ def authenticate(bearer: str) -> Bearer | None:
     if not rows or not hmac.compare_digest(rows[0].token_hash, hash_token(bearer)):
         return None
     first, moment = rows[0], now()
-    scopes = _stated_scopes(first.agent_id, first.uuid, public_id, first.scopes)
-    if scopes is None:
+    current = current_of(first.agent_id, first.uuid, first.size)
+    if public_id in current.ended_tokens:
         return None
+    stated = current.tokens.get(public_id)
     if first.last_used_at is None or first.last_used_at <= moment - USED_EVERY:
         _note_use(first.id, public_id, moment)
     wrapped = [WrappedKey(row.purpose, row.version, opener.public.hex, row.sealed) for row in rows if row.purpose]
     return Bearer(
-        first.id, first.agent_id, first.uuid, public_id, first.name, scopes, first.last_used_at, opener, wrapped
+        id=first.id,
+        agent_id=first.agent_id,
+        agent_uuid=first.uuid,
+        public_id=public_id,
+        name=first.name,
+        scopes=list(stated.body["scopes"]) if stated else [],
+        last_used_at=first.last_used_at,
+        opener=opener,
+        wrapped=wrapped,
+        digests=current.digests(opener.public.hex),
+        is_stated=stated is not None,
     )
-
-
-def _stated_scopes(agent_id: int, agent: str, public_id: str, scopes: list[str]) -> list[str] | None:
-    """What a token may by the log; by its row while no worker has stated it; None where the log says that it ended."""
-    current = current_of(agent_id, agent)
-    if public_id in current.ended_tokens:
-        return None
-    stated = current.tokens.get(public_id)
-    return scopes if stated is None else list(stated.body["scopes"])
 
 
 _FIND = (
     select(
-        *(AgentToken.id, AgentToken.agent_id, AgentToken.name, AgentToken.token_hash, AgentToken.scopes),
+        *(AgentToken.id, AgentToken.agent_id, AgentToken.name, AgentToken.token_hash),
         *(AgentToken.last_used_at, Agent.uuid, AgentKey.purpose, AgentKey.version, AgentKey.sealed),
+        SIZE_OF_LOG.scalar_subquery().label("size"),
     )
     .join(Agent, Agent.id == AgentToken.agent_id)
     .outerjoin(AgentKey, and_(AgentKey.agent_id == AgentToken.agent_id, AgentKey.reader == bindparam("reader")))

@@ -126,9 +126,12 @@ class StatementLog:
         """Raises Unavailable in a process that holds no master key."""
         return master_key(self.fingerprint).installation_key(self.installation)
 
-    def catch_up(self) -> None:
-        """Check what the database has appended since this process last looked. Raises LogBroken."""
-        if self._has_seen(_read_size(db.session)):
+    def catch_up(self, size: int | None = None) -> None:
+        """Check what the database has appended since this process last looked. Raises LogBroken.
+
+        `size`: how long its log is, where the caller has just read that.
+        """
+        if self._has_seen(_read_size(db.session) if size is None else size):
             return
         with self._lock, _apart() as connection:
             known = self.copy.size
@@ -153,9 +156,12 @@ class StatementLog:
     def _has_seen(self, size: int) -> bool:
         return size == self.copy.size and self.copy.is_whole()
 
-    def read(self, agent_id: int, agent: str) -> Current:
-        """What the log says of an agent. Raises LogBroken, or AgentStopped where its leaves are not as they were."""
-        self.catch_up()
+    def read(self, agent_id: int, agent: str, size: int | None = None) -> Current:
+        """What the log says of an agent; `size` as for `catch_up`.
+
+        Raises LogBroken, or AgentStopped where its leaves are not as they were.
+        """
+        self.catch_up(size)
         positions = self.copy.indexes_of(agent)
         current = self._replays.get(agent, Current())
         if len(positions) == current.seen:
@@ -341,9 +347,12 @@ def append_leaf(kind: LeafKind, subject: str, leaf: bytes) -> None:
     _append(PendingLeaf(kind, subject, None, None, leaf, signature, None))
 
 
-def current_of(agent_id: int, agent: str) -> Current:
-    """What the log says of an agent, with what this transaction has stated of it. Raises LogBroken or AgentStopped."""
-    current = statement_log().read(agent_id, agent)
+def current_of(agent_id: int, agent: str, size: int | None = None) -> Current:
+    """What the log says of an agent, with what this transaction has stated of it; `size` as for `catch_up`.
+
+    Raises LogBroken or AgentStopped.
+    """
+    current = statement_log().read(agent_id, agent, size)
     stated = [leaf.said for leaf in _pending() if leaf.agent == agent and leaf.said is not None]
     if not stated:
         return current
@@ -493,9 +502,12 @@ def _leaf_text(leaf: bytes) -> str:
     return f"whetstone-leaf/1\n{leaf.decode('utf-8', 'surrogateescape')}\n"
 
 
+SIZE_OF_LOG = select(func.coalesce(func.max(LogLeaf.position) + 1, 0))
+"""How many leaves the database's log has."""
+
+
 def _read_size(connection: Connection | scoped_session[Any]) -> int:
-    highest = connection.scalar(select(func.max(LogLeaf.position)))
-    return 0 if highest is None else int(highest) + 1
+    return int(connection.scalar(SIZE_OF_LOG) or 0)
 
 
 @dataclass(frozen=True)

@@ -82,10 +82,12 @@ REQUEST_KEPT = timedelta(hours=72)
 
 def _is_own_request(agent: Agent, refinement: Refinement) -> bool:
     """Whether the agent asked for it itself, by what it signed; what the row says is not enough."""
-    stated = current_of(agent.id, agent.uuid).requests.get(refinement.id)
+    current = current_of(agent.id, agent.uuid)
+    stated = current.requests.get(refinement.id)
     if refinement.trigger != Trigger.AGENT or stated is None or stated.body["mode"] != refinement.mode:
         return False
-    return stated.at > now() - REQUEST_KEPT
+    is_by_live_token = stated.body["by_token"] is None or stated.body["by_token"] in current.tokens
+    return is_by_live_token and stated.at > now() - REQUEST_KEPT
 
 
 def consent_messages(

@@ -59,15 +59,17 @@ NOT_AUDITED = {
 
 UNAUDITED = {
     "alembic_version": "the version of the tables",
-    "agent_keys": "each opens by its own seal or not at all; who may read is for the log of statements, planned",
+    "agent_keys": "each is used only with its statement in the log of statements (tests/adversaries)",
     "audit_log": "the log itself, proved by its hashes (test_tampering.py)",
     "events": "announcements, removed after 90 days",
     "idempotency_keys": "answers of a day, sealed",
+    "log_leaves": "the log of statements, proved by its own tree against the copy outside of the database",
     "intakes": "what waits for a worker, sealed; what is taken in is logged",
     "marks": "what this installation remembers about its own work",
-    "master_keys": "the files of the keys are the truth; who may read is for the log of statements, planned",
+    "master_keys": "the files of the keys are the truth, and the log of statements",
     "model_calls": "what calls of models cost: telemetry, removed after 400 days",
     "passkeys": "nobody can sign in by one yet",
+    "signed_requests": "what waits to be stated: each is signed, and its row is compared with what was signed",
     "setting_proposals": "texts that wait; what becomes of them is a change of settings, which is logged",
 }
 """Tables of which the log does not speak, with the reason."""
