@@ -73,7 +73,8 @@ def heads(context: CommandContext) -> None:
 def verify(context: CommandContext, name: str | None, heads: Path | None) -> int:
     """Check every entry's hash and chain, and replay the log against the tables. Writes nothing.
 
-    Everything, unless an agent or an account is named.
+    What decides who may read is compared with the log of statements too, whose signatures are checked. Everything,
+    unless an agent or an account is named.
     """
     with as_usage():
         kept = [] if heads is None else parse_heads((read_text(heads) or "").split("\n"))
@@ -90,6 +91,8 @@ def verify(context: CommandContext, name: str | None, heads: Path | None) -> int
             say(f"All is well: {verdict.entries:,} entries of {scope} are as they were written, and explain every")
             say("memory, flag, setting and total as it stands now.")
             _say_forgotten(verdict.forgotten)
+            for warning in verdict.warnings:
+                say(f"Look at this: {warning}")
             if heads:
                 say(f"{len(kept):,} exported heads still stand.")
             else:

@@ -2,25 +2,27 @@
 
 An agent's chain is followed in short reads up to its end, because nothing of an append-only log changes any more; then
 one snapshot holds the rest: the entries that came meanwhile, and the replay of all against the tables. So a long log
-needs no long transaction, which would keep SQLite's WAL and PostgreSQL's dead rows from being cleaned up.
+needs no long transaction, which would keep SQLite's WAL and PostgreSQL's dead rows from being cleaned up. What decides
+who may read is compared with the log of statements as well (`statement_proof`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, select
 
 from app.extensions import db, end_reading, is_sqlite
 from app.history import replay
 from app.history.chain import DAMAGE, Chain, Difference, differences_of, raise_unless_damage
 from app.history.heads import Head, check_heads
 from app.history.rows import ReplayedRows, check_strayed_rows
+from app.history.statement_proof import list_refused, prove_agent, prove_leaves, prove_master_keys
 from app.history.states import check_memories, check_strays, check_unexplained
 from app.models import Account, Action, Agent, AuditLog
 from migrations.triggers import missing_triggers
@@ -36,7 +38,8 @@ class Verdict:
     """`entries` counts what was read; `first_problem` is a sentence that names the first difference, if any.
 
     `agent_id` and `entry_id` say where it is, as far as it is in one agent and in one entry. `forgotten` counts agents
-    whose chain is read here, and whose content nobody can read any more.
+    whose chain is read here, and whose content nobody can read any more. `warnings` are sentences about what is no
+    difference and still to be looked at.
     """
 
     ok: bool
@@ -45,26 +48,37 @@ class Verdict:
     agent_id: int | None = None
     entry_id: int | None = None
     forgotten: int = 0
+    warnings: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The stable form that programs rely on."""
-        return {name: getattr(self, name) for name in ("ok", "entries", "first_problem", "forgotten")}
+        said = {name: getattr(self, name) for name in ("ok", "entries", "first_problem", "forgotten")}
+        return said | {"warnings": list(self.warnings)}
 
 
 def verify(agent: Agent | None = None, account: Account | None = None, *, heads: Sequence[Head] = ()) -> Verdict:
     """Check one agent, one account with its agents, or everything; and that `heads` stand and no trigger is gone.
 
-    Writes nothing.
+    Writes nothing to the database. Of the whole log of statements, only when everything is checked.
     """
+    whose = []
     if agent is not None:
-        parts = [_agent_steps(agent.id), _check_snapshot(partial(check_unexplained, Agent.id == agent.id))]
+        whose = [Agent.id == agent.id]
+        parts = [
+            _agent_steps(agent.id),
+            _statement_steps(agent.id),
+            _check_snapshot(partial(check_unexplained, *whose)),
+        ]
     elif account is not None:
-        mine = Agent.account_id == account.id
-        parts = [_account_steps(account.id), _check_snapshot(partial(check_unexplained, mine))]
+        whose = [Agent.account_id == account.id]
+        parts = [_account_steps(account.id), _check_snapshot(partial(check_unexplained, *whose))]
     else:
         accounts = _read_ids(select(Account.id).order_by(Account.id))
-        parts = [*map(_account_steps, accounts), _check_snapshot(check_strays, check_strayed_rows)]
-    return _make_verdict(chain(*parts, _check_snapshot(partial(check_heads, heads), _check_triggers)))
+        parts = [*map(_account_steps, accounts), _rest_steps(partial(check_heads, heads))]
+    if whose:
+        parts.append(_check_snapshot(partial(check_heads, heads), _check_triggers))
+    verdict = _make_verdict(chain(*parts))
+    return replace(verdict, warnings=_list_warnings(*whose))
 
 
 def verify_account(account_id: int) -> Verdict:
@@ -73,8 +87,23 @@ def verify_account(account_id: int) -> Verdict:
 
 
 def verify_rest() -> Verdict:
-    """Check what belongs to no account: rows of nobody, and the database's triggers; writes nothing."""
-    return _make_verdict(_check_snapshot(check_strays, check_strayed_rows, _check_triggers))
+    """Check what belongs to no account: rows of nobody, all leaves of the log of statements, the database's triggers.
+
+    Writes nothing to the database.
+    """
+    return _make_verdict(_rest_steps())
+
+
+def _list_warnings(*whose: ColumnElement[bool]) -> tuple[str, ...]:
+    found = list_refused(*whose)
+    end_reading()
+    return found
+
+
+def _rest_steps(*more: Callable[[], None]) -> Steps:
+    yield from _check_snapshot(check_strays, check_strayed_rows, *more, prove_master_keys)
+    prove_leaves()
+    yield from _check_snapshot(_check_triggers)
 
 
 def _make_verdict(steps: Steps) -> Verdict:
@@ -92,10 +121,14 @@ def _make_verdict(steps: Steps) -> Verdict:
 
 
 def _account_steps(account_id: int) -> Steps:
-    for agent_id in _read_ids(select(Agent.id).where(Agent.account_id == account_id).order_by(Agent.id)):
+    """The log of statements comes last: of what the audit log says too, that names the entry and the column."""
+    agent_ids = _read_ids(select(Agent.id).where(Agent.account_id == account_id).order_by(Agent.id))
+    for agent_id in agent_ids:
         yield from _agent_steps(agent_id)
     rows = ReplayedRows()
     yield from _chain_steps(Account, account_id, [rows.take], [rows.compare])
+    for agent_id in agent_ids:
+        yield from _statement_steps(agent_id)
 
 
 def _agent_steps(agent_id: int) -> Steps:
@@ -116,6 +149,14 @@ def _agent_steps(agent_id: int) -> Steps:
     ]
     takes = [reader.take for reader in (settings, undoing, attention, acts, erasures, rows)]
     yield from _chain_steps(Agent, agent_id, takes, checks)
+
+
+def _statement_steps(agent_id: int) -> Steps:
+    with _read_snapshot():
+        agent = _load_owner(Agent, agent_id)
+        with differences_of(agent):
+            prove_agent(agent)
+    yield from ()
 
 
 def _chain_steps(

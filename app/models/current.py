@@ -25,13 +25,13 @@ class Answer:
 class Current:
     """What the log says of one agent now. `seen` counts its leaves that were replayed.
 
-    `tokens` are live; `wrapped` holds by reader (its public key in hex) the newest statement of its keys, `exceptions`
-    every one that was decided, with the end of those that ended in `ended`.
+    `tokens` are live, `ended_tokens` were, as they were made; `wrapped` holds by reader (its public key in hex) the
+    newest statement of its keys, `exceptions` every one that was decided, with the end of those that ended in `ended`.
     """
 
     seen: int = 0
     tokens: dict[str, Statement] = field(default_factory=dict)
-    ended_tokens: set[str] = field(default_factory=set)
+    ended_tokens: dict[str, Statement | None] = field(default_factory=dict)
     wrapped: dict[str, Statement] = field(default_factory=dict)
     exceptions: dict[str, Statement] = field(default_factory=dict)
     ended: dict[str, Statement] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Current:
             case StatementKind.TOKEN_MADE:
                 self.tokens[said.subject_id] = said
             case StatementKind.TOKEN_ENDED:
-                self.tokens.pop(said.subject_id, None)
-                self.ended_tokens.add(said.subject_id)
+                known = self.ended_tokens.get(said.subject_id)
+                self.ended_tokens[said.subject_id] = self.tokens.pop(said.subject_id, known)
             case StatementKind.WRAPPED_KEYS:
                 self.wrapped[said.subject_id] = said
             case StatementKind.EXCEPTION_DECIDED:

@@ -142,7 +142,8 @@ class AccessGrant(HasNotesToAdmins, Logged, Lockable, Question, Model):
 
     def stated(self) -> dict[str, Any]:
         """What the agent granted: who may see what, why and for how long. The statement says it word for word."""
-        email = db.session.get_one(User, self.user_id).email
+        user = db.session.get(User, self.user_id)
+        email = user.email if user else None
         about = {"category": str(self.category), "purpose": self.purpose, "scope": self.scope, "minutes": self.minutes}
         return about | {"user": self.user_id, "email": email, "by_token": self.by_token}
 

@@ -131,14 +131,14 @@ class StatementLog:
 
         `size`: how long its log is, where the caller has just read that.
         """
-        if self._has_seen(_read_size(db.session) if size is None else size):
+        if self._has_seen(log_size(db.session) if size is None else size):
             return
         with self._lock, _apart() as connection:
             known = self.copy.size
             self.copy.load()
             if self.copy.size > known:  # another process of this machine was first
                 self._keys = _find_installation_keys(self.verifier.public, self.installation)
-            size = _read_size(connection)
+            size = log_size(connection)
             if size < self.copy.size:
                 raise LogBroken(f"it ends at leaf {size}, and {self.copy.size} were written")
             while self.copy.size < size:
@@ -168,9 +168,7 @@ class StatementLog:
             return current
         current = current.copy()
         for leaf in _find_leaves(agent_id, positions[current.seen :]):
-            if hash_leaf(leaf.leaf) != self.copy.hash_at(leaf.position):
-                raise AgentStopped(f"Leaf {leaf.position} of the log of statements was altered", agent_id)
-            current.apply(self._read_statement(leaf))
+            self._apply_leaf(current, leaf, agent_id)
         current.seen = len(positions)
         with self._lock:
             self._replays[agent] = current
@@ -178,6 +176,24 @@ class StatementLog:
             while len(self._replays) > _REPLAYS_KEPT:
                 self._replays.popitem(last=False)
         return current
+
+    def replay(self, agent_id: int, agent: str, size: int) -> Current:
+        """What the first `size` leaves say of an agent, read anew by the session: of the moment that it looks at.
+
+        Raises AgentStopped.
+        """
+        mine = LogLeaf.agent_id == agent_id, LogLeaf.position < size
+        leaves = FoundLeaf.read(db.session, select(LogLeaf).where(*mine))
+        _check_positions(leaves, [position for position in self.copy.indexes_of(agent) if position < size], agent_id)
+        current = Current(len(leaves))
+        for leaf in leaves:
+            self._apply_leaf(current, leaf, agent_id)
+        return current
+
+    def _apply_leaf(self, current: Current, leaf: FoundLeaf, agent_id: int) -> None:
+        if hash_leaf(leaf.leaf) != self.copy.hash_at(leaf.position):
+            raise AgentStopped(f"Leaf {leaf.position} of the log of statements was altered", agent_id)
+        current.apply(self._read_statement(leaf))
 
     def _take_in(self, leaves: Sequence[FoundLeaf]) -> None:
         """Check leaves that are new to this process, signatures included. Raises LogBroken."""
@@ -188,14 +204,15 @@ class StatementLog:
             if leaf.position != position:
                 raise LogBroken(f"leaf {position} is missing")
             try:
-                said = self._check_leaf(leaf)
+                said = self.check_leaf(leaf)
             except NoteBroken as error:
                 raise LogBroken(f"leaf {position} is none of this installation's ({error.sentence})") from None
             records.append(LeafRecord(hash_leaf(leaf.leaf), said.agent if said else None))
             self._learn_key(position, said)
         self._extend_copy(first, records)
 
-    def _check_leaf(self, leaf: FoundLeaf) -> Statement | None:
+    def check_leaf(self, leaf: FoundLeaf) -> Statement | None:
+        """What a leaf says, if it is a statement, once its signature is checked. Raises NoteBroken."""
         if leaf.kind in list(LeafKind):
             if not self.verifier_at(leaf.position).verifies(_leaf_text(leaf.leaf), leaf.signature or b""):
                 raise NoteBroken("Its signature is not of this leaf.")
@@ -506,7 +523,8 @@ SIZE_OF_LOG = select(func.coalesce(func.max(LogLeaf.position) + 1, 0))
 """How many leaves the database's log has."""
 
 
-def _read_size(connection: Connection | scoped_session[Any]) -> int:
+def log_size(connection: Connection | scoped_session[Any]) -> int:
+    """How many leaves the database has, as this connection sees it."""
     return int(connection.scalar(SIZE_OF_LOG) or 0)
 
 
@@ -521,7 +539,7 @@ class FoundLeaf:
     signature: bytes | None
 
     @classmethod
-    def read(cls, connection: Connection, query: Select[Any]) -> list[FoundLeaf]:
+    def read(cls, connection: Connection | scoped_session[Any], query: Select[Any]) -> list[FoundLeaf]:
         """In the order of their positions."""
         columns = [getattr(LogLeaf, each.name) for each in fields(cls)]
         found = connection.execute(query.with_only_columns(*columns).order_by(LogLeaf.position))
@@ -540,10 +558,14 @@ def _find_leaves(agent_id: int, positions: Sequence[int]) -> list[FoundLeaf]:
     within = LogLeaf.position.between(positions[0], positions[-1])
     with _apart() as connection:
         found = FoundLeaf.read(connection, select(LogLeaf).where(LogLeaf.agent_id == agent_id, within))
+    _check_positions(found, positions, agent_id)
+    return found
+
+
+def _check_positions(found: Sequence[FoundLeaf], positions: Sequence[int], agent_id: int) -> None:
     if [leaf.position for leaf in found] != list(positions):
         other = min({leaf.position for leaf in found} ^ set(positions))
         raise AgentStopped(f"Leaf {other} of the log of statements was removed or moved", agent_id)
-    return found
 
 
 @contextmanager

@@ -21,7 +21,15 @@ from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentToken, Scope
 from app.models.memory import Memory
 from app.models.statement import SignedRequest, Statement, StatementKind
-from app.models.statement_log import Whose, append_note, append_statement, current_of, statement_log, statement_of
+from app.models.statement_log import (
+    AgentStopped,
+    Whose,
+    append_note,
+    append_statement,
+    current_of,
+    statement_log,
+    statement_of,
+)
 from app.models.token_request import TOKEN_REQUEST, TokenRequest
 from app.models.user import User
 from app.silo.notes import NoteBroken, NoteVerifier, claimed_signers, open_note, sign_note, token_name
@@ -78,6 +86,27 @@ def settle_requests(agent: Agent) -> None:
         except (NotStated, NoteBroken) as error:
             request.refused = str(error)[:300]
             log.warning("a signed request was refused", agent=agent.uuid, kind=str(request.kind), why=request.refused)
+
+
+def foresee(agent: Agent, current: Current) -> Current:
+    """What the log will say of an agent once what waits is settled. Writes nothing.
+
+    Raises AgentStopped where something waits that nobody has signed who may.
+    """
+    current = current.copy()
+    waiting = select(SignedRequest).where(SignedRequest.agent_id == agent.id, SignedRequest.settled_at.is_(None))
+    for request in db.session.scalars(waiting.order_by(SignedRequest.id)).all():
+        try:
+            signed = _open_request(request, agent, current)
+            _check_time(signed.said)
+            _RULES[signed.said.kind](agent, current, signed)
+        except NoteBroken as error:
+            what = f"The signed request {request.id} of {agent.name}, {request.kind}, is none ({error.sentence})"
+            raise AgentStopped(what.replace(".)", ")"), agent.id) from None
+        except NotStated:
+            continue
+        current.apply(signed.said)
+    return current
 
 
 def _settle(request: SignedRequest, agent: Agent) -> None:

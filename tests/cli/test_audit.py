@@ -81,7 +81,7 @@ def test_verify_says_ok_with_the_number_of_entries(agent: Agent, whetstone: Whet
     whole, one = whetstone("verify", "--json"), whetstone("verify", "--agent", "ezra", "--json")
 
     assert (whole.status, whole.json["ok"], whole.json["first_problem"]) == (0, True, None)
-    assert one.json == {"ok": True, "entries": 2, "first_problem": None, "forgotten": 0}
+    assert one.json == {"ok": True, "entries": 2, "first_problem": None, "forgotten": 0, "warnings": []}
     assert whole.json["entries"] > 2
     assert "All is well" in whetstone("verify").out
 
@@ -112,6 +112,7 @@ def test_verify_can_be_asked_of_one_account(agent: Agent, whetstone: Whetstone) 
         "entries": 1,
         "first_problem": None,
         "forgotten": 0,
+        "warnings": [],
     }
     assert whetstone("verify", "--account", "Home", "--json").status == 1
     assert "1 entries of the account Other are as they were written" in whetstone("verify", "--account", "Other").out

@@ -76,7 +76,7 @@ def test_heads_stand_while_the_log_grows(agent: Agent) -> None:
     assert verdict.ok, verdict.first_problem
 
 
-def test_a_log_cut_off_with_care_is_found_by_heads_only(agent: Agent) -> None:
+def test_a_log_cut_off_with_care_is_found_by_heads_and_by_the_log_of_statements(agent: Agent) -> None:
     end = len(entries())
     pause_and_resume()
     heads = exported()
@@ -116,14 +116,14 @@ def test_heads_of_several_days_tell_since_when(agent: Agent) -> None:
     assert f"after entry {kept}, the log was rewritten" in str(verify(heads=heads).first_problem)
 
 
-def test_a_chain_that_is_gone_without_a_trace_is_found_by_heads_only(agent: Agent) -> None:
+def test_a_chain_that_is_gone_without_a_trace_is_found_by_heads_and_by_the_log_of_statements(agent: Agent) -> None:
     heads = exported()
     theirs = ("rollbacks", "refinements", "memory_states", "memory_texts", "content_keys", "memories", "events")
     for table in (*theirs, "agent_keys", "audit_log"):
         tamper(f"DELETE FROM {table} WHERE {'1 = 1' if table == 'memory_states' else 'agent_id = 1'}")
     tamper("DELETE FROM agents")
 
-    assert verify().ok
+    assert "Leaf 1 of the log of statements stands in a row" in str(verify().first_problem)
     assert f"{agent.chain}: the whole chain is missing" in str(verify(heads=heads).first_problem)
 
 
