@@ -45,7 +45,7 @@ from app.models.base import require_row
 from app.models.declaring import declare, hash_words
 from app.models.grant import NO_LONGER_ADMIN
 from app.models.settings_request import ASKED_SETTINGS, OPEN_SETTINGS_REQUESTS, SETTINGS_REQUEST
-from app.models.statement import StatementKind
+from app.models.statement import Statement, StatementKind
 from app.models.user import ADMIN
 from app.silo import AgentKeys, SealBroken
 from app.statements.checks import check_agent
@@ -321,12 +321,21 @@ def _apply_agreed(request_id: str) -> bool:
         agent, request = lock_both(request_id)
         if request.status != SettingsRequestStatus.AGREED:
             return False
-        stated = check_agent(agent).consents.get(request.stated_subject)
-        if stated is None or not stated.body.get("granted") or stated.body.get("about") != request.asked():
+        current = check_agent(agent)
+        stated = current.consents.get(request.stated_subject)
+        is_granted = stated is not None and stated.body.get("granted") and stated.body.get("about") == request.asked()
+        if stated is None or not is_granted or _is_older(stated, current.model):
             request.end(agent, SettingsRequestStatus.FAILED, by=WORKER, why=_NOT_AS_ASKED)
         else:
             _apply_request(agent, request, agent.as_actor)
         return True
+
+
+def _is_older(consent: Statement, model: Statement | None) -> bool:
+    """Whether the model statement is younger than a YES: what was agreed to has been applied, or something else was."""
+    if model is None or consent.position is None:  # it is stated in this very transaction
+        return False
+    return model.position is None or consent.position < model.position
 
 
 _NOT_AS_ASKED = "What the agent was asked is not what stands there now."

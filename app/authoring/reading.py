@@ -153,6 +153,8 @@ def _settle_proposal(
         proposal = SettingProposal.lock(agent, question.proposal_id)
         if proposal.status != ProposalStatus.READING or agent.forgotten_at is not None:
             return
+        if proposal.value != question.text:
+            objection = "It is not what was read any more."
         if objection is None:
             proposal.apply(agent, by=agent.as_actor, said=said)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
@@ -165,9 +165,17 @@ class Agent(Chained, ScheduleColumns, Model):
         prompts = {name: _digest_text(getattr(self, name)) for name in PROMPTS}
         return {name: getattr(self, name) for name in ENDPOINT} | {"prompts": prompts}
 
-    def state_model(self, *, by: Actor, signer: TokenKey | None = None) -> None:
-        """Sign the present model, address and prompts: until that is done nothing of the agent's is sent."""
-        declare(StatementKind.MODEL, self, f"agent:{self.uuid}", self.stated_model() | {"by": str(by)}, signer=signer)
+    def state_model(
+        self, *, by: Actor, signer: TokenKey | None = None, only: Collection[str] = (*ENDPOINT, *PROMPTS)
+    ) -> None:
+        """Sign model, address and prompts, of a change `only` what it changed: a row that somebody else has altered is
+        not signed along. Until that is done nothing of the agent's is sent.
+        """
+        whole = self.stated_model()
+        said = {name: whole[name] for name in ENDPOINT if name in only}
+        prompts = {name: digest for name, digest in whole["prompts"].items() if name in only}
+        said |= {"prompts": prompts} if prompts else {}
+        declare(StatementKind.MODEL, self, f"agent:{self.uuid}", said | {"by": str(by)}, signer=signer)
 
     def change(
         self, *, by: Actor, about: Mapping[str, Any] | None = None, signer: TokenKey | None = None, **fields: Any
@@ -196,7 +204,7 @@ class Agent(Chained, ScheduleColumns, Model):
             data = {**(about or {}), "before": before, "after": after}
             record(Action.AGENT_SETTINGS_UPDATE, actor=by, of=self, subject=self.subject, data=data)
             if {*ENDPOINT, *PROMPTS} & {*changed}:
-                self.state_model(by=by, signer=signer)
+                self.state_model(by=by, signer=signer, only=changed)
             SettingProposal.close(self, changed, by=by, why="the setting was changed meanwhile")
             SettingsRequest.close(self, changed, by=by, why="the setting was changed meanwhile")
             if {"model_id", "api_base"} & set(changed):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from app.models.base import iso
 from app.models.statement import Statement, StatementKind
 
 
@@ -27,6 +29,8 @@ class Current:
 
     `tokens` are live, `ended_tokens` were, as they were made; `wrapped` holds by reader (its public key in hex) the
     newest statement of its keys, `exceptions` every one that was decided, with the end of those that ended in `ended`.
+    `model` has what all statements about it say together, and `model_requests` names what was signed for each by who
+    asked for it.
     """
 
     seen: int = 0
@@ -38,6 +42,7 @@ class Current:
     requests: dict[str, Statement] = field(default_factory=dict)
     consents: dict[str, Statement] = field(default_factory=dict)
     model: Statement | None = None
+    model_requests: set[str] = field(default_factory=set)
     erased: dict[str, Statement] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
 
@@ -80,9 +85,23 @@ class Current:
             case StatementKind.OWN_REQUEST:
                 self.requests[said.subject_id] = said
             case StatementKind.MODEL:
-                self.model = said
+                self._take_model(said)
             case StatementKind.ERASURE:
                 self.erased[said.subject_id] = said
 
+    def _take_model(self, said: Statement) -> None:
+        """Each says what changed; the whole is what all of them say."""
+        before = self.model.body if self.model is not None else {}
+        prompts = {**before.get("prompts", {}), **said.body.get("prompts", {})}
+        self.model = replace(said, body={**before, **said.body, "prompts": prompts})
+        self.model_requests.add(name_request(said))
+
     def _note_answer(self, said: Statement) -> None:
         self.answers.append(Answer(said.at, said.kind, said.subject, bool(said.body.get("granted")), said.body))
+
+
+def name_request(said: Statement) -> str:
+    """What was signed by who asked for it, and when: the same for a statement that a worker made of it."""
+    body = dict(said.body)
+    asked_at = body.pop("asked_at", None) or iso(said.at)
+    return json.dumps([asked_at, body], sort_keys=True)

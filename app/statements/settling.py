@@ -15,7 +15,8 @@ from sqlalchemy import exists, select
 from app.extensions import db, now, reading
 from app.models.agent import Agent
 from app.models.audit import Action, AuditLog
-from app.models.current import Current
+from app.models.base import iso
+from app.models.current import Current, name_request
 from app.models.grant import ACCESS_REQUEST, AccessGrant
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentToken, Scope
@@ -118,7 +119,8 @@ def _settle(request: SignedRequest, agent: Agent) -> None:
         _countersign(request.note, signed, agent)
     else:
         said = signed.said
-        append_statement(said.kind, said.subject, said.body, Whose(agent.account_id, agent.id, agent.uuid))
+        body = {**said.body, "asked_at": iso(said.at)} if said.kind is StatementKind.MODEL else said.body
+        append_statement(said.kind, said.subject, body, Whose(agent.account_id, agent.id, agent.uuid))
 
 
 def _open_request(request: SignedRequest, agent: Agent, current: Current) -> _Signed:
@@ -240,13 +242,13 @@ def _settle_consent(agent: Agent, current: Current, signed: _Signed) -> None:
 
 
 def _settle_model(agent: Agent, current: Current, signed: _Signed) -> None:
+    _require(name_request(signed.said) not in current.model_requests, "It was stated before.")
     if signed.token is None:
         _require(not has_had_memories(agent), "The agent has had memories: its own model is asked.")
         return
     _require(signed.has_scope(Scope.AUTHOR), "The token that signed it may not write settings.")
-    before = dict(current.model.body) if current.model else {}
-    changed = {name for name, value in signed.said.body.items() if before.get(name) != value}
-    _require(changed <= {"prompts", "by"}, "A token changes prompts, and nothing else of what is asked and where.")
+    beyond = signed.said.body.keys() - {"prompts", "by"}
+    _require(not beyond, "A token changes prompts, and nothing else of what is asked and where.")
 
 
 def _settle_erasure(agent: Agent, current: Current, signed: _Signed) -> None:

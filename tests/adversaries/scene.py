@@ -429,7 +429,7 @@ def named_by_verify(*, by_log: bool = True) -> bool:
     return not verify().ok or (by_log and not VERIFY_READS_THE_LOG)
 
 
-READING = ("/memories", "/memories/search?query=the", "/context", "/refinements", "/settings/system_prompt", "/export")
+READING = ("/memories", "/context", "/settings/system_prompt")
 
 
 @contextmanager
