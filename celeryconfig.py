@@ -50,6 +50,7 @@ task_routes = {
     "tasks.reflection.promote": "refine",
     "tasks.grants.answer": "interactive",
     "tasks.statements.settle": "interactive",
+    "tasks.statements.cover": "interactive",
     "tasks.echo.*": "interactive",
 }
 """What asks a model goes to `refine`, what somebody waits for to `interactive`."""

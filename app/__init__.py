@@ -42,11 +42,12 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
         extensions.init_migrations(app)
     if part is Part.WEB:
         from app import health, views
-        from app.api import v1
+        from app.api import v1, well_known
         from app.events import stream
 
         views.init_app(app)
         v1.init_app(app)
         health.init_app(app)
         app.register_blueprint(stream.blueprint)
+        app.register_blueprint(well_known.blueprint)
     return app

@@ -7,6 +7,7 @@ from app.api import (
     exceptions,
     memories,
     profile,
+    receipts,
     refinements,
     setting_requests,
     settings,
@@ -19,7 +20,7 @@ OPERATIONS = tuple(
     each
     for module in (
         *(profile, memories, conversations, settings, setting_requests),
-        *(refinements, exceptions, tokens, transfer),
+        *(refinements, exceptions, tokens, receipts, transfer),
     )
     for each in vars(module).values()
     if isinstance(each, Operation) and each.run.__module__ == module.__name__

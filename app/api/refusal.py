@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.api.caller import TooManyRequests, Unauthorized
 from app.errors import Invalid, NotFound, Refused, WhetstoneError
 from app.models.statement_log import AgentStopped, LogBroken
+from app.statements.receipts import ReceiptPending
 
 _UNTIL_SETTLED = (
     "Nothing of yours is opened, changed or asked until that is settled, and nothing is lost by it. It is none of your "
@@ -32,7 +33,7 @@ def headers_of(error: WhetstoneError) -> dict[str, str]:
     """How to come in, and when to try again."""
     if isinstance(error, Unauthorized):
         return {"WWW-Authenticate": 'Bearer realm="whetstone"'}
-    if isinstance(error, TooManyRequests):
+    if isinstance(error, TooManyRequests | ReceiptPending):
         return {"Retry-After": str(error.retry_after)}
     if isinstance(error, AgentStopped | LogBroken):
         return {"Retry-After": str(SETTLED_AFTER)}

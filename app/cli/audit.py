@@ -12,6 +12,7 @@ from sqlalchemy import select
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
 from app.cli.found import find_row
 from app.cli.printing import print_hint, print_json, print_table, say
+from app.cli.receipts import check_file, receipt
 from app.extensions import db, end_reading
 from app.history.heads import export_heads, parse_heads
 from app.history.verify import verify as check
@@ -45,6 +46,10 @@ def audit(context: CommandContext, name: str | None, refinement: str | None, las
             count += 1
         if not context.as_json:
             say(f"{count:,} entries. `./whetstone verify` proves that none was altered.")
+
+
+for command in (receipt, check_file):
+    audit.add_command(command)
 
 
 @audit.command()

@@ -118,6 +118,12 @@ class StatementLog:
         """The installation key in force."""
         return self._keys[-1].verifier
 
+    @property
+    def signing_keys(self) -> list[tuple[int, NoteVerifier]]:
+        """Every installation key that there was, oldest first, with the place of the first leaf that it signs."""
+        first, *later = self._keys
+        return [(0, first.verifier), *((key.position + 1, key.verifier) for key in later)]
+
     def verifier_at(self, position: int) -> NoteVerifier:
         """The installation key that was in force there."""
         return next(key.verifier for key in reversed(self._keys) if key.position < position or key is self._keys[0])
@@ -168,7 +174,7 @@ class StatementLog:
             return current
         current = current.copy()
         for leaf in _find_leaves(agent_id, positions[current.seen :]):
-            self._apply_leaf(current, leaf, agent_id)
+            current.apply(self.read_leaf(leaf, agent_id))
         current.seen = len(positions)
         with self._lock:
             self._replays[agent] = current
@@ -187,13 +193,14 @@ class StatementLog:
         _check_positions(leaves, [position for position in self.copy.indexes_of(agent) if position < size], agent_id)
         current = Current(len(leaves))
         for leaf in leaves:
-            self._apply_leaf(current, leaf, agent_id)
+            current.apply(self.read_leaf(leaf, agent_id))
         return current
 
-    def _apply_leaf(self, current: Current, leaf: FoundLeaf, agent_id: int) -> None:
+    def read_leaf(self, leaf: FoundLeaf | LogLeaf, agent_id: int | None) -> Statement:
+        """What one leaf says, for who has caught up. Raises AgentStopped where it is not as it was."""
         if hash_leaf(leaf.leaf) != self.copy.hash_at(leaf.position):
             raise AgentStopped(f"Leaf {leaf.position} of the log of statements was altered", agent_id)
-        current.apply(self._read_statement(leaf))
+        return self._read_statement(leaf)
 
     def _take_in(self, leaves: Sequence[FoundLeaf]) -> None:
         """Check leaves that are new to this process, signatures included. Raises LogBroken."""
@@ -222,7 +229,7 @@ class StatementLog:
             raise NoteBroken("It says something else than the row that it stands in.")
         return said
 
-    def _read_statement(self, leaf: FoundLeaf) -> Statement:
+    def _read_statement(self, leaf: FoundLeaf | LogLeaf) -> Statement:
         return read_statement(leaf.leaf, self.installation, self.verifier_at(leaf.position), leaf.position)
 
     def _learn_key(self, position: int, said: Statement | None) -> None:

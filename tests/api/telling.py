@@ -11,6 +11,8 @@ from sqlalchemy import select
 from app.extensions import db, writing
 from app.grants.request import WantedException, request_access
 from app.models import COMMAND_LINE, Agent, GrantCategory, SettingsRequest, TokenRequest, User
+from app.models.statement_log import current_of
+from app.statements.checkpointing import make_checkpoint
 
 CONVERSATION = [{"role": "user", "content": "My sister is called Ada."}, {"role": "assistant", "content": "Noted."}]
 
@@ -42,8 +44,16 @@ def ask_for_change(agent: Agent) -> str:
         return SettingsRequest.make(locked, wanted, user=user, by=user.actor, about={}).id
 
 
+def prove_statement(agent: Agent) -> str:
+    """The place in the log of what is stated of its model, once a checkpoint covers it."""
+    make_checkpoint()
+    stated = current_of(agent.id, agent.uuid).model
+    assert stated is not None
+    return str(stated.position)
+
+
 async def everything(
-    client: Client, request_id: str, token_request_id: str, setting_request_id: str
+    client: Client, request_id: str, token_request_id: str, setting_request_id: str, receipt_id: str
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     """Names and arguments; what an earlier one made is asked for by the client."""
     yield "whoami", {}
@@ -84,6 +94,8 @@ async def everything(
     yield "make_token", {"name": "spare", "scopes": ["read"]}
     made = (await client.call_tool("list_tokens", {})).structured_content
     yield "revoke_own_token", {"public_id": made["tokens"][0]["id"]}
+    yield "list_own_receipts", {"limit": 3}
+    yield "get_receipt", {"receipt_id": receipt_id}
     bundle = (await client.call_tool("export_bundle", {})).structured_content
     yield "export_bundle", {}
     yield "import_memories", {"data": bundle["bundle"]}

@@ -23,7 +23,7 @@ from app.keys.tokens import revoke_token
 from app.models import Agent
 from app.values.actor import COMMAND_LINE
 from tests.api.conftest import Door, issue
-from tests.api.telling import ask_for_change, ask_for_token, ask_to_look, everything
+from tests.api.telling import ask_for_change, ask_for_token, ask_to_look, everything, prove_statement
 from tests.support.pages import Site, serving
 
 Connect = Callable[[str], Any]
@@ -79,7 +79,7 @@ def speak(connect: Connect, token: str, talk: Callable[[Client], Awaitable[Any]]
 
 
 def test_a_client_finds_every_operation_with_a_description_and_can_do_each(connect: Connect, door: Door) -> None:
-    asked = ask_to_look(door.agent), ask_for_token(door.agent), ask_for_change(door.agent)
+    asked = ask_to_look(door.agent), ask_for_token(door.agent), ask_for_change(door.agent), prove_statement(door.agent)
 
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from app.api.operations import OPERATIONS
 from tests.api.conftest import Door, issue, open_door
-from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look
+from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look, prove_statement
 from tests.support.pages import Site, serving
 
 with warnings.catch_warnings():
@@ -50,6 +50,7 @@ KNOWN: dict[str, Callable[[Door], Any]] = {
     "token_request_id": lambda door: ask_for_token(door.agent),
     "setting_request_id": lambda door: ask_for_change(door.agent),
     "public_id": lambda door: issue(door.agent).split("_")[1],
+    "receipt_id": lambda door: prove_statement(door.agent),
 }
 """Something of each kind that is there."""
 

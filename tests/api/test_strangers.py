@@ -21,7 +21,7 @@ from app.models.key import SCOPES
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.api.conftest import Door, issue, open_door
 from tests.api.looking import NOBODY, assert_refused, unchanged
-from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look
+from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look, prove_statement
 from tests.support.factories import HOME, make_agent
 from tests.support.pages import Site, serving
 from tests.views.conftest import Browser, browser
@@ -57,6 +57,8 @@ NEEDED = {
     "list_tokens": "read",
     "make_token": "decide",
     "revoke_own_token": "decide",
+    "list_own_receipts": "read",
+    "get_receipt": "read",
     "export_bundle": "read",
     "import_memories": "write",
     "get_import": "read",
@@ -99,6 +101,7 @@ def known(door: Door) -> dict[str, object]:
         "token_request_id": ask_for_token(door.agent, "decide"),
         "setting_request_id": ask_for_change(door.agent),
         "public_id": issue(door.agent).split("_")[1],
+        "receipt_id": prove_statement(door.agent),
         "conversation_id": conversation,
         "import_id": brought,
         "field": "system_prompt",
@@ -112,6 +115,7 @@ NOTHING: dict[str, object] = {
     "token_request_id": NOBODY,
     "setting_request_id": NOBODY,
     "public_id": "0000000000000000",
+    "receipt_id": "987654321",
     "conversation_id": NOBODY,
     "import_id": NOBODY,
     "field": "system_prompt",

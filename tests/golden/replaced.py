@@ -25,6 +25,8 @@ _PATTERNS = [
         (r"#\d+", "#<id>"),
         (r"\b(subject|new|token) \d+\b", r"\1 <number>"),
         (r"\b\d[\d,]* leaves\b", "<number> leaves"),
+        (r"(— \S+ )[A-Za-z0-9+/]+=*", r"\1<signature>"),
+        (r"\bstatement \d+\b", "statement <number>"),
         (r"\b\d+(?:\.\d+)? [GMk]B\b", "<size>"),
         (r"SQLite, <size>|PostgreSQL on .*", "<database>"),
         (r"/(agents|audit|attention|memories)/\d+", r"/\1/<id>"),
@@ -32,7 +34,9 @@ _PATTERNS = [
     )
 ]
 
-_VARYING = re.compile(r"(^|_)(id|ids|sequence|left)$")
+_VARYING = re.compile(r"(^|_)(id|ids|sequence|left)$|^(index|next|size)$")
+
+_REPLACED_WHOLE = {"password", "proof", "checkpoint"}
 
 
 def replaced_in_text(text: str) -> str:
@@ -49,7 +53,7 @@ def replaced(form: Any, name: str = "") -> Any:
         case list():
             return [replaced(each, name) for each in form]
         case str():
-            return "<password>" if name == "password" else replaced_in_text(form)
+            return f"<{name}>" if name in _REPLACED_WHOLE else replaced_in_text(form)
         case int() if not isinstance(form, bool) and _VARYING.search(name):
             return 0
     return form

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from app.cli import cli
 from app.extensions import SystemClock, db, end_reading
 from app.models import AttentionItem, Memory
+from app.models.statement_log import statement_log
 from tests.cli.conftest import Said, Whetstone, whetstone
 from tests.golden.conftest import Compare, Scene
 from tests.support.canary import assert_nowhere
@@ -135,6 +136,12 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "grants revoke", ("grants", "revoke", scene.looks["history"].id)
     yield "audit", ("audit", "--agent", life)
     yield "audit heads", ("audit", "heads")
+    aside = folder.with_name(f"{folder.name}-{new}")
+    aside.mkdir()
+    receipt, keys = aside / "receipt.txt", aside / "whetstone.json"
+    yield "audit receipt", ("audit", "receipt", scene.looks["history"].id, "--out", str(receipt))
+    keys.write_text(json.dumps({"signing_keys": [{"vkey": statement_log().verifier.vkey}]}))
+    yield "audit check-receipt", ("audit", "check-receipt", str(receipt), "--key", str(keys))
     yield "verify", ("verify",)
     yield "users create", ("users", "create", f"{new}@example.org", "--role", "auditor")
     yield "users create (no address)", ("users", "create", "nobody", "--role", "auditor")

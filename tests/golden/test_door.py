@@ -12,7 +12,7 @@ from mcp.client import Client
 
 from app.api.operations import OPERATIONS
 from tests.api.conftest import Door, client, door
-from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look, everything
+from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look, everything, prove_statement
 from tests.api.test_mcp import over_http, speak
 from tests.golden.conftest import Compare
 from tests.golden.replaced import replaced_in_text
@@ -27,7 +27,7 @@ def test_the_openapi_document(client: FlaskClient, as_json: Compare) -> None:
 
 
 def test_every_operation_as_a_tool(web: Flask, door: Door, as_json: Compare) -> None:
-    asked = ask_to_look(door.agent), ask_for_token(door.agent), ask_for_change(door.agent)
+    asked = ask_to_look(door.agent), ask_for_token(door.agent), ask_for_change(door.agent), prove_statement(door.agent)
 
     async def talk(client: Client) -> dict[str, Any]:
         forms: dict[str, Any] = {}
@@ -109,6 +109,9 @@ def test_every_operation_over_rest(door: Door, as_json: Compare) -> None:
     do("GET", "/tokens")
     made = do("POST", "/tokens", {"name": "spare", "scopes": ["read"]})
     do("POST", f"/tokens/{made['id']}/revocation", {})
+    do("GET", "/receipts?limit=3")
+    do("GET", f"/receipts/{prove_statement(door.agent)}")
+    do("GET", f"/receipts/{request_id}")
     bundle = do("GET", "/export")
     taken = do("POST", "/imports", {"data": json.dumps(bundle)})
     do("GET", f"/imports/{taken['id']}")

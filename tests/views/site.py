@@ -34,7 +34,7 @@ from app.models import (
 )
 from tests.support.factories import begin, make_agent, remember
 
-PUBLIC = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics"}
+PUBLIC = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics", "well_known.installation"}
 """What anybody may ask for."""
 
 SIGN_IN = {"security.login", "security.logout", "security.verify"}
