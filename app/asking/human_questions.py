@@ -6,7 +6,7 @@ quoted lines of data. A NO rests all of them; refinements rest by a rule of thei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -28,6 +28,7 @@ from app.models import (
     User,
 )
 from app.models.base import iso
+from app.models.statement_log import current_of
 from app.values.plural import count_nouns
 
 REST_AFTER_NO = timedelta(hours=24)
@@ -67,6 +68,7 @@ class EarlierAnswer:
     kind: QuestionKind
     asked_by: str
     answer: AnswerKind
+    subject: str = ""
 
     @property
     def line(self) -> str:
@@ -105,14 +107,13 @@ class RestingAfterAsk(Refused):
 
 def earlier_answers(agent_id: int, limit: int = _READ_ANSWERS) -> list[EarlierAnswer]:
     """What this agent answered to humans, newest first; refinements are not among it."""
-    found = [each for read in (_exception_answers, _token_answers, _change_answers) for each in read(agent_id, limit)]
+    found = _stated_answers(agent_id, (_exception_answers, _token_answers, _change_answers), limit)
     return sorted(found, key=lambda each: each.at, reverse=True)[:limit]
 
 
 def current_rest(agent_id: int) -> Rest | None:
     """The rest that this agent has now, if it has one. Answers about its settings neither begin nor end one."""
-    answers = [each for read in (_exception_answers, _token_answers) for each in read(agent_id, _READ_ANSWERS)]
-    rest = _longest_rest(answers)
+    rest = _longest_rest(_stated_answers(agent_id, (_exception_answers, _token_answers), _READ_ANSWERS))
     return rest if rest is not None and rest.until > now() else None
 
 
@@ -154,11 +155,31 @@ def _quote(value: object) -> object:
     return encode_json(value)
 
 
+def _stated_answers(
+    agent_id: int, readers: Iterable[Callable[[int, int], list[EarlierAnswer]]], limit: int
+) -> list[EarlierAnswer]:
+    """As the rows tell them, but each YES and NO as the log of statements has it, also where a row is gone."""
+    told = {each.subject: each for read in readers for each in read(agent_id, limit)}
+    agent = db.session.get_one(Agent, agent_id)
+    for stated in current_of(agent.id, agent.uuid).answers[-limit:]:
+        kind = _KINDS.get(stated.subject.partition(":")[0])
+        known = told.get(stated.subject)
+        if kind is None or (kind is QuestionKind.CHANGE and known is None):
+            continue
+        answer = _plain_answer(stated.granted)
+        by = known.asked_by if known else str(stated.body.get("email") or "somebody")
+        told[stated.subject] = EarlierAnswer(known.at if known else stated.at, kind, by, answer, stated.subject)
+    return list(told.values())
+
+
+_KINDS = {"exception": QuestionKind.EXCEPTION, "token-request": QuestionKind.TOKEN, "change": QuestionKind.CHANGE}
+
+
 def _exception_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
     """Of exceptions: each has one answer, written down as a consent; silence and errors stand in its own row."""
     at = func.coalesce(Consent.answered_at, AccessGrant.ended_at)
     query = (
-        select(at, User.email, AccessGrant.status, Consent.granted)
+        select(at, User.email, AccessGrant.status, Consent.granted, AccessGrant.id)
         .select_from(AccessGrant)
         .join(User, User.id == AccessGrant.user_id)
         .outerjoin(Consent, Consent.grant_id == AccessGrant.id)
@@ -168,22 +189,25 @@ def _exception_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
         .limit(limit)
     )
     return [
-        EarlierAnswer(moment, QuestionKind.EXCEPTION, email, _answer_kind(status, granted))
-        for moment, email, status, granted in db.session.execute(query).tuples()
+        EarlierAnswer(moment, QuestionKind.EXCEPTION, email, _answer_kind(status, granted), f"exception:{number}")
+        for moment, email, status, granted, number in db.session.execute(query).tuples()
     ]
 
 
 def _token_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
     """Of requests for tokens: each row has its one answer."""
     query = (
-        select(TokenRequest.decided_at, User.email, TokenRequest.status)
+        select(TokenRequest.decided_at, User.email, TokenRequest.status, TokenRequest.id)
         .join(User, User.id == TokenRequest.user_id)
         .where(TokenRequest.agent_id == agent_id, TokenRequest.status.in_(_TOKEN_ANSWERS))
         .order_by(TokenRequest.decided_at.desc(), TokenRequest.id)
         .limit(limit)
     )
-    found = db.session.execute(query).tuples()
-    return [EarlierAnswer(at, QuestionKind.TOKEN, email, _TOKEN_ANSWERS[status]) for at, email, status in found if at]
+    return [
+        EarlierAnswer(at, QuestionKind.TOKEN, email, _TOKEN_ANSWERS[status], f"token-request:{number}")
+        for at, email, status, number in db.session.execute(query).tuples()
+        if at is not None
+    ]
 
 
 _TOKEN_ANSWERS = {
@@ -201,7 +225,7 @@ def _change_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
     at = func.coalesce(Consent.answered_at, SettingsRequest.decided_at)
     failed = SettingsRequest.status == SettingsRequestStatus.FAILED
     query = (
-        select(at, User.email, Consent.granted)
+        select(at, User.email, Consent.granted, SettingsRequest.id)
         .select_from(SettingsRequest)
         .join(User, User.id == SettingsRequest.user_id)
         .outerjoin(Consent, Consent.settings_request_id == SettingsRequest.id)
@@ -210,8 +234,8 @@ def _change_answers(agent_id: int, limit: int) -> list[EarlierAnswer]:
         .limit(limit)
     )
     return [
-        EarlierAnswer(moment, QuestionKind.CHANGE, email, _plain_answer(granted))
-        for moment, email, granted in db.session.execute(query).tuples()
+        EarlierAnswer(moment, QuestionKind.CHANGE, email, _plain_answer(granted), f"change:{number}")
+        for moment, email, granted, number in db.session.execute(query).tuples()
     ]
 
 

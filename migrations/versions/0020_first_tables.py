@@ -1,4 +1,4 @@
-"""All tables of the first release. Until then edited in place: what earlier states of 0.1 hold is not carried over."""
+"""All tables of 0.2. Until its release edited in place: what 0.1 and earlier states of 0.2 hold is not carried over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GROWN = (
     " AND core_token_usage - last_look_mass >= (core_token_budget + 9) / 10"
 )
 
-revision = "0010"
+revision = "0020"
 down_revision = None
 branch_labels = None
 depends_on = None
