@@ -19,6 +19,7 @@ from app.views import (
     live,
     memories,
     overview,
+    receipts,
     refinements,
     rollbacks,
     settings,
@@ -57,6 +58,7 @@ def init_app(app: Flask) -> None:
         rollbacks,
         audit,
         exceptions,
+        receipts,
         forget,
     ):
         app.register_blueprint(module.blueprint)

@@ -49,7 +49,9 @@ _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 8
 
 _NAVIGATION_SECTIONS = {
     **dict.fromkeys(("overview", "attention", "failures"), "overview"),
-    **dict.fromkeys(("agents", "memories", "settings", "tokens", "imports", "refinements", "rollbacks"), "agents"),
+    **dict.fromkeys(
+        ("agents", "memories", "settings", "tokens", "imports", "receipts", "refinements", "rollbacks"), "agents"
+    ),
 }
 """Of a page's blueprint, where the navigation says that it stands, unless under its own name."""
 

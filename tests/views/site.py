@@ -32,6 +32,7 @@ from app.models import (
     TokenRequest,
     User,
 )
+from tests.api.telling import prove_statement
 from tests.support.factories import begin, make_agent, remember
 
 PUBLIC = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics", "well_known.installation"}
@@ -104,6 +105,7 @@ def make_subject(says: str = "") -> Subject:
         "change_id": _asked_change(agent),
         "item_id": str(run.reload().notes[0].id),
         "filename": "app.js",
+        "receipt_id": prove_statement(agent),
     }
     dismissed = _held(agent, "refinement_prompt", dismissed=True)
     return Subject(agent, values, str(constitutional), dismissed, _change_of_budget(agent))
@@ -122,6 +124,7 @@ NOWHERE = {
     "change_id": NOBODY,
     "item_id": "987654321",
     "filename": "nowhere.js",
+    "receipt_id": "987654321",
 }
 """Values of the right form that name nothing."""
 

@@ -54,9 +54,18 @@ class RefinementPage:
         if self.consent is None:
             asking = self.refinement.status == Status.ASKING
             return "Being asked now" if asking else "Not asked yet" if self.refinement.is_open else "Never answered"
-        if self.refinement.trigger == "agent":
+        if self.is_own:
             return "YES: it asked for this refinement itself"
         return "YES" if self.consent.granted else "NO"
+
+    @property
+    def has_receipt(self) -> bool:
+        """Whether an answer, or the agent's own request, was stated."""
+        return self.consent is not None or self.is_own
+
+    @property
+    def is_own(self) -> bool:
+        return self.refinement.trigger == "agent"
 
     @property
     def headline(self) -> str:
