@@ -12,9 +12,11 @@ from app.extensions import db, writing
 from app.keys.forgetting import forget_agent
 from app.models import COMMAND_LINE, Agent
 from app.models.statement import SignedRequest
-from app.models.statement_log import AgentStopped, current_of
+from app.models.statement_log import AgentStopped, current_of, statement_log
 from app.processes.broker import EmbeddedBroker
+from app.statements.checkpointing import latest_checkpoint
 from app.statements.checks import settle_agent
+from app.statements.receipts import check_receipt
 from app.statements.settling import LOST_AFTER, find_unsettled
 from tests.api.conftest import Door, open_door
 from tests.support.clock import FakeClock
@@ -118,7 +120,7 @@ def test_what_a_forgotten_agent_had_signed_is_settled_too(door: Door) -> None:
     assert waiting() == []
 
 
-def test_what_an_agent_signs_at_its_door_is_a_statement_seconds_later(
+def test_what_an_agent_signs_at_its_door_is_a_statement_seconds_later_and_has_a_receipt_at_once(
     broker: EmbeddedBroker, worker: Worker, door: Door, settings: Settings
 ) -> None:
     before = stated_prompt(door.agent)
@@ -127,3 +129,8 @@ def test_what_an_agent_signs_at_its_door_is_a_statement_seconds_later(
 
     wait_for(lambda: stated_prompt(door.agent) != before, seconds=30)
     assert waiting() == []
+    assert latest_checkpoint() is None
+    newest = door.get("/receipts")["receipts"][0]
+    receipt = door.get(f"/receipts/{newest['index']}")
+    proved = check_receipt(f"{receipt['statement']}\n{receipt['proof']}".encode(), statement_log().verifier)
+    assert proved.said.body["prompts"]["system_prompt"] == stated_prompt(door.agent)
