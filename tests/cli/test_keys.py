@@ -16,7 +16,7 @@ from app.keys import escrow
 from app.keys.rotation import rotate_master_key
 from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, Memory, MemoryText, master_key
 from app.models.key import AgentKey
-from app.models.statement_log import statement_log
+from app.models.statement_log import state_next_key, statement_log
 from app.silo import KeyRing, MasterKey
 from tests.cli.conftest import Whetstone
 from tests.silo.holding import give_token, hand_in
@@ -111,7 +111,7 @@ def _forget_and_put_back(agent: Agent) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Agent], None], str]] = {
-    "a key of the first version": (lambda agent: _alter(agent, 1), "ezra: A key does not open"),
+    "a key of the first version": (lambda agent: _alter(agent, 1), "are not those that were signed"),
     "its oldest memory": (_swap_first_memory, "ezra: Sealed text does not open"),
     "a token without copies": (_age_tokens, "has 0 of 2 copies of its keys"),
     "a copy of nobody's": (_leave_a_copy, "2 copies of its keys are sealed to nobody who is known"),
@@ -394,6 +394,7 @@ def test_a_rotation_that_was_cut_off_is_told_by_check_and_doctor(
     old, new = master_key(), KeyRing(settings.master_key_path).make_next()
     with writing():
         MasterKeyRow.register(new.public)
+        state_next_key(new)
 
     check = whetstone("keys", "check", "--json")
     assert (check.status, check.json["rotating_from"]) == (1, [old.fingerprint])
@@ -409,7 +410,7 @@ def test_rotate_fails_in_words_when_a_key_does_not_open(agent: Agent, whetstone:
     _alter(agent, 1)
     said = whetstone("keys", "rotate")
     assert said.status == 1
-    assert f"Problem: agent {agent.id}: A key does not open" in said.err
+    assert f"Problem: agent {agent.id}: The keys that are sealed for ezra are not those" in said.err
     assert "the old key stays in use" in said.err
 
 
