@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from sqlalchemy import exists, select
 
 from app.extensions import db, now, reading
 from app.models.agent import Agent
+from app.models.agent_settings import PROMPTS
 from app.models.audit import Action, AuditLog
 from app.models.base import iso
 from app.models.current import Current, name_request
@@ -37,6 +38,7 @@ from app.silo.notes import NoteBroken, NoteVerifier, claimed_signers, open_note,
 from app.silo.statements import REQUEST, STATEMENT, read_text
 from app.statements.signers import is_signed_by_web
 from app.statements.web_keys import enrolled_web_keys
+from app.values.refinement_states import Mode
 
 EARLY = timedelta(minutes=5)
 """By how much the clocks of web and worker may differ."""
@@ -47,6 +49,12 @@ LATE = timedelta(hours=72)
 """How long a decision waits for a worker; after that it has to be made again."""
 
 log = structlog.get_logger(__name__)
+
+
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+"""What reading raises of a body that was signed, and lacks something or holds other types than its kind has."""
+
+_NO_FORM = "It is not of the form that its kind has."
 
 
 class NotStated(Exception):
@@ -84,8 +92,8 @@ def settle_requests(agent: Agent) -> None:
         request.settled_at = now()
         try:
             _settle(request, agent)
-        except (NotStated, NoteBroken) as error:
-            request.refused = str(error)[:300]
+        except (NotStated, NoteBroken, *MALFORMED) as error:
+            request.refused = _NO_FORM if isinstance(error, MALFORMED) else str(error)[:300]
             log.warning("a signed request was refused", agent=agent.uuid, kind=str(request.kind), why=request.refused)
 
 
@@ -104,7 +112,7 @@ def foresee(agent: Agent, current: Current) -> Current:
         except NoteBroken as error:
             what = f"The signed request {request.id} of {agent.name}, {request.kind}, is none ({error.sentence})"
             raise AgentStopped(what.replace(".)", ")"), agent.id) from None
-        except NotStated:
+        except (NotStated, *MALFORMED):
             continue
         current.apply(signed.said)
     return current
@@ -213,6 +221,8 @@ def _settle_exception_decided(agent: Agent, current: Current, signed: _Signed) -
     grant = _find_grant(agent, signed.said)
     _require(signed.has_scope(Scope.DECIDE), "Only the agent decides on an exception.")
     _require(signed.said.subject_id not in current.exceptions, "The exception was decided before.")
+    begins = datetime.fromisoformat(signed.said.body["database_time"])
+    _require(isinstance(signed.said.body["granted"], bool) and begins.tzinfo is not None, _NO_FORM)
     _require(signed.said.body.get("by_token") == signed.by_token, "It names another token.")
     _require(_holds(signed.said.body, grant.stated()), "The exception's row says something else.")
     _require(
@@ -229,6 +239,7 @@ def _settle_exception_ended(agent: Agent, current: Current, signed: _Signed) -> 
 def _settle_own_request(agent: Agent, current: Current, signed: _Signed) -> None:
     _require(signed.has_scope(Scope.DECIDE), "Only the agent asks for a refinement of its own.")
     _require(signed.said.subject_id not in current.requests, "It was asked for before.")
+    _require(signed.said.body["mode"] in list(Mode), _NO_FORM)
 
 
 def _settle_consent(agent: Agent, current: Current, signed: _Signed) -> None:
@@ -247,12 +258,15 @@ def _settle_model(agent: Agent, current: Current, signed: _Signed) -> None:
         _require(not has_had_memories(agent), "The agent has had memories: its own model is asked.")
         return
     _require(signed.has_scope(Scope.AUTHOR), "The token that signed it may not write settings.")
-    beyond = signed.said.body.keys() - {"prompts", "by"}
+    beyond, prompts = signed.said.body.keys() - {"prompts", "by"}, signed.said.body["prompts"]
     _require(not beyond, "A token changes prompts, and nothing else of what is asked and where.")
+    _require(prompts.keys() <= {*PROMPTS} and all(isinstance(each, str | None) for each in prompts.values()), _NO_FORM)
 
 
 def _settle_erasure(agent: Agent, current: Current, signed: _Signed) -> None:
     _require(signed.said.subject_id not in current.erased, "It was erased before.")
+    this = (Memory.id == int(signed.said.subject_id), Memory.agent_id == agent.id, Memory.erased_at.is_not(None))
+    _require(db.session.scalar(select(Memory.id).where(*this)) is not None, "No such memory was erased.")
     _require_decider(signed)
 
 

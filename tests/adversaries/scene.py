@@ -226,7 +226,8 @@ class Scene:
         self.assert_honest_again()
 
     def assert_named_by_verify(self) -> None:
-        assert named_by_verify()
+        """By each process: the one that has seen the log before, and one that begins anew."""
+        assert not verify().ok
 
     def assert_nothing_opened(self, *, knew: bool = False) -> None:
         """With all that the attacker has: no row, no door, no model and no look tells what the victim remembers."""
@@ -418,15 +419,6 @@ class Scene:
     def open_as_worker(self) -> AgentKeys:
         with writing():
             return open_keys(Agent.lock(self.victim.id))
-
-
-VERIFY_READS_THE_LOG = False
-"""Whether `verify` compares the rows with the log of statements, and the log with its copy."""
-
-
-def named_by_verify(*, by_log: bool = True) -> bool:
-    """Whether `verify` finds something. `by_log`: only the log of statements can tell."""
-    return not verify().ok or (by_log and not VERIFY_READS_THE_LOG)
 
 
 READING = ("/memories", "/context", "/settings/system_prompt")

@@ -94,8 +94,8 @@ def test_a_change_that_was_never_agreed_to_is_not_applied(scene: Scene) -> None:
     request_id = ask_for(scene, api_base=ELSEWHERE)
     with scene.attacked():
         change_rows("settings_requests", {"status": "agreed"}, id=request_id)
-        ask_about_change(request_id, scene.models.dependencies)
-        assert read_rows("agents", id=scene.victim.id)[0]["api_base"] is None
+        scene.meanwhile.append(lambda: ask_about_change(request_id, scene.models.dependencies))
+    assert read_rows("agents", id=scene.victim.id)[0]["api_base"] is None
 
 
 @pytest.mark.parametrize("values", [{"changes": {"api_base": ELSEWHERE}}, {"user_id": 0}], ids=str)
@@ -105,8 +105,8 @@ def test_nobody_is_asked_about_a_change_that_no_web_process_signed(scene: Scene,
     values = {name: value or scene.mallory.id for name, value in values.items()}
     with scene.attacked():
         change_rows("settings_requests", values, id=request_id)
-        ask_about_change(request_id, scene.models.dependencies)
-        assert read_rows("agents", id=scene.victim.id)[0]["api_base"] is None
+        scene.meanwhile.append(lambda: ask_about_change(request_id, scene.models.dependencies))
+    assert read_rows("agents", id=scene.victim.id)[0]["api_base"] is None
 
 
 def test_a_yes_is_one_to_the_change_that_was_asked_even_where_its_row_changes_meanwhile(scene: Scene) -> None:
@@ -146,8 +146,8 @@ def test_an_old_yes_counts_once(scene: Scene) -> None:
     change_on_server(scene, api_base=None)
     with scene.attacked():
         change_rows("settings_requests", {"status": "agreed"}, id=request_id)
-        ask_about_change(request_id, scene.models.dependencies)
-        assert read_rows("agents", id=scene.victim.id)[0]["api_base"] is None
+        scene.meanwhile.append(lambda: ask_about_change(request_id, scene.models.dependencies))
+    assert read_rows("agents", id=scene.victim.id)[0]["api_base"] is None
 
 
 # What the agent proposes
