@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,8 +26,9 @@ from app.exchange.importing import write_memories
 from app.extensions import db, now, reading, writing
 from app.keys.agent_keys import make_keys
 from app.llm.client import Messages, ModelClient, ModelClients, Reply, Tools
-from app.models import Account, Actor, Agent, Refinement
+from app.models import Account, Actor, Agent, Intake, IntakeStatus, Refinement
 from app.models.agent_settings import operator_settings
+from app.models.statement_log import holds_master_key
 from app.models.user import ADMIN
 
 ACCOUNT = "Demo"
@@ -112,7 +113,7 @@ def make_demo_in(account: Account, by: Actor) -> Demo:
 def make_demo_agents(account_id: int, by: Actor) -> tuple[Agent, ...]:
     """Both agents in this account, in one transaction; those that are there already stay as they are.
 
-    Works in the web process too: a new agent's keys are in hand when they are made.
+    The web process, which may state no keys, hands their memories in: `find_waiting` names what a worker takes in.
     """
     ledgers = _read_ledgers()
     with writing():
@@ -121,8 +122,12 @@ def make_demo_agents(account_id: int, by: Actor) -> tuple[Agent, ...]:
 
 def read_drafts(character: Character) -> list[Draft]:
     """The ledger of one of them, its dates counted back from now."""
+    return parse_lines(_read_lines(character))
+
+
+def _read_lines(character: Character) -> list[str]:
     lines = (_FOLDER / f"{character.file}.jsonl").read_text(encoding="utf-8").splitlines()
-    return parse_lines(json.dumps(_dated_line(json.loads(line))) for line in lines)
+    return [json.dumps(_dated_line(json.loads(line))) for line in lines]
 
 
 def clients_with_pace(
@@ -169,8 +174,18 @@ def _make_agent(account: Account, character: Character, ledger: list[Draft], by:
         system_prompt=character.system_prompt,
         core_token_budget=character.budget,
     )
-    write_memories(agent, ledger, keys=make_keys(agent), by=by, name="demo")
+    if holds_master_key():
+        write_memories(agent, ledger, keys=make_keys(agent), by=by, name="demo")
+    else:
+        Intake.receive(agent, "\n".join(_read_lines(character)), by=by, name="demo")
     return agent
+
+
+def find_waiting(agents: Sequence[Agent]) -> list[str]:
+    """Ids of what was handed in for these agents, and no worker has taken in yet."""
+    mine = (Intake.agent_id.in_([agent.id for agent in agents]), Intake.status == IntakeStatus.WAITING)
+    with reading() as session:
+        return list(session.scalars(select(Intake.id).where(*mine).order_by(Intake.created_at)))
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import secrets
 
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import House
+from tests.browser.conftest import House, create_agent
 from tests.support.model_server import ModelServer, text
 
 
@@ -85,8 +86,10 @@ def test_two_clicks_ask_once_and_show_the_token_that_is_asked_for(agent_page: Pa
     expect(page.locator("#token-requests li")).to_contain_text(token.split("_")[1])
 
 
-def test_a_change_is_compared_reverted_and_undone(agent_page: Page) -> None:
-    page = agent_page
+def test_a_change_is_compared_reverted_and_undone(page: Page, house: House, model: ModelServer) -> None:
+    """Of an agent that never had a memory: others are asked first."""
+    create_agent(page, f"compared {secrets.token_hex(3)}", model.base_url)
+    page.get_by_role("link", name="To the agent").click()
     page.get_by_role("link", name="Settings").click()
     page.get_by_role("textbox", name="System prompt").fill("You are Wren, and you listen.")
     page.get_by_role("button", name="Save").click()

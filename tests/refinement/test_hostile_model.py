@@ -11,7 +11,7 @@ from flask import Flask
 
 from app.asking.calls import AskedModel, Dependencies, ModelCalls
 from app.asking.model_endpoint import ModelEndpoint
-from app.extensions import db
+from app.extensions import db, writing
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.litellm import LiteLLMClients, load_litellm
 from app.models import COMMAND_LINE, Agent, CallPurpose, Refinement, Trigger
@@ -53,8 +53,8 @@ def test_a_refinement_ends_at_its_deadline_however_slowly_its_model_sends(
     agent: Agent, short: None, server: HostileServer, model: str, trigger: Trigger, status: str
 ) -> None:
     remember(agent, "We spoke of ships.", "We spoke of captains.")
-    agent.model_id, agent.api_base = model, server.base_url
-    db.session.commit()
+    with writing():
+        Agent.lock(agent.id).change(by=COMMAND_LINE, model_id=model, api_base=server.base_url)
     refinement = start_refinement(agent.id, trigger=trigger, by=COMMAND_LINE)
     began = time.monotonic()
     run_refinement(refinement.id, Dependencies(LiteLLMClients()))

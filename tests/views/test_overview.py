@@ -7,8 +7,11 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from flask import Flask
+from sqlalchemy import select
 
 from app.config import Settings
+from app.demo import find_waiting
+from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
 from app.processes.datadir import PartsFile, StoppedPart
@@ -146,14 +149,20 @@ def test_what_ended_last_comes_first_however_early_it_was_asked_for(admin: Brows
     assert [each["id"] for each in shown["recent"]] == [slow.refinement.id, quick.id]
 
 
-def test_the_demo_makes_two_agents_that_are_refined_at_once(admin: Browser) -> None:
+def test_without_a_worker_the_demo_makes_two_agents_whose_memories_wait(app: Flask, admin: Browser) -> None:
+    """With one they are refined at once: tests/browser/test_demo.py."""
     answer = admin.post("/demo")
     shown = admin.get("/overview.json").json
 
     assert (answer.status_code, answer.headers["Location"]) == (303, "/")
     assert shown is not None
-    assert shown["agents"] == 2
-    assert [each["status"] for each in shown["running"]] == ["queued", "queued"]
+    assert (shown["agents"], shown["running"]) == (2, [])
+    agents = db.session.scalars(select(Agent)).all()
+    for intake_id in find_waiting(agents):
+        take_in(intake_id)
+    db.session.rollback()
+    assert find_waiting(agents) == []
+    assert min(db.session.scalars(select(Agent.core_count))) > 10
 
 
 def test_the_demo_never_comes_into_an_account_with_agents(admin: Browser) -> None:
