@@ -49,6 +49,7 @@ COMMANDS = {
     "verify": LazyCommand("app.cli.audit", "Check the audit log and replay it against the tables."),
     "users": LazyCommand("app.cli.users", "Create, list and deactivate the people who run the agents."),
     "keys": LazyCommand("app.cli.keys", "Check, back up, restore and rotate the keys."),
+    "restore": LazyCommand("app.cli.restore", "Go on after a restore from a backup."),
     "db": LazyCommand("app.cli.db", "Bring the database to this version."),
     "doctor": LazyCommand("app.cli.doctor", "Say what is wrong with this installation, if anything is."),
     "mcp": LazyCommand("app.cli.mcp", "Serve one agent's tools over MCP on standard input and output."),

@@ -139,12 +139,19 @@ def check_not_erased(agent_id: int, memory_id: int) -> None:
 
 
 def erase_memory(
-    agent_id: int, memory_id: int, *, by: Actor, reason: object = "", signer: TokenKey | None = None
+    agent_id: int,
+    memory_id: int,
+    *,
+    by: Actor,
+    reason: object = "",
+    signer: TokenKey | None = None,
+    is_again: bool = False,
 ) -> Erasure:
     """Remove all that a memory ever said, in one transaction with its entry; then `shredding.shred` cleans the disk.
 
     An active one is discarded by it. The agent gets a new data key: at once where the master key is at hand, else by a
-    worker (`renew_data_key`). `signer` is the agent's token that decided it. Raises NotFound, MemoryErased, Refused,
+    worker (`renew_data_key`). `signer` is the agent's token that decided it; `is_again`: it was erased before, and a
+    backup brought it back. Raises NotFound, MemoryErased, Refused,
     Invalid or AgentForgotten.
     """
     words = _clean_reason(reason)
@@ -152,7 +159,8 @@ def erase_memory(
         agent = Agent.lock(agent_id)
         agent.check_not_forgotten()
         memory = _lock_memory(agent, memory_id)
-        _check_allowed(agent, memory, by)
+        if not is_again:
+            _check_allowed(agent, memory, by)
         data = {"id": memory.id, **find_remains(agent.id, memory.id)} | ({"reason": words} if words else {})
         written = [memory] if memory.is_active else []
         if written:

@@ -29,6 +29,7 @@ from app.models.current import Current
 from app.models.master_key import master_key, seal_for_now
 from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
 from app.silo import MasterKey, MasterPublicKey, SealBroken
+from app.silo.keptnotes import KeptNotes
 from app.silo.logcopy import LeafRecord, LogCopy, LogForked
 from app.silo.merkle import hash_leaf
 from app.silo.notes import NoteBroken, NoteVerifier, SigningKey, installation_name, open_note, sign_note
@@ -38,6 +39,9 @@ from app.silo.webkey import PinnedInstallation
 _PENDING = "statements of this transaction"
 _APPENDING = 0x57E9
 _WHILE_APPENDING = text("SELECT pg_advisory_xact_lock(:number)").bindparams(number=_APPENDING)
+KEPT = (StatementKind.TOKEN_ENDED, StatementKind.EXCEPTION_ENDED, StatementKind.ERASURE)
+"""Statements that a restored backup must not undo: they are kept whole outside the database, too."""
+
 _REPLAYS_KEPT = 10_000
 """Agents whose replayed state a process keeps at most."""
 
@@ -91,6 +95,7 @@ class StatementLog:
         self.installation = self._keys[0].installation
         self.copy = LogCopy(folder / "leaves", self.installation)
         self.copy.load()
+        self.kept = KeptNotes(folder / "kept")
         self._replays: OrderedDict[str, Current] = OrderedDict()
 
     @property
@@ -142,6 +147,9 @@ class StatementLog:
         with self._lock, _apart() as connection:
             known = self.copy.size
             self.copy.load()
+            if self.copy.is_another():  # a restored log was accepted on this machine
+                self._replays.clear()
+                known = 0
             if self.copy.size > known:  # another process of this machine was first
                 self._keys = _find_installation_keys(self.verifier.public, self.installation)
             size = log_size(connection)
@@ -158,6 +166,9 @@ class StatementLog:
                 self._extend_copy(first, [LeafRecord(hash_leaf(each.leaf), each.agent) for each in leaves])
                 for position, each in enumerate(leaves, first):
                     self._learn_key(position, each.said)
+                self.kept.add(
+                    [(position, each.leaf) for position, each in enumerate(leaves, first) if each.kind in KEPT]
+                )
 
     def _has_seen(self, size: int) -> bool:
         return size == self.copy.size and self.copy.is_whole()
@@ -217,6 +228,7 @@ class StatementLog:
             records.append(LeafRecord(hash_leaf(leaf.leaf), said.agent if said else None))
             self._learn_key(position, said)
         self._extend_copy(first, records)
+        self.kept.add([(leaf.position, leaf.leaf) for leaf in leaves if leaf.kind in KEPT])
 
     def check_leaf(self, leaf: FoundLeaf) -> Statement | None:
         """What a leaf says, if it is a statement, once its signature is checked. Raises NoteBroken."""

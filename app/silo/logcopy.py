@@ -63,6 +63,7 @@ class LogCopy:
         self.path = path
         self.installation = installation
         self._lock = threading.RLock()
+        self._is_another = False
         self._forget()
 
     def __repr__(self) -> str:
@@ -74,11 +75,17 @@ class LogCopy:
         return len(self._records) // RECORD
 
     def is_whole(self) -> bool:
-        """Whether the file ends where this object's knowledge does: else another process has added to it."""
+        """Whether the file is still the one that was read, and ends where this object's knowledge does."""
         try:
-            return self.path.stat().st_size // RECORD - 1 == self.size
+            status = self.path.stat()
         except FileNotFoundError:
             return self.size == 0
+        return self._file == (status.st_dev, status.st_ino) and status.st_size // RECORD - 1 == self.size
+
+    def is_another(self) -> bool:
+        """Whether another file took the place of the one that was read before; asked once for each."""
+        found, self._is_another = self._is_another, False
+        return found
 
     def hash_at(self, index: int) -> bytes:
         """The leaf's hash, 32 bytes. Raises IndexError."""
@@ -181,6 +188,7 @@ class LogCopy:
         status = os.fstat(descriptor)
         if self._file not in {None, (status.st_dev, status.st_ino)}:
             self._forget()
+            self._is_another = True
         self._file = status.st_dev, status.st_ino
         if status.st_size < RECORD and not self.size:
             return

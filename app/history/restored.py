@@ -1,0 +1,154 @@
+"""After a restore from a backup: what the backup must not undo is done again, then its log is the one that counts.
+
+The copy outside the database is longer than a restored log; nothing is opened until somebody on the worker's host says
+that this is right. Revocations and erasures that the backup lacks are kept whole outside the database: they come first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from flask import current_app
+from sqlalchemy import select
+
+from app.errors import NotFound, Refused
+from app.extensions import db, now, reading, writing
+from app.history.erasing import MemoryErased, erase_memory
+from app.keys.provision import settle_keys
+from app.keys.tokens import revoke_token
+from app.models import COMMAND_LINE, AccessGrant, Agent, GrantStatus, Refinement, Status
+from app.models.base import iso
+from app.models.master_key import key_ring
+from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
+from app.models.statement_log import LogBroken, append_leaf, log_size, read_statement, statement_log
+from app.silo import MasterKey
+from app.silo.merkle import hash_leaf
+from app.silo.notes import NoteBroken, NoteVerifier
+
+WHY = "it had ended before, and a backup brought it back"
+
+
+class NothingToAccept(Refused):
+    """The log of statements goes on from its copy outside of the database: no backup from before it was put back."""
+
+    code = "nothing_to_accept"
+    outcome = "Nothing was changed."
+
+
+@dataclass(frozen=True)
+class RestoredLog:
+    """A log that a backup put back: its leaves and those that the copy has, and what is done again."""
+
+    leaves: int
+    seen: int
+    again: Sequence[Statement]
+
+    def count(self, kind: StatementKind) -> int:
+        """How many of a kind are done again."""
+        return sum(said.kind is kind for said in self.again)
+
+
+def examine_restored_log() -> RestoredLog:
+    """What `accept_restored_log` would do; writes nothing. Raises NothingToAccept or LogBroken."""
+    log = statement_log()
+    with reading():
+        size = log_size(db.session)
+        log.copy.load()
+        if _is_extended(size):
+            raise NothingToAccept
+    verifiers = _known_verifiers()
+    kept = [
+        _read_kept(note, place, verifiers)
+        for place, note in log.kept.read()
+        if place < log.copy.size and log.copy.hash_at(place) == hash_leaf(note) and not _holds(place, note)
+    ]
+    return RestoredLog(size, log.copy.size, kept)
+
+
+def accept_restored_log() -> RestoredLog:
+    """Take the database's log for the one that counts, and do again what the backup must not undo.
+
+    The copy of before is kept beside the new one. Raises NothingToAccept, or LogBroken where the restored log is none
+    of this installation's.
+    """
+    found = examine_restored_log()
+    before = statement_log()
+    accepted = {"size": found.leaves, "root": before.copy.root(min(found.leaves, found.seen)).hex()}
+    stamp = f"{now():%Y%m%dT%H%M%S}"
+    before.copy.archive(stamp)
+    with suppress(FileNotFoundError):
+        checkpoints = before.copy.path.with_name("checkpoints")
+        checkpoints.rename(checkpoints.with_name(f"checkpoints.{stamp}"))
+    current_app.extensions.pop("statement_log")
+    statement_log().catch_up()
+    for said in found.again:
+        _do_again(said)
+    with writing():
+        append_leaf(LeafKind.TIME, "accepted", json.dumps({"accepted": accepted, "time": iso(now())}).encode())
+    return found
+
+
+def _is_extended(size: int) -> bool:
+    """Whether the database's log goes on from what the copy has, leaf by leaf."""
+    copy = statement_log().copy
+    if size < copy.size:
+        return False
+    hashes = db.session.scalars(select(LogLeaf.hash).where(LogLeaf.position < copy.size).order_by(LogLeaf.position))
+    return all(found == copy.hash_at(place) for place, found in enumerate(hashes))
+
+
+def _holds(place: int, note: bytes) -> bool:
+    with reading() as session:
+        return session.scalar(select(LogLeaf.leaf).where(LogLeaf.position == place)) == note
+
+
+def _known_verifiers() -> list[NoteVerifier]:
+    """The installation's keys by the restored log, and those of every master key that lies here: it may be older."""
+    log, ring = statement_log(), key_ring()
+    found = [verifier for _, verifier in log.signing_keys]
+    for path in (ring.path, *ring.kept()):
+        verifier = MasterKey.load(path).installation_key(log.installation).verifier
+        if verifier not in found:
+            found.append(verifier)
+    return found
+
+
+def _read_kept(note: bytes, place: int, verifiers: Sequence[NoteVerifier]) -> Statement:
+    """Raises LogBroken for one that this installation did not sign."""
+    for verifier in verifiers:
+        with suppress(NoteBroken):
+            return read_statement(note, statement_log().installation, verifier, place)
+    raise LogBroken(f"the kept statement of leaf {place} is signed by no key that is here")
+
+
+def _do_again(said: Statement) -> None:
+    """Each in transactions of its own; what the backup does not know needs no end."""
+    with reading() as session:
+        agent_id = session.scalar(select(Agent.id).where(Agent.uuid == said.agent, Agent.forgotten_at.is_(None)))
+    if agent_id is None:
+        return
+    match said.kind:
+        case StatementKind.TOKEN_ENDED:
+            with suppress(NotFound), writing():
+                revoke_token(Agent.lock(agent_id), said.subject_id, by=COMMAND_LINE, why=WHY)
+            with writing():
+                settle_keys(Agent.lock(agent_id), by=COMMAND_LINE)
+        case StatementKind.EXCEPTION_ENDED:
+            with suppress(NotFound), writing():
+                agent = Agent.lock(agent_id)
+                AccessGrant.lock(said.subject_id).end(agent, GrantStatus.REVOKED, by=COMMAND_LINE, why=WHY)
+        case StatementKind.ERASURE:
+            _stop_open_refinement(agent_id)
+            with suppress(NotFound, MemoryErased):
+                erase_memory(agent_id, int(said.subject_id), by=COMMAND_LINE, reason=WHY, is_again=True)
+
+
+def _stop_open_refinement(agent_id: int) -> None:
+    with writing():
+        running = Refinement.open_of(agent_id)
+        if running is not None:
+            running = Refinement.lock(running.id)
+            running.end(Agent.lock(agent_id), Status.STOPPED, reason="A backup was restored.", by=COMMAND_LINE)
