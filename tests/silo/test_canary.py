@@ -146,6 +146,8 @@ def _work(life: Life) -> Iterator[tuple[Task, list[int | str]]]:
         "proposal_id": grant.id,
         "request_id": grant.id,
         "nonce": "0123456789abcdef",
+        "index": 7,
+        "reply": "0123456789abcdef",
     }
     tasks.celery.app.loader.import_default_modules()
     for name, each in tasks.celery.app.tasks.items():

@@ -30,6 +30,7 @@ from app.models import (
     Action,
     Agent,
     AuditLog,
+    Consent,
     GrantStatus,
     InstallationMark,
     Intake,
@@ -42,7 +43,10 @@ from app.models import (
     record,
 )
 from app.models.agent import AgentForgotten
+from app.models.base import iso
+from app.models.declaring import declare
 from app.models.key import AgentKey
+from app.models.statement import StatementKind
 from app.refinement.due import due_by_schedule
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
@@ -233,6 +237,7 @@ def exception_of(agent: Agent, status: GrantStatus) -> AccessGrant:
     """An exception as the database holds it, with an answer that was not fetched yet."""
     user = db.session.scalars(select(User)).first()
     assert user is not None
+    moment = now()
     with writing() as session:
         locked = Agent.lock(agent.id)
         grant = AccessGrant(
@@ -247,10 +252,16 @@ def exception_of(agent: Agent, status: GrantStatus) -> AccessGrant:
             status=status,
             requested_by="user:x",
             requested_at=now(),
-            expires_at=now() + timedelta(hours=1) if status == GrantStatus.GRANTED else None,
+            decided_at=moment if status == GrantStatus.GRANTED else None,
+            expires_at=moment + timedelta(hours=1) if status == GrantStatus.GRANTED else None,
             views=0,
         )
         session.add(grant)
+        if status == GrantStatus.GRANTED:
+            said = {"granted": True, "database_time": iso(moment), "question": None, "reply": None}
+            declare(StatementKind.EXCEPTION_DECIDED, locked, grant.subject, grant.stated() | said)
+            whose = {"account_id": agent.account_id, "agent_id": agent.id, "grant_id": grant.id}
+            session.add(Consent(**whose, granted=True, asked_at=now(), answered_at=now()))
         record(Action.ACCESS_REQUESTED, actor=COMMAND_LINE, of=locked, subject=grant.subject)
         look = {"id": str(uuid.uuid4()), "grant_id": grant.id, "user_id": user.id, "reader": b"\x00" * 32}
         session.add(AccessView(**look, wanted={}, note=b"signed", sealed=b"sealed to a request", requested_at=now()))
