@@ -98,6 +98,11 @@ class Settings(BaseSettings):
         None,
         description="Comma-separated. The only models, and addresses behind an `@`, that agents may have; empty: all.",
     )
+    checkpoint_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s]+)?$",
+        description="Where each signed checkpoint of the log is sent (POST, text/plain); empty: nowhere.",
+    )
     api_rate: str = Field(
         "600/minute",
         pattern=r"^[1-9][0-9]{0,8}/(second|minute|hour|day)$",

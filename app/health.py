@@ -16,10 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import WhetstoneError
 from app.events.broker import broker_client
-from app.extensions import db, has_no_disk_left
+from app.extensions import db, has_no_disk_left, now
 from app.models import Agent, Refinement, Status
+from app.models.statement_log import AgentStopped, LogBroken
 from app.processes.broker import trouble_of
 from app.processes.datadir import PartsFile, StoppedPart
+from app.statements.checkpointing import overdue_words, signed_checkpoint
 from tasks.celery import INTERACTIVE, REFINE, UPKEEP
 from tasks.echo import worker_answers
 from tasks.queue import queue_length
@@ -36,6 +38,7 @@ HELP = {
     "queue_length": ("queue", "Messages that wait for a worker."),
     "mutations": ("", "Changes that refinements made, those undone since included."),
     "agents": ("", "Agents of all accounts."),
+    "checkpoint_age_seconds": ("", "Seconds since the last signed checkpoint of the log of statements."),
     "database_up": ("", "Whether the database answered."),
     "open_streams": ("", "Pages that hold this process's event stream open."),
 }
@@ -104,7 +107,9 @@ def look_around() -> dict[str, object]:
         worker = "ok" if worker_answers(ECHO_SECONDS) else f"none answered within {ECHO_SECONDS:.0f} seconds"
     parts = {"database": database, "broker": broker, "worker": worker}
     stopped = [part.sentence(datetime.now(UTC)) for part in stopped_parts()]
-    found: dict[str, object] = {"ready": all(word == "ok" for word in parts.values()), **parts}
+    is_ready = all(word == "ok" for word in parts.values())
+    statements = _check_log() if database == "ok" else {}
+    found: dict[str, object] = {"ready": is_ready and "log" not in statements, **parts, **statements}
     return found | {"stopped": stopped} if stopped else found
 
 
@@ -131,7 +136,8 @@ def _count_rows() -> Counted:
     agents = db.session.scalar(select(func.count()).select_from(Agent)) or 0
     refinements = {str(status): by_status.get(str(status), 0) for status in Status}
     mutations = sum(changes for _, _, changes in rows)
-    return {"refinements": refinements, "mutations": {"": mutations}, "agents": {"": agents}}
+    counted = {"refinements": refinements, "mutations": {"": mutations}, "agents": {"": agents}}
+    return counted | {"checkpoint_age_seconds": _checkpoint_age()}
 
 
 def _check_database() -> str:
@@ -141,6 +147,28 @@ def _check_database() -> str:
         db.session.rollback()
         return f"does not answer ({type(error).__name__})"
     return "its disk is full: nothing can be written" if has_no_disk_left(db.engine) else "ok"
+
+
+def _check_log() -> dict[str, str]:
+    """What is wrong with the log of statements: `log` stops everything, `checkpoint` is an alarm only."""
+    try:
+        overdue = overdue_words()
+    except (LogBroken, AgentStopped) as error:
+        return {"log": error.sentence}
+    except (SQLAlchemyError, WhetstoneError):
+        return {}
+    finally:
+        db.session.rollback()
+    return {"checkpoint": overdue} if overdue else {}
+
+
+def _checkpoint_age() -> dict[str, int]:
+    """Seconds since the last one; nothing where there is none."""
+    try:
+        latest = signed_checkpoint()
+    except LogBroken:
+        return {}
+    return {} if latest is None or latest.at is None else {"": int((now() - latest.at).total_seconds())}
 
 
 def _check_broker() -> str:

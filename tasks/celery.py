@@ -31,6 +31,7 @@ from app.logs import error_place
 from app.refinement.heartbeat import heartbeat
 from app.refinement.sweep import interrupt_refinement, keep_closing
 from app.setup import ready_app
+from app.statements.checkpointing import CheckpointTimer
 
 CLOSING_SECONDS = 12.0
 """The supervisor of `up` gives a worker 20 seconds."""
@@ -107,6 +108,11 @@ def _preload_in_thread(**_: Any) -> None:
     threading.Thread(target=load_litellm, name="warm", daemon=True).start()
 
 
+def _start_checkpoints(**_: Any) -> None:
+    """By a timer of the worker's own: no beat and no broker can hold them up."""
+    CheckpointTimer(flask_app()).start()
+
+
 def _close_in_thread(**_: Any) -> None:
     threading.Thread(target=close_in_time, name="closing", daemon=True).start()
 
@@ -129,4 +135,5 @@ def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOS
 signals.celeryd_init.connect(_prepare_worker)
 signals.beat_init.connect(_prepare_beat)
 signals.worker_ready.connect(_preload_in_thread)
+signals.worker_ready.connect(_start_checkpoints)
 signals.worker_shutting_down.connect(_close_in_thread)

@@ -123,7 +123,7 @@ def test_a_context(visited: Door, memories: int) -> None:
 
 
 PAGES = {
-    "/": 19,
+    "/": 22,
     "/agents": 10,
     "/attention": 4,
     "/failures": 5,

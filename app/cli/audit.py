@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from flask import current_app
 from sqlalchemy import select
 
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
 from app.cli.found import find_row
-from app.cli.printing import print_hint, print_json, print_table, say
+from app.cli.printing import print_hint, print_json, print_table, say, say_on_stderr
 from app.cli.receipts import check_file, receipt
 from app.extensions import db, end_reading
 from app.history.heads import export_heads, parse_heads
 from app.history.verify import verify as check
 from app.models import Agent, AuditLog, Refinement
 from app.shapes.audit import EntryShape
+from app.statements.checkpointing import make_checkpoint, open_kept, overdue_words, unsent_words
 
 PAGE = 500
 LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"
@@ -71,16 +74,48 @@ def heads(context: CommandContext) -> None:
     say("Then `./whetstone verify --heads FILE` also finds a log that was cut off, or written anew.")
 
 
+@audit.command()
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write it to FILE.")
+@installation_command(account=False)
+def checkpoint(context: CommandContext, out: Path | None) -> None:
+    """Sign the log of statements as it is now, and print that: a signed note of three lines.
+
+    Keep it elsewhere, or give it to others. `./whetstone verify --checkpoint FILE` says whether the log still extends
+    it. Workers make one every hour.
+    """
+    note = make_checkpoint()
+    if out is not None:
+        _write_note(out, note)
+    if context.as_json:
+        signed = open_kept(note)
+        print_json({"origin": signed.origin, "size": signed.size, "root": signed.root.hex(), "note": note.decode()})
+        return
+    say(note.decode().rstrip("\n"))
+    if (unsent := unsent_words()) is not None:
+        say_on_stderr(unsent)
+
+
+def _write_note(path: Path, note: bytes) -> None:
+    try:
+        path.write_bytes(note)
+    except OSError as error:
+        raise click.UsageError(f"{path} can't be written: {error.strerror}.") from None
+
+
 @click.command()
 @click.option("--agent", "name", metavar="NAME", help="Only this agent's chain and memories.")
+@text_file("--checkpoint", "Also a checkpoint that somebody kept: does the log extend it? - for standard input.")
 @text_file("--heads", "Also compare with what `audit heads --json` printed before; - for standard input.")
 @installation_command(opened=False)
-def verify(context: CommandContext, name: str | None, heads: Path | None) -> int:
+def verify(context: CommandContext, name: str | None, heads: Path | None, checkpoint: Path | None) -> int:
     """Check every entry's hash and chain, and replay the log against the tables. Writes nothing.
 
     What decides who may read is compared with the log of statements too, whose signatures are checked. Everything,
     unless an agent or an account is named.
     """
+    if checkpoint is not None and (name or context.account):
+        raise click.UsageError("A checkpoint is of the whole log: leave --agent and --account out.")
+    signed = [] if checkpoint is None else [(read_text(checkpoint) or "").encode()]
     with as_usage():
         kept = [] if heads is None else parse_heads((read_text(heads) or "").split("\n"))
     with open_installation(with_key=False):
@@ -88,7 +123,10 @@ def verify(context: CommandContext, name: str | None, heads: Path | None) -> int
         home = context.find_account() if context.account and not agent else None
         scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
         named = f" --agent {context.agent_argument(agent)}" if agent else context.account_argument
-        verdict = check(agent, home, heads=kept)
+        verdict = check(agent, home, heads=kept, checkpoints=signed)
+        is_whole = agent is None and home is None and current_app.extensions["settings"].master_key_path.exists()
+        if verdict.ok and is_whole and (overdue := overdue_words()) is not None:
+            verdict = replace(verdict, ok=False, first_problem=overdue)
         if context.as_json:
             print_json(verdict.as_json())
             return 0 if verdict.ok else 1
@@ -98,6 +136,8 @@ def verify(context: CommandContext, name: str | None, heads: Path | None) -> int
             _say_forgotten(verdict.forgotten)
             for warning in verdict.warnings:
                 say(f"Look at this: {warning}")
+            if signed:
+                say(f"It extends the checkpoint of {open_kept(signed[0]).size:,} leaves that was kept.")
             if heads:
                 say(f"{len(kept):,} exported heads still stand.")
             else:

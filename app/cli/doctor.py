@@ -34,6 +34,7 @@ from app.refinement.sweep import find_lost_starts
 from app.setup import check_version, load_master_key
 from app.silo.notes import NoteVerifier
 from app.silo.webkey import WebKey
+from app.statements.checkpointing import overdue_words, signed_checkpoint, unsent_words
 from app.statements.web_keys import enrolled_web_keys
 from app.values.plural import count_nouns
 from migrations.triggers import missing_triggers
@@ -123,6 +124,7 @@ def _examine_installation(settings: Settings) -> Iterator[Finding]:
         yield examine("guards", _check_triggers, "version")
         yield examine("proof", _check_proof, "version")
         yield examine("key", _check_master_key, "version")
+        yield examine("log", _check_checkpoints, "version")
         yield examine("log", _check_statement_log, "version")
         yield examine("clock", _check_clock, "database")
         yield examine("broker", _check_broker)
@@ -260,6 +262,18 @@ def _check_proof(_: Settings) -> str:
         )
     entries = sum(proof.verdict.entries for proof in kept)
     return f"{entries:,} entries were as written, on {oldest:%Y-%m-%d %H:%M} UTC or later"
+
+
+def _check_checkpoints(_: Settings) -> str:
+    """That the log of statements extends this machine's copy of it, and was signed lately."""
+    statement_log().catch_up()
+    if (overdue := overdue_words()) is not None:
+        raise _Trouble(overdue, "Start `./whetstone up`, or a worker; `./whetstone audit checkpoint` makes one now.")
+    if (unsent := unsent_words()) is not None:
+        raise _Trouble(unsent, "It is sent again with the next one.", state="warn")
+    latest = signed_checkpoint()
+    when = f"{latest.at:%Y-%m-%d %H:%M} UTC" if latest and latest.at else "not yet"
+    return f"{statement_log().copy.size:,} leaves; last checkpoint {when}"
 
 
 def _check_master_key(settings: Settings) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from sqlalchemy import and_, select, update
 from sqlalchemy.orm import aliased
 
 from app.errors import Refused
-from app.extensions import db, now, writing
+from app.extensions import db, end_reading, now, writing
 from app.grants.request import lock_both
 from app.keys.agent_keys import open_keys
 from app.models import (
@@ -43,6 +44,8 @@ from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_text import texts_of
 from app.models.statement_log import current_of
 from app.silo import AgentKeys, SealBroken, SealedMemory, ViewKey, seal_view
+from app.statements.checkpointing import is_covered, make_checkpoint
+from app.statements.checks import settle_agent
 from app.statements.signers import is_signed_by_web
 from app.values.dates import other_days
 
@@ -82,10 +85,12 @@ def look(grant: AccessGrant, user: User, **wanted: Any) -> RequestedView:
 def answer_view(view_id: str) -> None:
     """Check the exception by the database's clock and roles, write the receipt, seal what is wanted. Does it once.
 
-    An exception whose human is no admin here any more ends with it.
+    An exception whose human is no admin here any more ends with it. Before its first look it is put in a checkpoint.
     """
     query = select(AccessView.grant_id).where(AccessView.id == view_id)
     grant_id = require_row(db.session.scalar(query), "There is no such view.")
+    with suppress(SealBroken):  # which is met again below, and told there
+        _put_in_checkpoint(grant_id)
     with writing():
         agent, grant = lock_both(grant_id)
         view = db.session.get_one(AccessView, view_id, populate_existing=True)
@@ -104,6 +109,9 @@ def answer_view(view_id: str) -> None:
             return
         try:
             keys = open_keys(agent)
+            if not is_covered(_decision(grant.id, agent.id, agent.uuid)):
+                view.refused = "The exception is in no checkpoint of the log of statements yet; ask again."
+                return
             if not _covers_now(grant, agent):
                 view.refused = "The exception has ended, or has not begun."
                 return
@@ -117,6 +125,25 @@ def answer_view(view_id: str) -> None:
 
 
 LOOK = "whetstone-look/1"
+
+
+def _put_in_checkpoint(grant_id: str) -> None:
+    """Nobody can deny later that the agent decided so: what it granted is in a checkpoint before anything is shown."""
+    query = select(Agent.id, Agent.uuid).join(AccessGrant, AccessGrant.agent_id == Agent.id)
+    agent_id, uuid_ = db.session.execute(query.where(AccessGrant.id == grant_id)).tuples().one()
+    is_in_one = is_covered(_decision(grant_id, agent_id, uuid_))
+    end_reading()
+    if is_in_one or not AccessGrant.row_matches(grant_id, AccessGrant.is_live()):
+        return
+    settle_agent(agent_id)
+    if _decision(grant_id, agent_id, uuid_) is not None:
+        make_checkpoint()
+
+
+def _decision(grant_id: str, agent_id: int, agent: str) -> int | None:
+    """Where in the log of statements it stands; None while it does not."""
+    decided = current_of(agent_id, agent).exceptions.get(grant_id)
+    return decided.position if decided else None
 
 
 def _covers_now(grant: AccessGrant, agent: Agent) -> bool:

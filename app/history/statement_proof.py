@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,13 +11,14 @@ from sqlalchemy import ColumnElement, func, select
 
 from app.errors import Unavailable
 from app.extensions import db, end_reading, now
-from app.history.chain import DAMAGE, Difference, raise_unless_damage
-from app.models import Agent, LogLeaf, SignedRequest
-from app.models.statement import Statement
+from app.history.chain import DAMAGE, Difference, numbered_entry, raise_unless_damage
+from app.models import Account, Agent, AuditLog, LogLeaf, SignedRequest
+from app.models.statement import LeafKind, Statement
 from app.models.statement_log import AgentStopped, FoundLeaf, LogBroken, log_size, statement_log
 from app.silo.merkle import hash_leaf
 from app.silo.notes import NoteBroken
 from app.statements.all_rows import compare_all_rows, compare_master_keys
+from app.statements.checkpointing import check_extends, open_kept, read_checkpoints
 from app.statements.settling import foresee
 
 BATCH = 1000
@@ -48,6 +50,45 @@ def prove_agent(agent: Agent) -> None:
         log.catch_up()
         current = log.replay(agent.id, agent.uuid, log_size(db.session))
         compare_all_rows(agent, foresee(agent, current))
+
+
+def prove_chain_head(owner: Agent | Account) -> None:
+    """The chain still holds the entry that the log of statements names last. Raises Difference."""
+    with _as_differences():
+        statement_log().catch_up()
+    mine = (LogLeaf.subject == owner.chain, LogLeaf.kind == LeafKind.CHAIN)
+    newest = select(LogLeaf.position, LogLeaf.leaf).where(*mine).order_by(LogLeaf.position.desc()).limit(1)
+    position, said = db.session.execute(newest).tuples().first() or (None, b"")
+    if position is not None and hash_leaf(said) != statement_log().copy.hash_at(position):
+        raise Difference(f"leaf {position} of the log of statements, which names its end, was altered.")
+    head = json.loads(said) if said else {"sequence": 0}
+    sequence = int(head["sequence"])
+    if owner.logged_sequence != sequence:
+        said_so = f"its row says that the log of statements holds entry {owner.logged_sequence}"
+        raise Difference(f"{said_so}, and that is entry {sequence}.")
+    if not sequence:
+        return
+    entry = (AuditLog.chain == owner.chain, AuditLog.sequence == sequence)
+    found = db.session.execute(select(AuditLog.id, AuditLog.hash).where(*entry)).tuples().first()
+    if found is None:
+        raise Difference(f"entry {sequence} is missing, whose hash the log of statements holds: the end was cut off.")
+    if found[1].hex() != head["hash"]:
+        named = numbered_entry(sequence, found[0])
+        raise Difference(f"{named} has another hash than the log of statements holds: it was rewritten.", found[0])
+
+
+def prove_checkpoints(*kept: bytes) -> None:
+    """This machine's checkpoints, and those that somebody kept: each is signed, and the log extends it.
+
+    Raises Difference.
+    """
+    with _as_differences():
+        read_checkpoints()
+        for note in kept:
+            try:
+                check_extends(open_kept(note))
+            except NoteBroken as error:
+                raise Difference(f"The checkpoint that was kept is none of this installation's: {error}") from None
 
 
 def list_refused(*whose: ColumnElement[bool]) -> tuple[str, ...]:
@@ -82,6 +123,8 @@ def _prove_leaf(leaf: FoundLeaf, hash_: bytes, agent_id: int | None, agent: str 
         if hash_leaf(leaf.leaf) != log.copy.hash_at(leaf.position):
             raise Difference(f"{named} was altered: it is not the one that was seen before.", agent_id=agent_id)
         said: Statement | None = log.check_leaf(leaf)
+        if leaf.kind == LeafKind.CHAIN and json.loads(leaf.leaf)["chain"] != leaf.subject:
+            raise Difference(f"{named} stands in a row that names another chain.")
     except NoteBroken as error:
         raise Difference(f"{named} does not hold: {error.sentence}", agent_id=agent_id) from None
     except DAMAGE as error:

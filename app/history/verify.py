@@ -22,7 +22,14 @@ from app.history import replay
 from app.history.chain import DAMAGE, Chain, Difference, differences_of, raise_unless_damage
 from app.history.heads import Head, check_heads
 from app.history.rows import ReplayedRows, check_strayed_rows
-from app.history.statement_proof import list_refused, prove_agent, prove_leaves, prove_master_keys
+from app.history.statement_proof import (
+    list_refused,
+    prove_agent,
+    prove_chain_head,
+    prove_checkpoints,
+    prove_leaves,
+    prove_master_keys,
+)
 from app.history.states import check_memories, check_strays, check_unexplained
 from app.models import Account, Action, Agent, AuditLog
 from migrations.triggers import missing_triggers
@@ -56,10 +63,17 @@ class Verdict:
         return said | {"warnings": list(self.warnings)}
 
 
-def verify(agent: Agent | None = None, account: Account | None = None, *, heads: Sequence[Head] = ()) -> Verdict:
+def verify(
+    agent: Agent | None = None,
+    account: Account | None = None,
+    *,
+    heads: Sequence[Head] = (),
+    checkpoints: Sequence[bytes] = (),
+) -> Verdict:
     """Check one agent, one account with its agents, or everything; and that `heads` stand and no trigger is gone.
 
-    Writes nothing to the database. Of the whole log of statements, only when everything is checked.
+    Writes nothing to the database. The whole log of statements, and whether it extends `checkpoints` (signed notes),
+    only when everything is checked.
     """
     whose = []
     if agent is not None:
@@ -74,7 +88,7 @@ def verify(agent: Agent | None = None, account: Account | None = None, *, heads:
         parts = [_account_steps(account.id), _check_snapshot(partial(check_unexplained, *whose))]
     else:
         accounts = _read_ids(select(Account.id).order_by(Account.id))
-        parts = [*map(_account_steps, accounts), _rest_steps(partial(check_heads, heads))]
+        parts = [*map(_account_steps, accounts), _rest_steps(partial(check_heads, heads), checkpoints)]
     if whose:
         parts.append(_check_snapshot(partial(check_heads, heads), _check_triggers))
     verdict = _make_verdict(chain(*parts))
@@ -100,9 +114,10 @@ def _list_warnings(*whose: ColumnElement[bool]) -> tuple[str, ...]:
     return found
 
 
-def _rest_steps(*more: Callable[[], None]) -> Steps:
-    yield from _check_snapshot(check_strays, check_strayed_rows, *more, prove_master_keys)
+def _rest_steps(more: Callable[[], None] = lambda: None, checkpoints: Sequence[bytes] = ()) -> Steps:
+    yield from _check_snapshot(check_strays, check_strayed_rows, more, prove_master_keys)
     prove_leaves()
+    prove_checkpoints(*checkpoints)
     yield from _check_snapshot(_check_triggers)
 
 
@@ -182,6 +197,7 @@ def _chain_steps(
         owner = _load_owner(model, owner_id)
         with differences_of(owner):
             followed.check_end(owner)
+            prove_chain_head(owner)
             for check in checks:
                 check(owner)
 

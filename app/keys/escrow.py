@@ -13,6 +13,7 @@ from app.keys.rotation import record_in_all_accounts
 from app.models.audit import Action, AuditLog
 from app.models.master_key import MasterKeyRow, key_ring, master_key
 from app.silo import MasterKey
+from app.statements.checkpointing import make_checkpoint
 from app.values.actor import Actor
 
 
@@ -39,6 +40,7 @@ def back_up(path: Path, passphrase: str, *, by: Actor) -> str:
         if written:
             path.unlink()
         raise
+    make_checkpoint()
     return MasterKey.load(path, passphrase).fingerprint
 
 

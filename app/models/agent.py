@@ -26,8 +26,8 @@ from app.models.agent_settings import (
     clean_settings,
     operator_settings,
 )
-from app.models.audit import Action, Chained, record
-from app.models.base import ExactRatio, Identity, Model, Moment, require_row
+from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
+from app.models.base import ExactRatio, Identity, Model, Moment, partial_index, require_row
 from app.models.declaring import declare
 from app.models.event import announce
 from app.models.grant import AccessGrant
@@ -77,7 +77,11 @@ class Agent(Chained, ScheduleColumns, Model):
     CHECKED_ELSEWHERE = frozenset(
         {"id", "paused", "core_token_usage", "core_count", "journal_count", "audit_sequence", "audit_head"}
     ) | {*CONFIGURATION}
-    __table_args__ = (UniqueConstraint("account_id", "name"), *SCHEDULE_INDEXES)
+    __table_args__ = (
+        UniqueConstraint("account_id", "name"),
+        *SCHEDULE_INDEXES,
+        partial_index("ix_agents_not_logged", "id", where=NOT_LOGGED_YET),
+    )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)

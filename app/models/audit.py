@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import JSON, ColumnElement, ForeignKey, Index, LargeBinary, String, UniqueConstraint, or_
 from sqlalchemy.orm import Mapped, mapped_column
@@ -156,11 +156,21 @@ class AuditLog(Model):
         return hashlib.sha256(_canonical_json(said)).digest()
 
 
+NOT_LOGGED_YET = "audit_sequence <> logged_sequence"
+"""The condition of the partial index that finds chains that moved since the log of statements took their head."""
+
+
 class Chained(Logged, Lockable):
-    """What has an audit chain of its own: an agent, or an account for all that concerns no agent."""
+    """What has an audit chain of its own: an agent, or an account for all that concerns no agent.
+
+    `logged_sequence` is the entry whose hash the log of statements holds (`app/statements/checkpointing`).
+    """
+
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {"logged_sequence": "compared with the log of statements"}
 
     audit_sequence: Mapped[int] = mapped_column(Identity, default=0)
     audit_head: Mapped[bytes] = mapped_column(LargeBinary(32), default=b"")
+    logged_sequence: Mapped[int] = mapped_column(Identity, default=0)
 
     @property
     def chain(self) -> str:

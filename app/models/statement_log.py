@@ -129,6 +129,13 @@ class StatementLog:
         first, *later = self._keys
         return [(0, first.verifier), *((key.position + 1, key.verifier) for key in later)]
 
+    def begun_at(self) -> datetime | None:
+        """When its first leaf was written, if that is the one that was seen. Raises NoteBroken."""
+        leaf = FoundLeaf.read(db.session, select(LogLeaf).where(LogLeaf.position == 0))
+        if not leaf or not self.copy.size or hash_leaf(leaf[0].leaf) != self.copy.hash_at(0):
+            return None
+        return self._read_statement(leaf[0]).at
+
     def verifier_at(self, position: int) -> NoteVerifier:
         """The installation key that was in force there."""
         return next(key.verifier for key in reversed(self._keys) if key.position < position or key is self._keys[0])

@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, ForeignKey, String, and_
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, end_reading, now
-from app.models.audit import Action, Chained, record
-from app.models.base import Identity, Model, Moment
+from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
+from app.models.base import Identity, Model, Moment, partial_index
 from app.models.logged import Logged, Said
 from app.values.actor import SETUP, Actor, ActorKind
 from app.values.text import clean_name
@@ -32,6 +32,7 @@ class Account(Chained, Model):
     NOUN = "account"
     OWNER = ("account", "id")
     CHECKED_ELSEWHERE = frozenset({"audit_sequence", "audit_head"})
+    __table_args__ = (partial_index("ix_accounts_not_logged", "id", where=NOT_LOGGED_YET),)
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     name: Mapped[str] = mapped_column(String(80), unique=True)

@@ -28,8 +28,17 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("audit_sequence", Identity, nullable=False),
         sa.Column("audit_head", sa.LargeBinary(), nullable=False),
+        sa.Column("logged_sequence", Identity, nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name"),
+    )
+    op.create_index(
+        "ix_accounts_not_logged",
+        "accounts",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("audit_sequence <> logged_sequence"),
+        postgresql_where=sa.text("audit_sequence <> logged_sequence"),
     )
     op.create_table(
         "marks",
@@ -92,6 +101,7 @@ def upgrade() -> None:
         sa.Column("forgotten_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("audit_sequence", Identity, nullable=False),
         sa.Column("audit_head", sa.LargeBinary(), nullable=False),
+        sa.Column("logged_sequence", Identity, nullable=False),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("account_id", "name"),
@@ -104,6 +114,14 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("active AND NOT paused"),
         postgresql_where=sa.text("active AND NOT paused"),
+    )
+    op.create_index(
+        "ix_agents_not_logged",
+        "agents",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("audit_sequence <> logged_sequence"),
+        postgresql_where=sa.text("audit_sequence <> logged_sequence"),
     )
     op.create_index(
         "ix_agents_grown",

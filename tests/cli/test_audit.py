@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 from flask import Flask
 from sqlalchemy import text
@@ -130,3 +133,45 @@ def test_verify_tells_a_missing_trigger(agent: Agent, whetstone: Whetstone) -> N
 
     assert said.status == 1
     assert "wt_audit_log_no_update" in said.json["first_problem"]
+
+
+def test_a_checkpoint_is_printed_written_and_held_against_the_log(
+    agent: Agent, whetstone: Whetstone, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept.note"
+    said = whetstone("audit", "checkpoint", "--out", str(kept))
+    as_json = whetstone("audit", "checkpoint", "--json").json
+
+    assert (said.status, kept.read_text().rstrip("\n")) == (0, said.out.rstrip("\n"))
+    assert as_json["note"].startswith(f"{as_json['origin']}\n{as_json['size']}\n")
+    assert as_json["size"] > int(kept.read_text().split("\n")[1])
+    checked = whetstone("verify", "--checkpoint", str(kept))
+    assert checked.status == 0
+    assert f"It extends the checkpoint of {kept.read_text().splitlines()[1]} leaves that was kept." in checked.out
+
+
+def test_a_checkpoint_that_is_none_of_this_log_is_a_difference(
+    agent: Agent, whetstone: Whetstone, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept.note"
+    kept.write_text(whetstone("audit", "checkpoint").out.replace("\n", "\n1", 1))
+
+    said = whetstone("verify", "--checkpoint", str(kept))
+
+    assert said.status == 1
+    assert "none of this installation's" in said.out
+    assert whetstone("verify", "--agent", "ezra", "--checkpoint", str(kept)).status == 2
+
+
+def test_verify_exits_with_1_where_nobody_signed_the_log_for_two_hours(
+    agent: Agent, whetstone: Whetstone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whetstone("audit", "checkpoint")
+    assert whetstone("verify").status == 0
+    monkeypatch.setattr("app.statements.checkpointing.OVERDUE", timedelta(0))
+
+    said = whetstone("verify", "--json")
+
+    assert said.status == 1
+    assert "No checkpoint of the log of statements was made since" in said.json["first_problem"]
+    assert whetstone("verify", "--agent", "ezra").status == 0

@@ -15,7 +15,7 @@ from app.models.statement import LeafKind, StatementKind
 from app.models.statement_log import AgentStopped, append_leaf, current_of, statement_log
 from app.silo.merkle import ProofBroken
 from app.silo.notes import NoteBroken, NoteVerifier, SigningKey
-from app.statements.checkpointing import CHECKPOINT, latest_checkpoint, make_checkpoint
+from app.statements.checkpointing import CHECKPOINT, checkpoint_file, latest_checkpoint, make_checkpoint
 from app.statements.receipts import ReceiptPending, check_receipt, find_index, is_covered, list_receipts, make_receipt
 from tests.support.factories import make_agent
 from tests.support.tampering import tamper
@@ -106,6 +106,7 @@ def test_there_is_none_before_a_checkpoint_covers_the_leaf(agent: Agent) -> None
 
 def test_a_checkpoint_that_somebody_wrote_into_the_database_covers_nothing(agent: Agent) -> None:
     note = make_checkpoint()
+    checkpoint_file().path.unlink()  # as on a host where none is made
     for forged in (b"mine", note.replace(b"\n", b"\n\n", 1), note[:-5] + b"AAAA\n"):
         with writing():
             InstallationMark.write(CHECKPOINT, forged.decode())

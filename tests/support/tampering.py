@@ -58,7 +58,7 @@ def removed(table: str, where: str) -> Iterator[None]:
 
 def hash_anew(agent: Agent) -> None:
     """Give every entry of a chain, and the head, the hashes that fit what now stands there."""
-    head, sequence, fits = b"", 0, []
+    number, head, sequence, fits = agent.id, b"", 0, []
     for entry in list(db.session.scalars(_chain(agent))):
         written = select(MemoryState).where(MemoryState.entry_id == entry.id).order_by(MemoryState.memory_id)
         entry.previous_hash, sequence = head, entry.sequence
@@ -68,7 +68,7 @@ def hash_anew(agent: Agent) -> None:
     with as_owner() as connection:
         connection.execute(text("UPDATE audit_log SET previous_hash = :previous, hash = :hash WHERE id = :id"), fits)
         reset = text("UPDATE agents SET audit_sequence = :sequence, audit_head = :head WHERE id = :id")
-        connection.execute(reset, {"sequence": sequence, "head": head, "id": agent.id})
+        connection.execute(reset, {"sequence": sequence, "head": head, "id": number})
 
 
 def _chain(agent: Agent) -> Any:

@@ -16,9 +16,11 @@ from app.history.proof import Proof
 from app.models import Agent, AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor
+from app.models.statement_log import LogBroken
 from app.processes.datadir import StoppedPart
 from app.refinement.failures import FailureReason
 from app.shapes.audit import AttentionShape
+from app.statements.checkpointing import overdue_words, unsent_words
 from app.views.shown.entry import Subject, link_subject
 from app.vocabulary import ATTENTION_KINDS
 from app.vocabulary.term import Term
@@ -136,6 +138,16 @@ def proof_alarms(account_id: int, proof: Proof | None) -> list[Attention]:
     found += [_database_alarm(rest)] if rest and not rest.verdict.ok else []
     found += [_stale_alarm(proof)] if proof and proof.is_stale(now()) else []
     return found
+
+
+def log_alarms() -> list[Attention]:
+    """Of the log of statements: it is another one, or nobody signs it."""
+    try:
+        overdue, unsent = overdue_words(), unsent_words()
+    except LogBroken as error:
+        return [Attention("bad", "alert", "Everything is stopped.", error.sentence)]
+    found = [Attention("bad", "clock", "Nobody signs the log of statements.", overdue)] if overdue else []
+    return found + ([Attention("warn", "bolt", "A checkpoint was not sent.", unsent)] if unsent else [])
 
 
 def _stop_alarm(part: StoppedPart) -> Attention:

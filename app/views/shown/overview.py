@@ -24,7 +24,7 @@ from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
 from app.views.shown.agents import IS_KEPT, OVER_BUDGET
-from app.views.shown.attention import REASONS_SHOWN, Attention, Unseen, health_alarms, proof_alarms
+from app.views.shown.attention import REASONS_SHOWN, Attention, Unseen, health_alarms, log_alarms, proof_alarms
 from app.vocabulary import STATUSES
 
 Pair = tuple[Refinement, Agent]
@@ -75,6 +75,7 @@ class Overview:
         self.verified_at = proof.at if proof else None
         self.attention = [
             *proof_alarms(account_id, proof),
+            *log_alarms(),
             *health_alarms(),
             *_alerting_outcomes(account_id),
             *_held_prompts(account_id),
