@@ -95,6 +95,7 @@ class StatementLog:
         self.installation = self._keys[0].installation
         self.copy = LogCopy(folder / "leaves", self.installation)
         self.copy.load()
+        self._check_keys()
         self.kept = KeptNotes(folder / "kept")
         self._replays: OrderedDict[str, Current] = OrderedDict()
 
@@ -159,6 +160,7 @@ class StatementLog:
                 known = 0
             if self.copy.size > known:  # another process of this machine was first
                 self._keys = _find_installation_keys(self.verifier.public, self.installation)
+                self._check_keys()
             size = log_size(connection)
             if size < self.copy.size:
                 raise LogBroken(f"it ends at leaf {size}, and {self.copy.size} were written")
@@ -250,6 +252,14 @@ class StatementLog:
 
     def _read_statement(self, leaf: FoundLeaf | LogLeaf) -> Statement:
         return read_statement(leaf.leaf, self.installation, self.verifier_at(leaf.position), leaf.position)
+
+    def _check_keys(self) -> None:
+        """Raises LogBroken where a statement about a master key is not the one that the copy knows: a key that was
+        retired and leaked could name another successor.
+        """
+        for key in self._keys:
+            if key.digest and key.position < self.copy.size and key.digest != self.copy.hash_at(key.position):
+                raise LogBroken(f"leaf {key.position}, about the master key, is another one")
 
     def _learn_key(self, position: int, said: Statement | None) -> None:
         if said is not None and said.kind is StatementKind.MASTER_KEY and position > self._keys[-1].position:
@@ -415,16 +425,17 @@ class _InstallationKey:
     master: bytes
     verifier: NoteVerifier
     previous: bytes | None
+    digest: bytes
 
     @classmethod
-    def of(cls, installation: str, position: int, said: Statement) -> _InstallationKey:
+    def of(cls, installation: str, position: int, said: Statement, digest: bytes = b"") -> _InstallationKey:
         try:
             key, master = bytes.fromhex(said.body["signing_key"]), bytes.fromhex(said.body["public_key"])
             previous = said.body["previous"] and bytes.fromhex(said.body["previous"])
         except (KeyError, ValueError, TypeError):
             raise NoteBroken("A statement about the master key lacks what it has to say.") from None
         verifier = NoteVerifier(installation_name(installation), key)
-        return cls(installation, position, said.subject_id, master, verifier, previous)
+        return cls(installation, position, said.subject_id, master, verifier, previous, digest)
 
 
 def _find_installation_keys(known: bytes, installation: str | None) -> list[_InstallationKey]:
@@ -455,7 +466,7 @@ def _prove_keys(leaves: Sequence[tuple[int, bytes]], known: bytes, installation:
     def open_by(place: int, key: bytes) -> _InstallationKey:
         position, note = leaves[place]
         said = read_statement(note, name, NoteVerifier(installation_name(name), key), position)
-        return _InstallationKey.of(name, position, said)
+        return _InstallationKey.of(name, position, said, hash_leaf(note))
 
     place = _place_of_key(leaves, known, open_by)
     found = [open_by(place, known)]
