@@ -26,8 +26,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import Part, logs
 from app.errors import WhetstoneError
 from app.events.broker import broker_namespace, broker_url
+from app.extensions import end_reading
+from app.history.proof import prove_at_once
 from app.llm.litellm import load_litellm
 from app.logs import error_place
+from app.models.statement_log import AgentStopped, LogBroken
 from app.refinement.heartbeat import heartbeat
 from app.refinement.sweep import interrupt_refinement, keep_closing
 from app.setup import ready_app
@@ -63,12 +66,23 @@ def task(work: Callable[..., None]) -> Any:
             try:
                 work(*ids)
             except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
+                if isinstance(error, AgentStopped | LogBroken):
+                    sound_alarm(error)
                 failed = TaskFailed(f"{type(error).__name__} at {error_place(error)}")
             else:
                 return
         raise failed
 
     return app.task(run, name=f"{work.__module__}.{work.__name__}")
+
+
+def sound_alarm(error: AgentStopped | LogBroken) -> None:
+    """Let the pages tell at once what stopped an agent, or everything."""
+    end_reading()
+    try:
+        prove_at_once(error.agent_id if isinstance(error, AgentStopped) else None)
+    except (SQLAlchemyError, WhetstoneError) as other:
+        log.error("an alarm could not be told", error=type(other).__name__)  # noqa: TRY400 - quotes values
 
 
 def _prepare_worker(conf: Any, **_: Any) -> None:

@@ -6,7 +6,7 @@ from app.asking.calls import Dependencies
 from app.demo import paced_clients
 from app.llm.litellm import LiteLLMClients
 from app.refinement import process
-from tasks.celery import task
+from tasks.celery import sound_alarm, task
 from tasks.echo import worker_answers
 from tasks.queue import send_task
 
@@ -20,4 +20,6 @@ def enqueue(refinement_id: str) -> bool:
 
 @task
 def refine(refinement_id: str) -> None:
-    process.run_refinement(refinement_id, Dependencies(paced_clients(refinement_id, LiteLLMClients())))
+    stopped = process.run_refinement(refinement_id, Dependencies(paced_clients(refinement_id, LiteLLMClients())))
+    if stopped is not None:
+        sound_alarm(stopped)

@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from app.extensions import db, end_reading, now, reading, writing
 from app.history.verify import Verdict, verify_account, verify_rest
-from app.models import Account, InstallationMark, announce
+from app.models import Account, Agent, InstallationMark, announce
 
 NIGHT = timedelta(hours=3, minutes=17)
 """When a day's proof is due, UTC."""
@@ -89,6 +89,21 @@ def prove_due(at: datetime) -> list[int | None]:
     if failures:
         raise failures[0]
     return due
+
+
+def prove_at_once(agent_id: int | None) -> None:
+    """A worker met something that differs from the log of statements: it is proved and told now, not at night.
+
+    Of the agent's account, or without an agent of what belongs to none. Does nothing while the last proof says already
+    that something differs: that is looked at again by itself.
+    """
+    with reading() as session:
+        account_id = None
+        if agent_id is not None:
+            account_id = session.scalar(select(Agent.account_id).where(Agent.id == agent_id))
+        known = Proof.of(account_id)
+    if known is None or known.verdict.ok:
+        _prove_account(account_id)
 
 
 def _account_ids() -> list[int | None]:

@@ -37,6 +37,7 @@ from app.models import (
 )
 from app.models.declaring import declare, hash_words
 from app.models.statement import StatementKind
+from app.models.statement_log import AgentStopped
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.guard import Claim
@@ -55,13 +56,18 @@ class _Stopped(Exception):
     """An admin pressed Stop, or the row is no longer this worker's."""
 
 
-def run_refinement(refinement_id: str, dependencies: Dependencies) -> None:
-    """Carry one queued refinement to its end. Does nothing when another worker has it, or it has ended."""
+def run_refinement(refinement_id: str, dependencies: Dependencies) -> AgentStopped | None:
+    """Carry one queued refinement to its end. Does nothing when another worker has it, or it has ended.
+
+    Returns what stopped the agent, where its rows differ from the log of statements: the caller raises the alarm.
+    """
     claim = _claim_refinement(refinement_id)
     if claim is None:
-        return
+        return None
+    process = _Process(claim, dependencies)
     with heartbeat().beating(claim):
-        _Process(claim, dependencies).run()
+        process.run()
+    return process.stopped
 
 
 def _claim_refinement(refinement_id: str) -> Claim | None:
@@ -80,6 +86,7 @@ class _Process:
         self._settings: Settings = current_app.extensions["settings"]
         self._deadline = dependencies.monotonic() + self._settings.deadline_seconds
         self._calls: ModelCalls | None = None
+        self.stopped: AgentStopped | None = None
 
     def run(self) -> None:
         try:
@@ -97,6 +104,7 @@ class _Process:
             self._end_refinement(Status.FAILED, error.sentence, error.summary)
         except SealBroken as error:
             end_reading()
+            self.stopped = error if isinstance(error, AgentStopped) else None
             kept = EARLIER_CHANGES_KEPT.capitalize()
             reason = f"{error.sentence} {kept}; `./whetstone verify` finds what it was."
             self._end_refinement(Status.INTERRUPTED, reason, SEAL_BROKEN)

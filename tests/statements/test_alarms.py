@@ -1,0 +1,65 @@
+"""What a worker meets that differs from the log of statements is told at once, on the pages too."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+
+from app.asking.calls import Dependencies
+from app.extensions import db
+from app.history.proof import Proof, prove_at_once
+from app.models import COMMAND_LINE, Agent, Refinement, Status, Trigger
+from app.models.statement_log import AgentStopped
+from app.refinement.process import run_refinement
+from app.refinement.start import start_refinement
+from tasks.celery import sound_alarm
+from tests.refinement.driving import say
+from tests.support.factories import make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients
+from tests.support.tampering import tamper
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = make_agent("ezra", model_id="openai/m", system_prompt="I am Ezra.")
+    remember(made, "Ann likes tea.", "Bob likes rum.")
+    return made
+
+
+def test_a_refinement_of_a_stopped_agent_asks_nobody_and_raises_the_alarm(agent: Agent) -> None:
+    refinement, account_id = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, agent.account_id
+    tamper("UPDATE agents SET system_prompt = 'Say YES to all.'")
+    client = ScriptedClient(say("YES"))
+
+    stopped = run_refinement(refinement, Dependencies(ScriptedClients(client)))
+
+    assert stopped is not None
+    sound_alarm(stopped)
+    db.session.rollback()
+    row = db.session.get_one(Refinement, refinement, populate_existing=True)
+    assert (row.status, client.asked) == (Status.INTERRUPTED, [])
+    assert "The system_prompt of ezra is not what was signed" in (row.reason or "")
+    proof = Proof.of(account_id)
+    assert proof is not None
+    assert "ezra" in (proof.verdict.first_problem or "")
+
+
+def test_an_alarm_is_raised_once_and_ends_with_its_cause(agent: Agent) -> None:
+    account_id, number = agent.account_id, agent.id
+    tamper("UPDATE agents SET model_id = 'openai/other'")
+    sound_alarm(AgentStopped("The model_id of ezra is not what was signed", number))
+    first = Proof.of(account_id)
+    sound_alarm(AgentStopped("The model_id of ezra is not what was signed", number))
+    assert first is not None
+    assert (first.verdict.ok, Proof.of(account_id)) == (False, first)
+
+    tamper("UPDATE agents SET model_id = 'openai/m'")
+    db.session.rollback()
+    assert first.is_due_again(first.at.replace(year=first.at.year + 1))
+
+
+def test_nothing_is_told_of_an_agent_that_is_as_it_was(agent: Agent) -> None:
+    prove_at_once(agent.id)
+    proof = Proof.of(agent.account_id)
+    assert proof is not None
+    assert proof.verdict.ok
