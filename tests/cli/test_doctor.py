@@ -23,7 +23,7 @@ from tests.support.workers import broker_of
 
 PARTS = [
     *("apart", "web", "data", "disk", "database", "version", "guards", "proof"),
-    *("key", "log", "clock", "broker", "worker", "beat", "parts", "waiting"),
+    *("key", "log", "checkpoint", "clock", "broker", "worker", "beat", "parts", "waiting"),
 ]
 
 

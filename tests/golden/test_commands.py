@@ -22,7 +22,7 @@ from tests.support.clock import FakeClock
 
 __all__ = ["whetstone"]
 
-NOT_HERE = {"up", "web", "worker", "beat", "mcp", "test", "check", "db upgrade", "keys restore"}
+NOT_HERE = {"up", "web", "worker", "beat", "mcp", "test", "check", "db upgrade", "keys restore", "audit checkpoint"}
 """They run until they are ended, or stand where there is nothing yet: they have tests of their own."""
 
 
@@ -143,6 +143,7 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     keys.write_text(json.dumps({"signing_keys": [{"vkey": statement_log().verifier.vkey}]}))
     yield "audit check-receipt", ("audit", "check-receipt", str(receipt), "--key", str(keys))
     yield "verify", ("verify",)
+    yield "restore accept (nothing to accept)", ("restore", "accept")
     yield "users create", ("users", "create", f"{new}@example.org", "--role", "auditor")
     yield "users create (no address)", ("users", "create", "nobody", "--role", "auditor")
     yield "users list", ("users", "list")
