@@ -260,7 +260,7 @@ def test_a_trigger_that_was_made_harmless_counts_as_missing(run: Running, table:
         else:
             harmless = "CREATE OR REPLACE FUNCTION wt_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN END $$"
             connection.execute(text(harmless))
-            in_order = {"wt_audit_log_in_order", "wt_memory_states_in_order"}
+            in_order = {"wt_audit_log_in_order", "wt_memory_states_in_order", "wt_log_leaves_in_order"}
             assert missing_triggers(connection) == declared("postgresql") - in_order
 
 
@@ -350,7 +350,9 @@ def test_truncate_and_upsert_slip_past_nothing(run: Running) -> None:
     ):
         refuses(f"TRUNCATE {table}", "whetstone: ", "foreign key")
     refuses("TRUNCATE audit_log, memory_states, memories, refinements CASCADE", "whetstone: ")
-    refuses("INSERT INTO memories SELECT * FROM memories ON CONFLICT (id) DO UPDATE SET content = ''", "whetstone: ")
+    refuses(
+        "INSERT INTO memories SELECT * FROM memories ON CONFLICT (id) DO UPDATE SET content_digest = ''", "whetstone: "
+    )
     refuses("INSERT INTO audit_log SELECT * FROM audit_log ON CONFLICT (id) DO UPDATE SET actor = ''", "append-only")
     refuses("WITH gone AS (DELETE FROM audit_log RETURNING 1) SELECT * FROM gone", "append-only")
     refuses(
