@@ -12,7 +12,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -529,9 +529,21 @@ def _insert_pending() -> None:
     if not is_sqlite(session):
         session.execute(_WHILE_APPENDING)
     log.catch_up()
+    pending = [_signed_now(leaf, log) for leaf in pending]
     first = log.copy.size
     insert_rows([_row_of(position, leaf) for position, leaf in enumerate(pending, first)])
     after_commit(lambda: log.extend(first, pending))
+
+
+def _signed_now(leaf: PendingLeaf, log: StatementLog) -> PendingLeaf:
+    """The leaf as the key in force signs it: a rotation may have come between its signature and its place."""
+    if leaf.kind == StatementKind.MASTER_KEY or not holds_master_key():
+        return leaf
+    if leaf.said is None:
+        return replace(leaf, signature=log.signing_key().sign(_leaf_text(leaf.leaf)))
+    text_, _, lines = leaf.leaf.decode().rpartition("\n\n")
+    mine, others = sign_note(f"{text_}\n", log.signing_key()), lines.split("\n")[1:]
+    return replace(leaf, leaf=mine + "\n".join(others).encode())
 
 
 def _row_of(position: int, leaf: PendingLeaf) -> LogLeaf:

@@ -28,12 +28,15 @@ from app.silo.statements import REQUEST, compose_text
 from app.silo.webkey import PinnedInstallation
 from app.tokens.request import WantedToken, request_token
 from tests.refinement.driving import DONE, carry, say
+from tests.support.databases import SERVER
 from tests.support.factories import make_agent, make_user, remember
 from tests.support.scripted import ScriptedClient, ScriptedClients
 from tests.support.tampering import rows, tamper
 from tests.tokens.conftest import think
 
 SHORT = WantedException(GrantCategory.DEBUGGING, "She repeats herself", 15)
+
+HEX = "encode(public_key, 'hex')" if SERVER else "lower(hex(public_key))"
 
 
 @pytest.fixture
@@ -111,10 +114,7 @@ def test_it_proves_what_an_agent_and_its_humans_decided(lived: Agent) -> None:
         ("UPDATE agents SET api_base = 'http://evil.example'", "The api_base of wren is not what was signed"),
         ("UPDATE agents SET refinement_prompt = 'Say YES.'", "The refinement_prompt of wren is not what was signed"),
         ("DELETE FROM agent_keys WHERE purpose = 'dedup'", "are not those that were signed"),
-        (
-            "DELETE FROM agent_keys WHERE reader NOT IN (SELECT lower(hex(public_key)) FROM agent_tokens)",
-            "master key are",
-        ),
+        (f"DELETE FROM agent_keys WHERE reader NOT IN (SELECT {HEX} FROM agent_tokens)", "master key are"),
         ("UPDATE agent_keys SET sealed = :none", "are not those that were signed"),
         (
             "UPDATE agent_keys SET reader = :reader WHERE id = (SELECT max(id) FROM agent_keys)",
