@@ -1,0 +1,217 @@
+"""Is every specific of the old text in the new one? Asked in this direction only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
+from fractions import Fraction
+from itertools import islice
+
+from app.meaning.order import swapped
+from app.meaning.reading import FoundSpecific, Negation, Reading
+from app.meaning.specifics import Atom, ChangeKind, Specific, SpecificKind
+from app.meaning.tense import changed_tenses
+
+LEAST_CONTENT = Fraction(4, 5)
+"""Of the old text's content words, where its memory goes: all of them where there are fewer than five."""
+LEAST_OF_SENTENCE = Fraction(1, 3)
+LEAST_SENTENCE = 3
+"""Content words; a shorter sentence is not looked at by itself."""
+MOST_NAMED = 100
+"""Missing specifics of one kind that are named. More say nothing more."""
+
+
+def missing(old: str, new: str, *, kind: ChangeKind) -> list[Specific]:
+    """What `new` does not say of what `old` says, each with its words as they stand in `old`."""
+    before = Reading(old)
+    return _missing(before, Reading(new, like=before), kind)
+
+
+def missing_of_sources(sources: Iterable[str], new: str, *, kind: ChangeKind) -> list[Specific]:
+    """What the new text lacks of any of them; each source is held to the whole rule by itself."""
+    return list(dict.fromkeys(each for source in sources for each in missing(source, new, kind=kind)))
+
+
+def _missing(before: Reading, after: Reading, kind: ChangeKind) -> list[Specific]:
+    if before.haystack == after.haystack:
+        return []
+    verbatim = [*_codes(before, after), *_quotes(before, after)]
+    found = [
+        *_lost(before, after),
+        *_negations(before, after, kind),
+        *changed_tenses(before, after),
+        *swapped(before, after),
+    ]
+    said = "\n".join(each.words for each in verbatim)
+    rest = [each for each in found if each.words not in said] if verbatim else found
+    whole = [*_sentences(before, after), *(() if kind is ChangeKind.UPDATE else _content(before, after))]
+    return list(dict.fromkeys([*verbatim, *rest, *whole]))
+
+
+def _lost(before: Reading, after: Reading) -> Iterator[Specific]:
+    soft: Set[Atom] = before.language.soft if before.language else frozenset()
+    gained = _gained(before, after)
+    seen: set[tuple[SpecificKind, frozenset[Atom]]] = set()
+    counts = Counter[SpecificKind]()
+    for found in before.found:
+        if counts[found.kind] >= MOST_NAMED or (found.kind, found.atoms) in seen:
+            continue
+        seen.add((found.kind, found.atoms))
+        if _is_lost(found, before, after, soft, gained):
+            counts[found.kind] += 1
+            yield Specific(found.kind, before.words_of(found.first, found.last), found.atoms)
+
+
+def _gained(before: Reading, after: Reading) -> set[SpecificKind]:
+    """The kinds of which the new text says something that the old did not."""
+    novel = {atom for atom, count in after.counts.items() if count > before.counts[atom]}
+    gained: set[SpecificKind] = set()
+    for found in after.found if novel else ():
+        if found.kind not in gained and not novel.isdisjoint(found.atoms):
+            known = found.kind is SpecificKind.NAME and all(
+                atom[0] == "word" and atom[1] in before.vocabulary for atom in found.atoms
+            )
+            if not known:
+                gained.add(found.kind)
+    return gained
+
+
+def _is_lost(found: FoundSpecific, before: Reading, after: Reading, soft: Set[Atom], gained: Set[SpecificKind]) -> bool:
+    """Gone; or said less often, while something of its kind is new: one of two equal numbers was changed."""
+    if found.kind in (SpecificKind.OPPOSITE, SpecificKind.MODAL):
+        (atom,) = found.atoms
+        if atom in after.atoms or atom in soft:
+            return after.counts[atom] < before.counts[atom] and _is_replaced(found, before, after)
+        return True
+    if not (found.atoms <= after.atoms or all(map(after.holds, found.atoms))):
+        return True
+    if found.kind is SpecificKind.HEDGE or found.kind not in gained:
+        return False
+    return any(after.counts[atom] < before.counts[atom] for atom in found.atoms)
+
+
+def _is_replaced(found: FoundSpecific, before: Reading, after: Reading) -> bool:
+    """By the opposite, or by another modal, of which the new text holds more than the old. What was not available may
+    well be unavailable."""
+    (atom,) = found.atoms
+    if found.kind is SpecificKind.OPPOSITE:
+        group, name, side = atom
+        opposite = (group, name, 1 - int(str(side)))
+        negated_no_less = len(after.negations) >= len(before.negations)
+        return negated_no_less and after.counts[opposite] > before.counts[opposite]
+    return any(
+        other[0] == SpecificKind.MODAL and other != atom and count > before.counts[other]
+        for other, count in after.counts.items()
+    )
+
+
+def _codes(before: Reading, after: Reading) -> Iterator[Specific]:
+    return _lost_marked(SpecificKind.CODE, (before.codes, before.haystack), (after.codes, after.haystack))
+
+
+def _quotes(before: Reading, after: Reading) -> Iterator[Specific]:
+    old, new = (before.quotes, before.folded_haystack), (after.quotes, after.folded_haystack)
+    return _lost_marked(SpecificKind.QUOTE, old, new)
+
+
+def _lost_marked(
+    kind: SpecificKind, before: tuple[Mapping[str, str], str], after: tuple[Mapping[str, str], str]
+) -> Iterator[Specific]:
+    """Without its marks it is kept, unless other such words are new: they may have taken the place."""
+    (old, old_haystack), (new, new_haystack) = before, after
+    novel = any(not _stands_in(key, old_haystack) for key in islice(new, MOST_NAMED))
+    lost = (words for key, words in old.items() if key not in new and (novel or not _stands_in(key, new_haystack)))
+    return (Specific(kind, words) for words in islice(lost, MOST_NAMED))
+
+
+_MOST_PLACES = 20
+
+
+def _stands_in(key: str, text: str) -> bool:
+    """As words of its own: `id` does not stand in "idea"."""
+    at = -1
+    for _ in range(_MOST_PLACES):
+        at = text.find(key, at + 1)
+        if at < 0:
+            return False
+        end = at + len(key)
+        starts = at == 0 or not (text[at - 1].isalnum() and key[0].isalnum())
+        if starts and (end == len(text) or not (text[end].isalnum() and key[-1].isalnum())):
+            return True
+    return False
+
+
+def _negations(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Specific]:
+    """What was negated and is not any more, and what was said and is negated now."""
+    if before.language is None:
+        return
+    nearest = Counter(negation.nearest for negation in after.negations)
+    reached = {key for negation in after.negations for key in negation.scope}
+    for negation in before.negations[: 2 * MOST_NAMED]:
+        if nearest[negation.nearest]:
+            nearest[negation.nearest] -= 1
+        elif not _is_negated(negation, reached, before, after):
+            yield Specific(SpecificKind.NEGATION, before.words_of_negation(negation))
+    yield from _newly_negated(before, after, kind)
+
+
+def _is_negated(negation: Negation, reached: Set[str], before: Reading, after: Reading) -> bool:
+    prefixes = before.language.negative_prefixes if before.language else ()
+    if any(
+        prefix + key in after.keys and prefix + key not in before.keys
+        for prefix in prefixes
+        for key in negation.scope[:1]
+    ):
+        return True
+    if len(after.negations) < len(before.negations):
+        return False
+    return negation.nearest in reached or (
+        negation.nearest not in after.keys and not reached.isdisjoint(negation.scope)
+    )
+
+
+def _newly_negated(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Specific]:
+    """The nearest word of a negation that the old text holds, and negates less often. A text that has more to say may
+    negate a word in one place and say it in another."""
+    if len(after.negations) <= len(before.negations):
+        return
+    negated = Counter(negation.nearest for negation in before.negations)
+    reached = {key for negation in before.negations for key in negation.scope[1:]}
+    affirmed = None if kind is ChangeKind.UPDATE else _affirmed_keys(after)
+    for negation in after.negations[: 2 * MOST_NAMED]:
+        key = negation.nearest
+        if negated[key]:
+            negated[key] -= 1
+        elif key in before.keys and key not in reached and (affirmed is None or key not in affirmed):
+            yield Specific(SpecificKind.NEGATION, before.content_word(key))
+
+
+def _affirmed_keys(reading: Reading) -> set[str]:
+    """Those that stand somewhere out of the reach of every negation."""
+    reached: set[int] = set()
+    for negation in reading.negations:
+        reached.update(range(negation.first, negation.first + 4))
+    return {key for at, word in enumerate(reading.words) if at not in reached for key in word.keys}
+
+
+def _sentences(before: Reading, after: Reading) -> Iterator[Specific]:
+    """Sentences of which hardly a word is left."""
+    named = 0
+    for first, last in before.sentences():
+        keys = {key for word in before.words[first:last] for key in word.keys}
+        if len(keys) < LEAST_SENTENCE or named >= MOST_NAMED:
+            continue
+        if len(keys & after.keys) < LEAST_OF_SENTENCE * len(keys):
+            named += 1
+            yield Specific(SpecificKind.SENTENCE, before.words_of(first, last))
+
+
+def _content(before: Reading, after: Reading) -> Iterator[Specific]:
+    old, new = before.content, after.keys
+    if not old:
+        lost = [word.low for word in before.words if word.is_word and word.low not in after.vocabulary]
+        return (Specific(SpecificKind.CONTENT, words) for words in islice(dict.fromkeys(lost), MOST_NAMED))
+    gone = [key for key in old if key not in new]
+    if len(old) - len(gone) >= LEAST_CONTENT * len(old):
+        return iter(())
+    return (Specific(SpecificKind.CONTENT, before.content_word(key)) for key in islice(gone, MOST_NAMED))

@@ -1,0 +1,195 @@
+"""One language's rules, from a file of its own in `languages/`: another language is a file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from app.meaning.specifics import Atom, SpecificKind
+
+FOLDER = Path(__file__).with_name("languages")
+_OTHERS = "others.toml"
+_LEAST_SHARE_OF_LATIN = 0.4
+_LEAST_EVIDENCE = 2
+"""Words of another language: one may be a name."""
+
+Mark = tuple[SpecificKind, Atom]
+
+
+@dataclass(frozen=True)
+class Language:
+    """A file of `languages/`, ready to look words up in."""
+
+    code: str
+    stop_words: frozenset[str]
+    articles: frozenset[str]
+    rates: frozenset[str]
+    endings: tuple[tuple[tuple[str, str], ...], ...]
+    double_consonants: bool
+    contractions: Mapping[str, tuple[str, ...]]
+    contraction_endings: Mapping[str, str]
+    number_words: Mapping[str, str]
+    loose_numbers: Mapping[str, str]
+    months: Mapping[str, int]
+    short_months: Mapping[str, int]
+    days: Mapping[str, str]
+    units: Mapping[str, str]
+    negations: frozenset[str]
+    idioms: tuple[tuple[str, ...], ...]
+    negative_prefixes: tuple[str, ...]
+    scope_ends: frozenset[str]
+    irregular: Mapping[str, str]
+    forms: Mapping[str, str]
+    past: frozenset[str]
+    present: frozenset[str]
+    be: frozenset[str]
+    not_names: frozenset[str]
+    followers: frozenset[str]
+    follower_endings: tuple[str, ...]
+    common_endings: tuple[str, ...]
+    given_names: frozenset[str]
+    marks: dict[str, list[Mark]] = field(default_factory=dict)
+    """Of single words, as they are written."""
+    marks_by_stem: dict[str, list[Mark]] = field(default_factory=dict)
+    phrases: dict[str, list[tuple[tuple[str, ...], Mark]]] = field(default_factory=dict)
+    """Of several words, by the first of them."""
+    soft: set[Atom] = field(default_factory=set)
+    """Asked about only where another of their group takes the place."""
+
+    def stem(self, word: str) -> str:
+        """What the forms of a word have in common. `word` in lower case."""
+        word = self.irregular.get(word) or self.forms.get(word, word)
+        if len(word) <= 3 or not word.isascii():
+            return word
+        for group in self.endings:
+            for ending, left in group:
+                if word.endswith(ending):
+                    if len(word) - len(ending) >= 3 or left == ending:
+                        word = word[: len(word) - len(ending)] + left
+                        if self.double_consonants and not left and ending not in ("s", "e"):
+                            word = _undoubled(word)
+                    break
+        return word
+
+    def expanded(self, word: str) -> tuple[str, ...]:
+        """The words behind a contraction: doesn't → does, not."""
+        if word in self.contractions:
+            return self.contractions[word]
+        if "'" in word:
+            for ending, meant in self.contraction_endings.items():
+                if word.endswith(ending) and len(word) > len(ending):
+                    return (word[: -len(ending)], meant) if meant else (word[: -len(ending)],)
+        return (word,)
+
+
+def _undoubled(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls" else word
+
+
+def language_of(words: Sequence[str]) -> Language | None:
+    """Of the words of a text, as they stand. Words that no language knows say nothing against the first known one, as
+    long as most letters are Latin: notes are full of names and code."""
+    lows = [word.lower() for word in words]
+    latin = sum(1 for low in lows if "a" <= low[0] <= "z")
+    if not latin or latin < _LEAST_SHARE_OF_LATIN * len(lows):
+        return None
+    score, best = -1, None
+    for language in languages():
+        known = sum(1 for low in lows if low in language.stop_words or "'" in low)
+        if known > score:
+            score, best = known, language
+    others = max((sum(map(other.__contains__, lows)) for other in _others()), default=0)
+    foreign = sum(1 for word in words if not word.isascii() and word[0].islower())
+    return best if score >= max(others if others >= _LEAST_EVIDENCE else 0, foreign) else None
+
+
+@cache
+def languages() -> tuple[Language, ...]:
+    return tuple(read_language(path) for path in sorted(FOLDER.glob("*.toml")) if path.name != _OTHERS)
+
+
+@cache
+def _others() -> tuple[frozenset[str], ...]:
+    lists = tomllib.loads((FOLDER / _OTHERS).read_text(encoding="utf-8"))
+    return tuple(frozenset(words.split()) for words in lists.values())
+
+
+def read_language(path: Path) -> Language:
+    """Raises KeyError, naming what the file lacks."""
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    names, negations, tense = data["names"], data["negations"], data["tense"]
+    language = Language(
+        code=data["code"],
+        stop_words=frozenset(data["stop_words"].split()),
+        articles=frozenset(data["articles"].split()),
+        rates=frozenset(data["rates"].split()),
+        endings=tuple(tuple((ending, left) for ending, left in group) for group in data["endings"]),
+        double_consonants=data["double_consonants"],
+        contractions={short: tuple(full.split()) for short, full in data["contractions"].items()},
+        contraction_endings=data["contraction_endings"],
+        number_words=data["number_words"],
+        loose_numbers=data["loose_number_words"],
+        months=data["months"],
+        short_months=data["short_months"],
+        days=_by_word(data["days"]),
+        units=_by_word(data["units"]),
+        negations=frozenset(negations["words"].split()),
+        idioms=tuple(tuple(idiom.split()) for idiom in negations["idioms"]),
+        negative_prefixes=tuple(negations["prefixes"]),
+        scope_ends=frozenset(negations["ends"].split()),
+        irregular=_pairs(tense["irregular"]),
+        forms=_pairs(tense["forms"]),
+        past=frozenset(tense["past"].split()),
+        present=frozenset(tense["present"].split()),
+        be=frozenset(tense["be"].split()),
+        not_names=frozenset(names["not_names"].split()),
+        followers=frozenset(names["followers"].split()),
+        follower_endings=tuple(names["follower_endings"]),
+        common_endings=tuple(names["common_endings"]),
+        given_names=frozenset(names["given_names"].split()),
+    )
+    _add_classes(language, SpecificKind.MODAL, data["modals"], soft=False)
+    _add_classes(language, SpecificKind.MODAL, data["soft_modals"], soft=True)
+    _add_classes(language, SpecificKind.HEDGE, data["hedges"], soft=False)
+    _add_poles(language, data["opposites"], soft=False)
+    _add_poles(language, data["soft_opposites"], soft=True)
+    return language
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Of lines, or parts between bars, of two words."""
+    pairs = (part.split() for part in text.replace("\n", "|").split("|") if part.strip())
+    return dict(pairs)
+
+
+def _by_word(classes: Mapping[str, str]) -> dict[str, str]:
+    return {word: name for name, words in classes.items() for word in words.split()}
+
+
+def _add_classes(language: Language, kind: SpecificKind, classes: Mapping[str, list[str]], *, soft: bool) -> None:
+    for name, phrases in classes.items():
+        atom: Atom = (kind, name)
+        if soft:
+            language.soft.add(atom)
+        for phrase in phrases:
+            first, *rest = phrase.split()
+            if rest:
+                language.phrases.setdefault(first, []).append(((first, *rest), (kind, atom)))
+            else:
+                language.marks.setdefault(first, []).append((kind, atom))
+
+
+def _add_poles(language: Language, pairs: Mapping[str, Any], *, soft: bool) -> None:
+    for name, poles in pairs.items():
+        for side, words in enumerate(poles):
+            atom: Atom = (SpecificKind.OPPOSITE, name, side)
+            if soft:
+                language.soft.add(atom)
+            for word in words.split():
+                marks = language.marks_by_stem.setdefault(language.stem(word), [])
+                if (SpecificKind.OPPOSITE, atom) not in marks:
+                    marks.append((SpecificKind.OPPOSITE, atom))

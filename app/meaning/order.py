@@ -1,0 +1,120 @@
+"""Who did what to whom: two names, numbers or words that took each other's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from app.meaning.reading import Reading
+from app.meaning.specifics import Specific, SpecificKind
+
+MOST_COMPARED = 400
+"""Words of a text whose places are compared: the first so many. A usual memory has fifty."""
+MOST_OWNERS = 8
+MOST_NAMED_SWAPS = 20
+LEAST_MORE = 2
+LEAST_MORE_OF_PLAIN_WORDS = 4
+"""So many more of their neighbours must speak for an exchange than against it: in a paraphrase, plain words move more
+than names and numbers do."""
+
+Neighbour = tuple[str, str]
+
+
+class Places:
+    """The neighbours of each word of a text: the next one on each side, and the next one with content."""
+
+    def __init__(self, reading: Reading, only: set[str]) -> None:
+        self.neighbours: dict[str, set[Neighbour]] = {}
+        self.owners: dict[Neighbour, dict[str, None]] = {}
+        self.first: dict[str, int] = {}
+        articles = reading.language.articles if reading.language else frozenset()
+        compared = (
+            (at, word.key, bool(word.keys or word.number))
+            for at, word in enumerate(reading.words)
+            if not (word.clause_end and not word.sentence_end) and word.low not in articles
+        )
+        row = list(islice(compared, MOST_COMPARED))
+        seen: set[tuple[str, ...]] = set()
+        rights = _next_with_content(row)
+        left = content_left = ""
+        for number, (at, key, has_content) in enumerate(row):
+            if has_content and key in only:
+                right = row[number + 1][1] if number + 1 < len(row) else ""
+                place = (key, left, right, content_left, rights[number])
+                if place not in seen:
+                    seen.add(place)
+                    self._add(at, *place)
+            left = key
+            if has_content:
+                content_left = key
+
+    def _add(self, at: int, key: str, left: str, right: str, content_left: str, content_right: str) -> None:
+        if key not in self.neighbours:
+            self.neighbours[key] = set()
+            self.first[key] = at
+        mine = {("<", left), (">", right), ("<<", content_left), (">>", content_right)}
+        mine = {neighbour for neighbour in mine if neighbour[1]}
+        self.neighbours[key] |= mine
+        for neighbour in mine:
+            owners = self.owners.setdefault(neighbour, {})
+            if len(owners) < MOST_OWNERS:
+                owners[key] = None
+
+
+def _next_with_content(row: list[tuple[int, str, bool]]) -> list[str]:
+    """Of each word the next one to the right that has content."""
+    nearest, rights = "", []
+    for _, key, has_content in reversed(row):
+        rights.append(nearest)
+        if has_content:
+            nearest = key
+    return rights[::-1]
+
+
+def swapped(before: Reading, after: Reading) -> Iterator[Specific]:
+    """Two words that each stand rather where the other stood than where they stood themselves. Where such pairs
+    overlap, one is named: names and numbers first."""
+    named: list[tuple[int, int]] = []
+    for first, last in sorted(_exchanges(before, after), key=lambda pair: (_plain_words(before, pair), pair)):
+        if all(last < other or end < first for other, end in named):
+            named.append((first, last))
+            yield Specific(SpecificKind.ORDER, before.words_of(first, last + 1))
+        if len(named) >= MOST_NAMED_SWAPS:
+            return
+
+
+def _plain_words(reading: Reading, places: tuple[int, int]) -> int:
+    return sum(not (reading.words[at].capital or reading.words[at].number) for at in places)
+
+
+def _exchanges(before: Reading, after: Reading) -> Iterator[tuple[int, int]]:
+    """Where the two stand in the old text."""
+    common = {word.key for word in before.distinct} & {word.key for word in after.distinct}
+    then, now = Places(before, common), Places(after, common)
+    done: set[str] = set()
+    for key, neighbours in now.neighbours.items():
+        if key in done or key not in then.neighbours or neighbours <= then.neighbours[key]:
+            continue
+        other, there_more = _exchanged_with(key, then, now)
+        if other:
+            done |= {key, other}
+            first, last = sorted((then.first[key], then.first[other]))
+            if there_more >= LEAST_MORE_OF_PLAIN_WORDS or _plain_words(before, (first, last)) < 2:
+                yield first, last
+
+
+def _exchanged_with(key: str, then: Places, now: Places) -> tuple[str, int]:
+    """With how many more neighbours speak for it. An empty word where nothing does."""
+    candidates = {
+        other
+        for neighbour in now.neighbours[key] - then.neighbours[key]
+        for other in then.owners.get(neighbour, ())
+        if other != key and other in now.neighbours
+    }
+    for other in sorted(candidates):
+        there = len(now.neighbours[key] & then.neighbours[other])
+        here = len(now.neighbours[other] & then.neighbours[key])
+        kept = len(now.neighbours[key] & then.neighbours[key]) + len(now.neighbours[other] & then.neighbours[other])
+        if there and here and there + here >= kept + LEAST_MORE:
+            return other, there + here - kept
+    return "", 0

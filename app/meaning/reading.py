@@ -1,0 +1,356 @@
+"""A text read once: its words, and every specific among them."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from app.meaning.language import Language, language_of
+from app.meaning.numbers import SYMBOLS, number_atom, time_atom, total_of
+from app.meaning.specifics import Atom, Specific, SpecificKind, Specifics
+from app.meaning.tokens import codes, composed, plain, quotes, spans, squeezed, tokens, unmarked
+from app.meaning.words import Word, read_token
+
+_SCOPE = 4
+"""Content words that a negation reaches."""
+_HALVES_OF_DAYS = {"am": "am", "a.m": "am", "pm": "pm", "p.m": "pm"}
+
+
+class FoundSpecific(NamedTuple):
+    """It stands from word `first` up to `last`, which is not part of it."""
+
+    kind: SpecificKind
+    first: int
+    last: int
+    atoms: frozenset[Atom]
+
+
+class Negation(NamedTuple):
+    """`scope`: keys of what is negated; what follows, or else what stands before."""
+
+    first: int
+    scope: tuple[str, ...]
+
+    @property
+    def nearest(self) -> str:
+        return self.scope[0] if self.scope else ""
+
+
+def extract(text: str) -> Specifics:
+    """All specifics of a text, in the order in which they stand."""
+    reading = Reading(text)
+    return Specifics(reading.code, tuple(reading.named_specifics()), tuple(map(reading.content_word, reading.content)))
+
+
+class Reading:
+    """`like`: the text that this one is compared with, whose language's rules then count here, too."""
+
+    def __init__(self, text: str, like: Reading | None = None) -> None:
+        self._as_written = composed(text)
+        self.text = plain(self._as_written)
+        self._raws = tokens(unmarked(self.text))
+        self.language: Language | None = like.language if like else self._detected()
+        self.code = self.language.code if self.language else None
+        read: dict[str, list[Word]] = like._known if like else {}
+        known = {raw: read.get(raw) or read_token(raw, self.language) for raw in {*self._raws}}
+        self.words: list[Word] = [word for raw in self._raws for word in known[raw]]
+        self._known: dict[str, list[Word]] = known
+        self.lows = [word.low for word in self.words]
+        self.distinct = [word for each in known.values() for word in each]
+        self.vocabulary = {*self.lows}
+        self.negations: list[Negation] = []
+        self.found = list(self._found())
+        self.counts = Counter([atom for each in self.found for atom in each.atoms])
+        self.atoms = self.counts.keys() | self._loose_atoms()
+
+    def _detected(self) -> Language | None:
+        return language_of(
+            [raw for raw in self._raws if raw[0].isalpha() and raw.replace("'", "").replace("-", "").isalpha()]
+        )
+
+    def named_specifics(self) -> Iterator[Specific]:
+        yield from (Specific(each.kind, self.words_of(each.first, each.last), each.atoms) for each in self.found)
+        for kind, atoms in ((SpecificKind.CODE, self.codes), (SpecificKind.QUOTE, self.quotes)):
+            yield from (Specific(kind, words, frozenset({(kind, key)})) for key, words in atoms.items())
+        yield from (Specific(SpecificKind.NEGATION, self.words_of_negation(each)) for each in self.negations)
+
+    @cached_property
+    def content(self) -> dict[str, int]:
+        """The keys of the content words, each with the place where it stands first."""
+        content: dict[str, int] = {}
+        for at, word in enumerate(self.words):
+            for key in word.keys:
+                content.setdefault(key, at)
+        return content
+
+    def content_word(self, key: str) -> str:
+        """As it stands in the text; of a script without spaces, the pair of characters itself."""
+        at = self.content[key]
+        return key if len(self.words[at].keys) > 1 else self.words_of(at, at + 1)
+
+    @cached_property
+    def keys(self) -> set[str]:
+        return {key for word in self.distinct for key in word.keys}
+
+    @cached_property
+    def pairs(self) -> set[tuple[str, str]]:
+        lows = [word.low for word in self.words if not word.clause_end]
+        return set(itertools.pairwise(lows))
+
+    @cached_property
+    def codes(self) -> dict[str, str]:
+        found = codes(self.text) if "`" in self.text else ()
+        return {key: code.strip() for code in found if (key := squeezed(code))}
+
+    @cached_property
+    def quotes(self) -> dict[str, str]:
+        return {key: quote.strip() for quote in quotes(self.text) if (key := quote_key(quote))}
+
+    @cached_property
+    def haystack(self) -> str:
+        return squeezed(self.text)
+
+    @cached_property
+    def folded_haystack(self) -> str:
+        return self.haystack.casefold()
+
+    def holds(self, atom: Atom) -> bool:
+        if atom[0] == "word":
+            return atom[1] in self.vocabulary
+        if atom[0] == "id" and atom[1] in self.vocabulary:
+            return True
+        if atom[0] == "pair":
+            return (atom[1], atom[2]) in self.pairs
+        return atom in self.atoms
+
+    def sentences(self) -> Iterator[tuple[int, int]]:
+        first = 0
+        for at, word in enumerate(self.words):
+            if word.sentence_end:
+                if at > first:
+                    yield first, at
+                first = at + 1
+        if first < len(self.words):
+            yield first, len(self.words)
+
+    def words_of(self, first: int, last: int) -> str:
+        """As they stand in the text."""
+        starts, raw_spans = self._places
+        from_raw, to_raw = bisect_right(starts, first) - 1, bisect_right(starts, last - 1) - 1
+        return self._as_written[raw_spans[from_raw][0] : raw_spans[to_raw][1]]
+
+    @cached_property
+    def _places(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """The first word of each token that has words, and where that token stands."""
+        starts, places, at = [], [], 0
+        for raw, span in zip(self._raws, spans(unmarked(self.text)), strict=True):
+            count = len(self._known[raw])
+            if count:
+                starts.append(at)
+                places.append(span)
+            at += count
+        return starts, places
+
+    def words_of_negation(self, negation: Negation) -> str:
+        last = next(
+            (
+                at + 1
+                for at in range(negation.first + 1, min(negation.first + 8, len(self.words)))
+                if negation.scope and negation.scope[0] in self.words[at].keys
+            ),
+            negation.first + 1,
+        )
+        return self.words_of(negation.first, last)
+
+    # What is found among the words
+
+    def _found(self) -> Iterator[FoundSpecific]:
+        words, done = self.words, 0
+        belongs_to_number, followings = self._belonging_to_numbers(), [*self.lows[1:], ""]
+        for at in [at for at, word in enumerate(words) if word.telling]:
+            if at < done:
+                continue
+            word = words[at]
+            if word.number and not (word.capital and self._is_in_name(at)):
+                following = followings[at]
+                if word.found and following not in belongs_to_number:
+                    yield FoundSpecific(SpecificKind.NUMBER, at, at + 1, word.found[0][1])
+                    continue
+                found = self._number(at, word, following)
+                done = found.last
+                yield found
+                continue
+            if word.found:
+                for kind, atoms in word.found:
+                    yield FoundSpecific(kind, at, at + 1, atoms)
+                continue
+            for found in self._at(at, word):
+                done = found.last
+                yield found
+
+    def _is_in_name(self, at: int) -> bool:
+        """As in "Four Rivers"."""
+        return at + 1 < len(self.words) and self.words[at + 1].capital and not self._starts_sentence(at)
+
+    def _belonging_to_numbers(self) -> set[str]:
+        """What changes the meaning of the number before it."""
+        following = {*SYMBOLS, *_HALVES_OF_DAYS}
+        return following | {*self.language.units, *self.language.number_words} if self.language else following
+
+    def _is_number_word(self, low: str) -> bool:
+        return self.language is not None and low in self.language.number_words
+
+    def _at(self, at: int, word: Word) -> Iterator[FoundSpecific]:
+        if self.language is None:
+            return
+        if word.low in self.language.rates:
+            if (unit := self.language.units.get(self._low(at + 1))) is not None:
+                yield FoundSpecific(SpecificKind.NUMBER, at, at + 2, frozenset({("unit", unit)}))
+            return
+        if dated := self._date(at, word, self.language):
+            yield dated
+            return
+        if word.negation and not self._is_idiom(at, self.language):
+            self.negations.append(Negation(at, self._scope(at, self.language)))
+        if word.capital and (name := self._name(at, word, self.language)):
+            yield name
+        elif phrase := self._phrase(at, word):
+            yield phrase
+        else:
+            yield from (FoundSpecific(kind, at, at + 1, frozenset({atom})) for kind, atom in word.marks)
+
+    def _low(self, at: int) -> str:
+        return self.lows[at] if at < len(self.lows) else ""
+
+    def _number(self, at: int, word: Word, following: str) -> FoundSpecific:
+        """With the number words and the unit behind it. "6 pm" is a time."""
+        last, value, unit = at + 1, word.number, ""
+        if self.language and (not word.found or self._is_number_word(following)):
+            while last < len(self.words) and self._is_number_word(self.lows[last]):
+                last += 1
+            if value.replace(".", "").isdigit():
+                values = {**self.language.number_words, word.low: value}
+                value = total_of(self.lows[at:last], values)
+            following = self._low(last)
+        if following in _HALVES_OF_DAYS and value.isdigit() and len(value) < 3:
+            atom = time_atom(value, "0", _HALVES_OF_DAYS[following])
+            return FoundSpecific(SpecificKind.DATE, at, last + 1, frozenset({atom}))
+        if self.language and following in self.language.units:
+            unit = self.language.units[following]
+        elif following == "percent" or (len(following) > 1 and following in SYMBOLS):
+            unit = SYMBOLS.get(following, following)
+        return FoundSpecific(SpecificKind.NUMBER, at, last + bool(unit), frozenset({number_atom(value, unit)}))
+
+    def _date(self, at: int, word: Word, language: Language) -> FoundSpecific | None:
+        """A day or a month. The numbers beside a month are found as numbers."""
+        if word.low in language.days:
+            return FoundSpecific(SpecificKind.DATE, at, at + 1, frozenset({("day", language.days[word.low])}))
+        month = language.months.get(word.low) or language.short_months.get(word.low)
+        if month is None:
+            return None
+        near = [self.words[each] for each in (at - 1, at + 1) if 0 <= each < len(self.words)]
+        numbered = any(each.number for each in near)
+        certain = word.low in language.months and word.capital and not word.marks
+        if not (
+            numbered or certain or (word.capital and at and self.lows[at - 1] in ("in", "of", "since", "last", "until"))
+        ):
+            return None
+        return FoundSpecific(SpecificKind.DATE, at, at + 1, frozenset({("month", month)}))
+
+    def _phrase(self, at: int, word: Word) -> FoundSpecific | None:
+        for phrase, (kind, atom) in word.phrases:
+            if tuple(self.lows[at : at + len(phrase)]) == phrase:
+                return FoundSpecific(kind, at, at + len(phrase), frozenset({atom}))
+        return None
+
+    def _is_idiom(self, at: int, language: Language) -> bool:
+        for idiom in language.idioms:
+            if self.lows[at] in idiom:
+                first = at - idiom.index(self.lows[at])
+                if first >= 0 and tuple(self.lows[first : first + len(idiom)]) == idiom:
+                    return True
+        return False
+
+    def _scope(self, at: int, language: Language) -> tuple[str, ...]:
+        scope: list[str] = []
+        for word in self.words[at + 1 : at + 12]:
+            if word.clause_end or (scope and word.low in language.scope_ends) or len(scope) >= _SCOPE:
+                break
+            scope.extend(word.keys)
+        if not scope:
+            for word in reversed(self.words[max(0, at - 4) : at]):
+                if word.sentence_end:
+                    break
+                scope.extend(word.keys)
+        return tuple(scope)
+
+    # Names
+
+    def _name(self, at: int, word: Word, language: Language) -> FoundSpecific | None:
+        if not self._may_be_name(word, language):
+            return None
+        at_start = self._starts_sentence(at)
+        if at_start and (word.marks or word.low in language.not_names) and word.low not in language.given_names:
+            return None
+        last = at + 1
+        while last < len(self.words) and self.words[last].capital and self._may_be_name(self.words[last], language):
+            last += 1
+        if at_start and not self._is_name_at_start(at, last, language):
+            at += 1
+            if at == last:
+                return None
+        lows = self.lows[at:last]
+        pairs: set[Atom] = {("pair", one, other) for one, other in itertools.pairwise(lows)}
+        atoms: set[Atom] = {("word", low) for low in lows}
+        return FoundSpecific(SpecificKind.NAME, at, last, frozenset(atoms | pairs))
+
+    def _may_be_name(self, word: Word, language: Language) -> bool:
+        if word.low in language.stop_words or word.negation:
+            return False
+        if word.low in language.days or word.low in language.months:
+            return False
+        emphasis = len(word.low) > _LONGEST_ACRONYM or word.marks or word.low in language.not_names
+        return not (word.upper and emphasis)
+
+    def _starts_sentence(self, at: int) -> bool:
+        return at == 0 or self.words[at - 1].opening
+
+    def _is_name_at_start(self, at: int, last: int, language: Language) -> bool:
+        word, following = self.words[at], self.words[at + 1] if at + 1 < len(self.words) else None
+        if word.low in language.given_names or (word.upper and len(word.low) > 1):
+            return True
+        if word.low.endswith(("s", *language.common_endings)):
+            return False
+        if last > at + 1:
+            return True
+        if following is None or not following.is_word:
+            return False
+        return following.low in language.followers or following.low.endswith(language.follower_endings)
+
+    # What answers for a specific without being one
+
+    def _loose_atoms(self) -> set[Atom]:
+        atoms: set[Atom] = set()
+        atoms.update(atom[:2] for atom in self.counts if len(atom) == 3 and atom[0] == "number")
+        if self.language:
+            atoms.update(("unit", unit) for low, unit in self.language.units.items() if low in self.vocabulary)
+            for low, value in self.language.loose_numbers.items():
+                if low in self.vocabulary:
+                    atoms.add(number_atom(value))
+                    atoms.update(
+                        number_atom(value, self.language.units[following])
+                        for at, each in enumerate(self.lows[:-1])
+                        if each == low and (following := self.lows[at + 1]) in self.language.units
+                    )
+        return atoms
+
+
+_LONGEST_ACRONYM = 5
+
+
+def quote_key(quote: str) -> str:
+    return squeezed(quote).casefold().strip(" .,:;!?'\"")
