@@ -84,6 +84,7 @@ beat_schedule = {
     "weekly sweep": {"task": "tasks.sweep.weekly", "schedule": Crontab(_settings.schedule)},
     "over-budget sweep": {"task": "tasks.sweep.over_budget", **_HOURLY},
     "nightly proof": {"task": "tasks.proof.prove", "schedule": Crontab("17 * * * *"), "options": {"expires": 3500}},
+    "stopped agents": {"task": "tasks.proof.look_again", **_EVERY_MINUTE},
     "daily reflection": {
         "task": "tasks.reflection.start_due",
         "schedule": Crontab("47 * * * *"),

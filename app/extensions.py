@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -29,9 +30,15 @@ POOL = {"pool_size": 24, "max_overflow": 16}
 """Connections, opened as they are needed: as many kept as the web process has threads for pages, so that a busy moment
 makes none anew; 16 more for a while."""
 
+
+def _read_json(stored: str | bytes) -> Any:
+    """Most lists of a ledger, its tags and further dates, are empty."""
+    return [] if stored == "[]" else json.loads(stored)
+
+
 db = SQLAlchemy(
     model_class=Base,
-    engine_options={"hide_parameters": True, "pool_pre_ping": True, **POOL},
+    engine_options={"hide_parameters": True, "pool_pre_ping": True, "json_deserializer": _read_json, **POOL},
     session_options={"expire_on_commit": False},
 )
 

@@ -38,6 +38,8 @@ HELP = {
     "queue_length": ("queue", "Messages that wait for a worker."),
     "mutations": ("", "Changes that refinements made, those undone since included."),
     "agents": ("", "Agents of all accounts."),
+    "agents_stopped": ("", "Agents whose rows differ from the log of statements: nothing of theirs is opened."),
+    "log_broken": ("", "1 while the log of statements is not the one that was seen before: everything is stopped."),
     "checkpoint_age_seconds": ("", "Seconds since the last signed checkpoint of the log of statements."),
     "database_up": ("", "Whether the database answered."),
     "open_streams": ("", "Pages that hold this process's event stream open."),
@@ -133,11 +135,11 @@ def _count_rows() -> Counted:
     query = select(Refinement.status, func.count(), func.sum(Refinement.mutations)).group_by(Refinement.status)
     rows = db.session.execute(query).tuples().all()
     by_status = {str(status): count for status, count, _ in rows}
-    agents = db.session.scalar(select(func.count()).select_from(Agent)) or 0
+    agents, stopped = db.session.execute(select(func.count(Agent.id), func.count(Agent.stopped_at))).tuples().one()
     refinements = {str(status): by_status.get(str(status), 0) for status in Status}
     mutations = sum(changes for _, _, changes in rows)
     counted = {"refinements": refinements, "mutations": {"": mutations}, "agents": {"": agents}}
-    return counted | {"checkpoint_age_seconds": _checkpoint_age()}
+    return counted | {"agents_stopped": {"": stopped}} | _count_log()
 
 
 def _check_database() -> str:
@@ -162,13 +164,14 @@ def _check_log() -> dict[str, str]:
     return {"checkpoint": overdue} if overdue else {}
 
 
-def _checkpoint_age() -> dict[str, int]:
-    """Seconds since the last one; nothing where there is none."""
+def _count_log() -> Counted:
+    """Whether the log of statements is broken, and its last checkpoint's age in seconds, where there is one."""
     try:
         latest = signed_checkpoint()
     except LogBroken:
-        return {}
-    return {} if latest is None or latest.at is None else {"": int((now() - latest.at).total_seconds())}
+        return {"log_broken": {"": 1}}
+    age = {} if latest is None or latest.at is None else {"": int((now() - latest.at).total_seconds())}
+    return {"log_broken": {"": 0}, "checkpoint_age_seconds": age}
 
 
 def _check_broker() -> str:

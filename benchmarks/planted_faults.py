@@ -73,7 +73,8 @@ class Fault:
 
     @property
     def folder(self) -> str:
-        return Path(self.file).parts[1]
+        room, folder, *_ = Path(self.file).parts
+        return folder if room == "app" else room
 
     @contextmanager
     def planted(self, copy: Path) -> Iterator[None]:
@@ -208,7 +209,7 @@ def _test(copy: Path, tests: Sequence[str], seconds: float, *options: str) -> Ru
 
 
 def _summary(ends: Counter[tuple[str, End]], not_counted: int) -> str:
-    """One line: all, by folder of `app`, and what was not found."""
+    """One line: all, by folder of `app` and `tasks`, and what was not found."""
     of: Counter[End] = Counter()
     for (_, end), times in ends.items():
         of[end] += times

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 
 from app.extensions import end_reading
-from app.statements.checkpointing import make_checkpoint
+from app.statements.checkpointing import cover_leaf
 from app.statements.checks import settle_agent
 from app.statements.receipts import Receipt, is_covered, make_receipt
 from app.statements.settling import find_unsettled
@@ -47,8 +47,7 @@ def settle(agent_id: int) -> None:
 
 @task
 def cover(index: int, reply: str) -> None:
-    if not is_covered(index):
-        make_checkpoint()
+    cover_leaf(index)
     send_reply(f"checkpoint:{reply}", kept=KEPT_SECONDS)
 
 

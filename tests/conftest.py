@@ -25,7 +25,7 @@ from app import Part, create_app
 from app.config import Settings
 from tests.support import locks
 from tests.support.clock import FakeClock
-from tests.support.databases import SERVER, Template
+from tests.support.databases import SERVER, Template, let_go
 
 
 class OneHouse(LoadScopeScheduling):
@@ -187,7 +187,7 @@ def app(settings: Settings, template: Template, clock: FakeClock) -> Iterator[Fl
         db.session.remove()
         if "heartbeat" in made.extensions:
             made.extensions["heartbeat"].stop()
-        db.engine.dispose()
+        let_go(db.engine)
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
     made.extensions["clock"] = clock
     yield made
     with made.app_context():
-        db.engine.dispose()
+        let_go(db.engine)
 
 
 @pytest.fixture(autouse=True)

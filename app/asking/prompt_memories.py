@@ -43,7 +43,7 @@ IMPORTED_LATELY = timedelta(days=30)
 NO_IDENTITY = "You are an AI agent with long-term memories of your own."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PromptMemory:
     """One revealed memory on its way into a prompt. Never logged, never kept."""
 
@@ -88,7 +88,7 @@ def read_journal(agent_id: int, keys: AgentKeys, *, since: datetime, own: bool =
 
 
 def _reveal_memories(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
-    return [PromptMemory.of(row, keys.reveal_memory(row.id, row.content)) for row in SealedRow.load(query)]
+    return [PromptMemory.of(row, keys.reveal_memory(row.id, row.content)) for row in SealedRow.each(query)]
 
 
 def imported_lately(agent_id: int) -> set[int]:

@@ -50,6 +50,7 @@ def show_facts(agent: Agent, described: dict[str, Any]) -> None:
             ("last attempt", day_and_time(agent.last_attempt_at)),
             ("next run", described["next_due_words"]),
             ("state", _state_words(agent, described)),
+            ("stopped because", agent.stopped_why),
             ("memories", "unreadable for ever: their keys are destroyed" if agent.forgotten_at else None),
         ]
     )
@@ -70,6 +71,7 @@ def _state_words(agent: Agent, described: dict[str, Any]) -> str:
     if agent.forgotten_at is not None:
         return f"forgotten on {agent.forgotten_at:%Y-%m-%d}"
     words = [
+        "stopped" if agent.stopped_at else "",
         "refining now" if described["open_refinement"] else "",
         "" if agent.active else "inactive",
         "paused" if agent.paused else "",

@@ -106,7 +106,9 @@ def show(context: CommandContext, name: str) -> None:
         print_json(described)
         return
     show_facts(agent, described)
-    if described["open_refinement"]:
+    if described["stopped_at"]:
+        print_hint(f"verify --agent {context.agent_argument(agent)}", "Copy the database, then see where it differs")
+    elif described["open_refinement"]:
         print_hint(f"refinements show {described['open_refinement']}", "Look at its refinement")
     elif described["needs_refinement"]:
         print_hint(f"refine {context.agent_argument(agent)} --wait", "Refine it now")

@@ -99,7 +99,9 @@ class Erasure:
     @property
     def sentence(self) -> str:
         """Who erased it, and what of it may still stand elsewhere."""
-        named = [f"Memory {self.memory_id} was erased for good by {self.by} on {self.at:%Y-%m-%d %H:%M} UTC."]
+        kind, _, name = self.by.partition(":")
+        who = f"the {name}" if kind == ActorKind.SYSTEM else name
+        named = [f"Memory {self.memory_id} was erased for good by {who} on {self.at:%Y-%m-%d %H:%M} UTC."]
         if self.made:
             named.append(f"Made from it, and still there: {_numbers(self.made)}.")
         if self.copies:

@@ -15,6 +15,7 @@ import structlog
 from sqlalchemy import select
 
 from app.extensions import db, end_reading, now, reading, writing
+from app.history.stops import find_stopped, review_stop
 from app.history.verify import Verdict, verify_account, verify_rest
 from app.models import Account, Agent, InstallationMark, announce
 
@@ -97,12 +98,21 @@ def prove_at_once(agent_id: int | None) -> None:
     Of the agent's account, or without an agent of what belongs to none. Does nothing while the last proof says already
     that something differs: that is looked at again by itself.
     """
+    if agent_id is not None:
+        review_stop(agent_id)
     with reading() as session:
         account_id = None
         if agent_id is not None:
             account_id = session.scalar(select(Agent.account_id).where(Agent.id == agent_id))
         known = Proof.of(account_id)
     if known is None or known.verdict.ok:
+        _prove_account(account_id)
+
+
+def review_stopped() -> None:
+    """Each minute: whether those that are stopped still are. Of one that is not, the account is proved again."""
+    accounts = {account_id for agent_id, account_id in find_stopped() if not review_stop(agent_id)}
+    for account_id in sorted(accounts):
         _prove_account(account_id)
 
 
@@ -120,6 +130,8 @@ def _find_due(at: datetime) -> list[int | None]:
 
 def _prove_account(account_id: int | None) -> None:
     proof = Proof(at=now(), verdict=verify_rest() if account_id is None else verify_account(account_id))
+    if account_id is not None:
+        _review_account(account_id, proof.verdict)
     with writing():
         InstallationMark.write(RUNNING, "")
         before = Proof.of(account_id)
@@ -135,6 +147,16 @@ def _prove_account(account_id: int | None) -> None:
     if not proof.verdict.ok:
         where = {"account": account_id, "agent": proof.verdict.agent_id, "entry": proof.verdict.entry_id}
         log.error("the record is not as it was written", **where)
+
+
+def _review_account(account_id: int, verdict: Verdict) -> None:
+    """A verdict names the first difference only: which agents are stopped is looked at one by one."""
+    mine = Agent.stopped_at.is_not(None) if verdict.ok else Agent.forgotten_at.is_(None)
+    query = select(Agent.id).where(Agent.account_id == account_id, mine).order_by(Agent.id)
+    with reading() as session:
+        agents = session.scalars(query).all()
+    for agent_id in agents:
+        review_stop(agent_id)
 
 
 def _mark_name(account_id: int | None) -> str:

@@ -19,12 +19,14 @@ from app.extensions import db, now, reading, writing
 from app.history.erasing import MemoryErased, erase_memory
 from app.keys.provision import settle_keys
 from app.keys.tokens import revoke_token
-from app.models import COMMAND_LINE, AccessGrant, Agent, GrantStatus, Refinement, Status
+from app.models import COMMAND_LINE, AccessGrant, Agent, GrantStatus, Memory, Refinement, Status
 from app.models.base import iso
 from app.models.master_key import key_ring
 from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
 from app.models.statement_log import LogBroken, append_leaf, log_size, read_statement, statement_log
 from app.silo import MasterKey
+from app.silo.keptnotes import KeptNotes
+from app.silo.logcopy import LogCopy
 from app.silo.merkle import hash_leaf
 from app.silo.notes import NoteBroken, NoteVerifier
 
@@ -40,10 +42,15 @@ class NothingToAccept(Refused):
 
 @dataclass(frozen=True)
 class RestoredLog:
-    """A log that a backup put back: its leaves and those that the copy has, and what is done again."""
+    """A log that a backup put back: its leaves and those that the copy has, and what is done again.
+
+    `kept` are the notes of that, with their places. `is_accepted`: an earlier command accepted it, and did not finish.
+    """
 
     leaves: int
     seen: int
+    is_accepted: bool
+    kept: Sequence[tuple[int, bytes]]
     again: Sequence[Statement]
 
     def count(self, kind: StatementKind) -> int:
@@ -57,38 +64,60 @@ def examine_restored_log() -> RestoredLog:
     with reading():
         size = log_size(db.session)
         log.copy.load()
-        if _is_extended(size):
-            raise NothingToAccept
-    verifiers = _known_verifiers()
-    kept = [
-        _read_kept(note, place, verifiers)
-        for place, note in log.kept.read()
-        if place < log.copy.size and log.copy.hash_at(place) == hash_leaf(note) and not _holds(place, note)
-    ]
-    return RestoredLog(size, log.copy.size, kept)
+        is_accepted = _is_extended(size)
+    unfinished = _unfinished().read()
+    if is_accepted and not unfinished:
+        raise NothingToAccept
+    kept, verifiers = sorted({*unfinished, *_find_lost()}), _known_verifiers()
+    again = [_read_kept(note, place, verifiers) for place, note in kept]
+    return RestoredLog(size, log.copy.size, is_accepted, kept, again)
 
 
 def accept_restored_log() -> RestoredLog:
     """Take the database's log for the one that counts, and do again what the backup must not undo.
 
-    The copy of before is kept beside the new one. Raises NothingToAccept, or LogBroken where the restored log is none
-    of this installation's.
+    The copy of before is kept beside the new one. Whoever is interrupted runs it again: it goes on from there. Raises
+    NothingToAccept, or LogBroken where the restored log is none of this installation's.
     """
     found = examine_restored_log()
     before = statement_log()
     accepted = {"size": found.leaves, "root": before.copy.root(min(found.leaves, found.seen)).hex()}
-    stamp = f"{now():%Y%m%dT%H%M%S}"
-    before.copy.archive(stamp)
-    with suppress(FileNotFoundError):
-        checkpoints = before.copy.path.with_name("checkpoints")
-        checkpoints.rename(checkpoints.with_name(f"checkpoints.{stamp}"))
-    current_app.extensions.pop("statement_log")
+    unfinished = _unfinished()
+    unfinished.add(found.kept)
+    if not found.is_accepted:
+        _put_aside(before.copy)
     statement_log().catch_up()
     for said in found.again:
         _do_again(said)
+    unfinished.path.unlink(missing_ok=True)
     with writing():
         append_leaf(LeafKind.TIME, "accepted", json.dumps({"accepted": accepted, "time": iso(now())}).encode())
     return found
+
+
+def _unfinished() -> KeptNotes:
+    """What is still to be done again: it survives whatever interrupts that, beside a copy that is a new one already."""
+    return KeptNotes(statement_log().copy.path.with_name("again"))
+
+
+def _find_lost() -> list[tuple[int, bytes]]:
+    """What was kept and stood in the log of before, and does not stand in the restored one."""
+    log = statement_log()
+    return [
+        (place, note)
+        for place, note in log.kept.read()
+        if place < log.copy.size and log.copy.hash_at(place) == hash_leaf(note) and not _holds(place, note)
+    ]
+
+
+def _put_aside(copy: LogCopy) -> None:
+    """The copy and the checkpoints of before; this process begins a new one."""
+    stamp = f"{now():%Y%m%dT%H%M%S}"
+    copy.archive(stamp)
+    with suppress(FileNotFoundError):
+        checkpoints = copy.path.with_name("checkpoints")
+        checkpoints.rename(checkpoints.with_name(f"checkpoints.{stamp}"))
+    current_app.extensions.pop("statement_log")
 
 
 def _is_extended(size: int) -> bool:
@@ -142,8 +171,18 @@ def _do_again(said: Statement) -> None:
                 AccessGrant.lock(said.subject_id).end(agent, GrantStatus.REVOKED, by=COMMAND_LINE, why=WHY)
         case StatementKind.ERASURE:
             _stop_open_refinement(agent_id)
+            _release(agent_id, int(said.subject_id))
             with suppress(NotFound, MemoryErased):
                 erase_memory(agent_id, int(said.subject_id), by=COMMAND_LINE, reason=WHY, is_again=True)
+
+
+def _release(agent_id: int, memory_id: int) -> None:
+    """It was not constitutional any more when it was erased; the database lets nobody discard one that is."""
+    with suppress(NotFound), writing():
+        agent = Agent.lock(agent_id)
+        memory = Memory.lock_core(agent, memory_id)
+        if memory.constitutional:
+            memory.release(agent, by=COMMAND_LINE)
 
 
 def _stop_open_refinement(agent_id: int) -> None:

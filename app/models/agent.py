@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from sqlalchemy import ColumnElement, ForeignKey, String, Text, UniqueConstraint, exists, select
 from sqlalchemy.exc import IntegrityError
@@ -40,6 +40,11 @@ from app.silo import TokenKey
 from app.values.actor import Actor, ActorKind
 from app.values.text import clean_name
 
+MAX_FOUND = 300
+"""Characters of what was found where an agent is stopped."""
+
+_TOLD = "tells people what a worker found when it compared the rows with the log of statements, which it does anew"
+
 
 class AgentForgotten(Refused):
     """The agent was forgotten: its keys are destroyed, and no new ones are ever made for it."""
@@ -68,6 +73,8 @@ class Agent(Chained, ScheduleColumns, Model):
     """`core_token_usage` (tokens) and the counts are running totals, true at every commit.
 
     `forgotten_at` is when its keys were destroyed: what it remembered is unreadable for ever, its record stays.
+    `stopped_at` and `stopped_why` tell people since when and why it is stopped, and decide nothing: before each use the
+    rows themselves are compared with the log of statements.
     """
 
     __tablename__ = "agents"
@@ -77,10 +84,12 @@ class Agent(Chained, ScheduleColumns, Model):
     CHECKED_ELSEWHERE = frozenset(
         {"id", "paused", "core_token_usage", "core_count", "journal_count", "audit_sequence", "audit_head"}
     ) | {*CONFIGURATION}
+    NOT_AUDITED: ClassVar[Mapping[str, str]] = {**Chained.NOT_AUDITED, "stopped_at": _TOLD, "stopped_why": _TOLD}
     __table_args__ = (
         UniqueConstraint("account_id", "name"),
         *SCHEDULE_INDEXES,
         partial_index("ix_agents_not_logged", "id", where=NOT_LOGGED_YET),
+        partial_index("ix_agents_stopped", "id", where="stopped_at IS NOT NULL"),
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
@@ -102,6 +111,8 @@ class Agent(Chained, ScheduleColumns, Model):
     journal_count: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[Moment]
     forgotten_at: Mapped[Moment | None]
+    stopped_at: Mapped[Moment | None]
+    stopped_why: Mapped[str | None] = mapped_column(String(MAX_FOUND))
 
     @classmethod
     def create(cls, account_id: int, *, name: str, model_id: str, by: Actor, **fields: Any) -> Agent:
@@ -230,6 +241,14 @@ class Agent(Chained, ScheduleColumns, Model):
             self.paused = False
             record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject)
             self.announce("resumed")
+
+    def note_stop(self, found: str | None) -> None:
+        """Keep and tell since when and why it is stopped, or with None that it is no more. The caller has locked it."""
+        if self.stopped_why == (found and found[:MAX_FOUND]):
+            return
+        self.stopped_at = (self.stopped_at or now()) if found else None
+        self.stopped_why = found and found[:MAX_FOUND]
+        self.announce("stopped" if found else "freed")
 
     def announce(self, step: str, /, **data: Any) -> None:
         """A durable, content-free event of this agent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
@@ -63,6 +63,14 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+        """In one step where SQLite gives text: a ledger of 10,000 memories has 40,000 of them."""
+        return _read_utc if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+
+
+def _read_utc(stored: str | None) -> datetime | None:
+    return None if stored is None else datetime.fromisoformat(stored).replace(tzinfo=UTC)
 
 
 Moment = Annotated[datetime, mapped_column(UtcDateTime)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from typing import Any, Self
@@ -19,7 +20,7 @@ from app.values.dates import other_days
 _NAMES = {"tokens": "token_estimate"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BlindRow:
     """One memory without its content, which isn't even read: only what stands beside it."""
 
@@ -51,7 +52,7 @@ class BlindRow:
         return other_days(self.origin_at, self.other_dates)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SealedRow(BlindRow):
     """With the sealed text, for the agent itself."""
 
@@ -62,11 +63,18 @@ class SealedRow(BlindRow):
     @classmethod
     def load(cls, query: Select[Any]) -> list[Self]:
         """All that a query for memories finds, with what they say."""
+        return list(cls.each(query))
+
+    @classmethod
+    def each(cls, query: Select[Any]) -> Iterator[Self]:
+        """The same, one at a time, so that of 10,000 one is held. The session may do nothing else meanwhile."""
         plain = cls.columns()
         count = len(plain)
         wanted = query.with_only_columns(*plain, *content_columns(Memory.content_digest))
-        found = db.session.execute(join_content(wanted, Memory.id, Memory.content_digest)).tuples()
-        return [cls(*(*row[:count], SealedMemory(*row[count:]))) for row in found]
+        db.session.flush()
+        with closing(db.session.connection().execute(join_content(wanted, Memory.id, Memory.content_digest))) as found:
+            for row in found:
+                yield cls(*(*row[:count], SealedMemory(*row[count:])))
 
     @classmethod
     def columns(cls) -> list[Any]:

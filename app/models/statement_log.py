@@ -6,6 +6,7 @@ of a log that does not extend it.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import uuid
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from flask import current_app
-from sqlalchemy import Connection, NullPool, Select, create_engine, event, func, select, text
+from sqlalchemy import Connection, Engine, NullPool, Select, create_engine, event, func, select, text
 from sqlalchemy.orm import Session, scoped_session
 
 from app.errors import Unavailable
@@ -172,7 +173,7 @@ class StatementLog:
         _make_durable()
         with self._lock:
             if self.copy.size >= first:
-                self._extend_copy(first, [LeafRecord(hash_leaf(each.leaf), each.agent) for each in leaves])
+                self._extend_copy(first, [_record_of(each.leaf, each.said) for each in leaves])
                 for position, each in enumerate(leaves, first):
                     self._learn_key(position, each.said)
                 self.kept.add(
@@ -216,6 +217,21 @@ class StatementLog:
             current.apply(self.read_leaf(leaf, agent_id))
         return current
 
+    def read_chain_head(self, chain: str, agent_id: int) -> tuple[int, str]:
+        """Number and hash of the entry of an agent's audit chain that the log names last; (0, "") for none.
+
+        It is found by the copy, so that nobody can hide it in the database. Raises LogBroken or AgentStopped.
+        """
+        self.catch_up()
+        positions = self.copy.indexes_of(_chain_uuid(chain))
+        if not positions:
+            return 0, ""
+        leaf = db.session.scalar(select(LogLeaf.leaf).where(LogLeaf.position == positions[-1]))
+        if leaf is None or hash_leaf(leaf) != self.copy.hash_at(positions[-1]):
+            raise AgentStopped(f"Leaf {positions[-1]} of the log of statements was removed or altered", agent_id)
+        said = json.loads(leaf)
+        return int(said["sequence"]), str(said["hash"])
+
     def read_leaf(self, leaf: FoundLeaf | LogLeaf, agent_id: int | None) -> Statement:
         """What one leaf says, for who has caught up. Raises AgentStopped where it is not as it was."""
         if hash_leaf(leaf.leaf) != self.copy.hash_at(leaf.position):
@@ -234,7 +250,7 @@ class StatementLog:
                 said = self.check_leaf(leaf)
             except NoteBroken as error:
                 raise LogBroken(f"leaf {position} is none of this installation's ({error.sentence})") from None
-            records.append(LeafRecord(hash_leaf(leaf.leaf), said.agent if said else None))
+            records.append(_record_of(leaf.leaf, said))
             self._learn_key(position, said)
         self._extend_copy(first, records)
         self.kept.add([(leaf.position, leaf.leaf) for leaf in leaves if leaf.kind in KEPT])
@@ -564,6 +580,18 @@ def _forget_pending(session: Session) -> None:
     session.info.pop(_PENDING, None)
 
 
+def _record_of(leaf: bytes, said: Statement | None) -> LeafRecord:
+    """What the copy keeps of a leaf: a chain's head is found by its chain, as a statement is by its agent."""
+    if said is not None:
+        return LeafRecord(hash_leaf(leaf), said.agent)
+    chain = json.loads(leaf).get("chain")
+    return LeafRecord(hash_leaf(leaf), _chain_uuid(chain) if chain else None)
+
+
+def _chain_uuid(chain: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, chain))
+
+
 def _leaf_text(leaf: bytes) -> str:
     return f"whetstone-leaf/1\n{leaf.decode('utf-8', 'surrogateescape')}\n"
 
@@ -619,10 +647,15 @@ def _check_positions(found: Sequence[FoundLeaf], positions: Sequence[int], agent
 
 @contextmanager
 def _apart() -> Iterator[Connection]:
-    """A connection of its own: it sees what was committed, however old the session's snapshot is. Rarely needed."""
-    engine = create_engine(db.engine.url, poolclass=NullPool, hide_parameters=True)
-    with engine.connect() as connection:
+    """A connection of its own: it sees what was committed, however old the session's snapshot is. None is kept."""
+    extensions = current_app.extensions
+    if _APART not in extensions:  # made once: what an engine learns of its database costs more than the connection
+        extensions[_APART] = create_engine(db.engine.url, poolclass=NullPool, hide_parameters=True)
+    with cast(Engine, extensions[_APART]).connect() as connection:
         yield connection
+
+
+_APART = "statement_log_engine"
 
 
 def _make_durable() -> None:

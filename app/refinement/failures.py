@@ -18,6 +18,7 @@ from app.values.refinement_states import BROKEN_STATES
 SHOWN_FOR = timedelta(days=7)
 FAILED = BROKEN_STATES
 NO_REASON = "No reason was recorded"
+AGENT_STOPPED = "The agent is stopped: its page says why"
 
 
 @dataclass(frozen=True)

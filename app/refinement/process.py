@@ -40,6 +40,7 @@ from app.models.statement import StatementKind
 from app.models.statement_log import AgentStopped
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
+from app.refinement.failures import AGENT_STOPPED
 from app.refinement.guard import Claim
 from app.refinement.heartbeat import heartbeat
 from app.refinement.loop import Limits, LoopOutcome, run_tool_loop
@@ -107,7 +108,7 @@ class _Process:
             self.stopped = error if isinstance(error, AgentStopped) else None
             kept = EARLIER_CHANGES_KEPT.capitalize()
             reason = f"{error.sentence} {kept}; `./whetstone verify` finds what it was."
-            self._end_refinement(Status.INTERRUPTED, reason, SEAL_BROKEN)
+            self._end_refinement(Status.INTERRUPTED, reason, AGENT_STOPPED if self.stopped else SEAL_BROKEN)
         except DiskFull:
             end_reading()
             self._interrupt(DISK_FULL)

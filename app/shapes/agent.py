@@ -35,6 +35,8 @@ class AdminAgent(AgentShape):
 
     forgotten_at: Moment | None
     next_due: Moment | None
+    stopped_at: Moment | None = Field(description="Since when it is known that its rows differ from what was signed.")
+    stopped_why: str | None = Field(description="What was found, in a sentence without its dot.")
 
 
 class OperatedAgent(AdminAgent):

@@ -21,7 +21,7 @@ _MAGIC = b"whetstone leaves"
 _VERSION = (1).to_bytes(4, "big")
 _NOBODY = bytes(16)
 RECORD = HASH + len(_NOBODY)
-"""Bytes of one record: the leaf's hash and the UUID of its agent, zeros for none. The header is as long."""
+"""Bytes of one record: the leaf's hash and the UUID of its agent or chain, zeros for none. The header is as long."""
 
 
 class LogForked(WhetstoneError):
@@ -47,7 +47,7 @@ class LogCopyUnwritable(Unavailable):
 
 
 class LeafRecord(NamedTuple):
-    """One leaf: its hash, and the UUID of the agent that it is about, if any."""
+    """One leaf: its hash, and the UUID of the agent or the audit chain that it is about, if any."""
 
     hash: bytes
     agent: str | None
@@ -94,7 +94,7 @@ class LogCopy:
         return bytes(self._records[index * RECORD : index * RECORD + HASH])
 
     def indexes_of(self, agent: str) -> Sequence[int]:
-        """The leaves about that agent, ascending."""
+        """The leaves about that agent or chain, ascending."""
         with self._lock:
             return tuple(self._indexes.get(UUID(agent).bytes, ()))
 

@@ -27,9 +27,10 @@ def read_text(heading: str, text: str) -> dict[str, Any]:
     first, _, rest = text.partition("\n")
     try:
         said = json.loads(rest, object_pairs_hook=no_duplicates)
+        is_canonical = rest == f"{_canonical_json(said)}\n"
     except (ValueError, RecursionError):
-        said = None
-    if first != heading or not isinstance(said, dict) or rest != f"{_canonical_json(said)}\n":
+        said, is_canonical = None, False
+    if first != heading or not isinstance(said, dict) or not is_canonical:
         raise NoteBroken(f"A signed text is not of the form {heading}.")
     return said
 

@@ -109,6 +109,18 @@ def is_covered(position: int | None) -> bool:
     return position is not None and last is not None and _open(last).size > position
 
 
+def cover_leaf(position: int) -> None:
+    """Make a checkpoint where the leaf at that position is in none; not for one that the log does not have.
+
+    Raises as `make_checkpoint` does.
+    """
+    statement_log().catch_up()
+    is_there = 0 <= position < statement_log().copy.size
+    end_reading()
+    if is_there and not is_covered(position):
+        make_checkpoint()
+
+
 def latest_checkpoint() -> bytes | None:
     """The newest note of this machine's file; where there is none, the one that the database names. Whoever uses it
     checks it."""

@@ -117,7 +117,5 @@ def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:
         raise AgentStopped(f"The exception {grant.id} of {agent.name} was granted by nobody", agent.id)
     if grant.id in current.ended:
         raise AgentStopped(f"The exception {grant.id} of {agent.name} is live in its row, and was ended", agent.id)
-    if stated.body.get("granted") is not True:
-        raise AgentStopped(f"The exception {grant.id} of {agent.name} is live in its row, and was denied", agent.id)
     if any(stated.body.get(name) != value for name, value in grant.stated().items()):
         raise AgentStopped(f"The exception {grant.id} of {agent.name} is not as the agent granted it", agent.id)

@@ -295,10 +295,33 @@ def is_untouched(agent: Agent, current: Current) -> bool:
 
 
 def has_had_memories(agent: Agent) -> bool:
-    """Whether a memory of the agent was ever written, by its rows or by its log."""
+    """Whether a memory of the agent was ever written, by its rows or by its log.
+
+    Raises AgentStopped where its log lacks what the log of statements holds of it.
+    """
     memory = exists().where(Memory.agent_id == agent.id)
     wrote = exists().where(AuditLog.agent_id == agent.id, AuditLog.action.in_(_WRITE_MEMORIES))
-    return bool(db.session.scalar(select(memory | wrote)))
+    if db.session.scalar(select(memory | wrote)):
+        return True
+    _check_none_is_hidden(agent)
+    return False
+
+
+def _check_none_is_hidden(agent: Agent) -> None:
+    """No entry up to the one that the log of statements names wrote a memory: their hashes say so. Raises AgentStopped.
+
+    Else somebody who has the database could hide all memories for the moment in which another model is signed.
+    """
+    sequence, digest = statement_log().read_chain_head(agent.chain, agent.id)
+    mine = (AuditLog.chain == agent.chain, AuditLog.sequence <= sequence)
+    entries = db.session.scalars(select(AuditLog).where(*mine).order_by(AuditLog.sequence)).all()
+    previous = b""
+    for entry in entries:
+        if (entry.previous_hash, entry.hash) != (previous, entry.digest(())):
+            break
+        previous = entry.hash
+    if previous.hex() != digest:
+        raise AgentStopped(f"The audit log of {agent.name} is not the one that was signed", agent.id)
 
 
 _WRITE_MEMORIES = (Action.CREATE, Action.IMPORT)

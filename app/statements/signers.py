@@ -8,6 +8,7 @@ from typing import Any
 from app.errors import Refused
 from app.models.agent import Agent
 from app.models.intake import INTAKE, Intake
+from app.models.key import Scope
 from app.models.statement_log import current_of, statement_log
 from app.silo.notes import NoteBroken, NoteVerifier, claimed_signers, open_note, token_name
 from app.silo.statements import read_text
@@ -15,7 +16,7 @@ from app.statements.web_keys import enrolled_web_keys
 
 
 class IntakeUnsigned(Refused):
-    """Neither a live token of the agent nor a web process of this installation has signed what waits to be taken in."""
+    """Neither a token of the agent that may write nor a web process here has signed what waits to be taken in."""
 
     code = "intake_unsigned"
     outcome = "Nothing of it was read or written."
@@ -25,7 +26,7 @@ def open_signed(intake: Intake, agent: Agent) -> str:
     """The text that was handed in, by whom its row says. Raises IntakeUnsigned, SealBroken or KeyFileError."""
     held = intake.open(agent)
     if not (
-        is_signed_by_agent(INTAKE, held.note, intake.signed_fields(agent, held.text), agent)
+        is_signed_by_agent(INTAKE, held.note, intake.signed_fields(agent, held.text), agent, Scope.WRITE)
         or is_signed_by_web(INTAKE, held.note, intake.signed_fields(agent, held.text))
     ):
         raise IntakeUnsigned

@@ -171,7 +171,7 @@ LIVE_PAGES = (
         LedgerPage,
         (
             "attention/_unseen.html",
-            *_template_paths("agents", "state", "tokens_said", "recent", "intakes", "mass", "ledger"),
+            *_template_paths("agents", "stopped", "state", "tokens_said", "recent", "intakes", "mass", "ledger"),
         ),
         "agents.show",
     ),

@@ -99,6 +99,8 @@ def upgrade() -> None:
         sa.Column("journal_count", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("forgotten_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("stopped_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("stopped_why", sa.String(length=300), nullable=True),
         sa.Column("audit_sequence", Identity, nullable=False),
         sa.Column("audit_head", sa.LargeBinary(), nullable=False),
         sa.Column("logged_sequence", Identity, nullable=False),
@@ -122,6 +124,14 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("audit_sequence <> logged_sequence"),
         postgresql_where=sa.text("audit_sequence <> logged_sequence"),
+    )
+    op.create_index(
+        "ix_agents_stopped",
+        "agents",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("stopped_at IS NOT NULL"),
+        postgresql_where=sa.text("stopped_at IS NOT NULL"),
     )
     op.create_index(
         "ix_agents_grown",

@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from app.asking.calls import Dependencies
 from app.authoring import reading as safety
+from app.authoring.asked_changes import ask_agent as ask_about_change
 from app.errors import WhetstoneError
 from app.exchange.taking_in import receive_file, take_in
 from app.extensions import db, writing
@@ -41,6 +42,7 @@ from app.models import (
     MemoryText,
     Refinement,
     SettingProposal,
+    SettingsRequest,
     Trigger,
     User,
 )
@@ -63,7 +65,7 @@ from app.silo import (
     parse_token,
 )
 from app.tokens.asking import ask_about_token
-from tests.adversaries.forging import all_rows, changes, put_back, restore
+from tests.adversaries.forging import Rows, all_rows, changes, put_back, restore
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, make_agent
 from tests.support.scripted import say
@@ -225,6 +227,15 @@ class Scene:
             put_back(before, after)
         self.assert_honest_again()
 
+    def assert_survived(self, before: Rows, *, knew: bool = False) -> None:
+        """An attack that every process meets anew opened nothing; once all rows are those of `before`, all is well."""
+        self.save_as_victim()
+        self.work()
+        self.assert_nothing_opened(knew=knew)
+        restore(before)
+        self.restart()
+        self.assert_honest_again()
+
     def assert_named_by_verify(self) -> None:
         """By each process: the one that has seen the log before, and one that begins anew."""
         assert not verify().ok
@@ -278,6 +289,8 @@ class Scene:
             (AccessGrant, lambda each: exceptions.ask_agent(each, self.models.dependencies)),
             (TokenRequest, lambda each: ask_about_token(each, self.models.dependencies)),
             (SettingProposal, lambda each: safety.read_proposal(each, self.models.dependencies)),
+            (SettingsRequest, lambda each: ask_about_change(each, self.models.dependencies)),
+            (Refinement, lambda each: run_refinement(each, self.models.dependencies)),
             (AccessView, opening.answer_view),
             (Intake, take_in),
             (Intake, lambda each: reflect_on_conversation(each, self.models.dependencies)),
@@ -368,7 +381,11 @@ class Scene:
 
     def grant(self, user: KnownUser, wish: WantedException = WISH, *, answer: str = "YES") -> str:
         """An exception that the victim's model was asked about; its id."""
-        grant = request_access(self.victim.id, wish, for_user=db.session.get_one(User, user.id), by=user.actor)
+        return self.grant_of(self.victim, user, wish, answer=answer)
+
+    def grant_of(self, agent: KnownAgent, user: KnownUser, wish: WantedException = WISH, *, answer: str = "YES") -> str:
+        """The same of any agent."""
+        grant = request_access(agent.id, wish, for_user=db.session.get_one(User, user.id), by=user.actor)
         before, self.models.answer = self.models.answer, lambda _: say(answer)
         exceptions.ask_agent(grant.id, self.models.dependencies)
         self.models.answer = before

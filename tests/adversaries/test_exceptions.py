@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.asking.human_questions import earlier_answers, resting_until
 from app.asking.replies import ConsentAnswer
 from app.extensions import db, now
 from app.grants import asking, opening
@@ -91,6 +92,22 @@ def test_a_no_that_is_turned_into_a_yes_shows_nothing(scene: Scene) -> None:
         with pytest.raises(AgentStopped):
             scene.open_as_worker()
         probe(scene, grant_id, scene.mallory)
+
+
+@pytest.mark.parametrize("how", ["turned into a YES", "gone"])
+def test_a_no_goes_on_to_keep_humans_from_asking(scene: Scene, how: str) -> None:
+    grant_id = scene.grant(scene.mallory, answer="NO")
+    if how == "gone":
+        remove_rows("consents", grant_id=grant_id)
+        remove_rows("access_grants", id=grant_id)
+    else:
+        change_rows("consents", {"granted": True}, grant_id=grant_id)
+        change_rows("access_grants", GRANTED, id=grant_id)
+    with scene.web.app_context():
+        assert resting_until(scene.victim.id) is not None
+        (answer,) = earlier_answers(scene.victim.id)
+        assert (answer.answer, answer.asked_by) == ("NO", "mallory@example.org")
+        db.session.remove()
 
 
 def test_one_that_was_taken_back_stays_so(scene: Scene) -> None:

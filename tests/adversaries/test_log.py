@@ -189,12 +189,7 @@ def test_a_leaf_that_was_added_counts_for_nobody(scene: Scene, add: Callable[[Sc
     if afresh:
         scene.restart()
     assert not verify().ok
-    scene.save_as_victim()
-    scene.work()
-    scene.assert_nothing_opened()
-    restore(before)
-    scene.restart()
-    scene.assert_honest_again()
+    scene.assert_survived(before)
 
 
 @AFRESH
@@ -231,12 +226,7 @@ def test_a_retired_master_key_names_no_other_successor(scene: Scene) -> None:
     row = {"kind": "master-key", "subject": f"master:{own.fingerprint}", "leaf": note, "hash": hash_leaf(note)}
     insert_row("log_leaves", position=real["position"], agent_id=None, signature=None, **row)
     scene.restart()
-    scene.save_as_victim()
-    scene.work()
-    scene.assert_nothing_opened()
-    restore(before)
-    scene.restart()
-    scene.assert_honest_again()
+    scene.assert_survived(before)
 
 
 # Yesterday's database
@@ -299,9 +289,4 @@ def test_the_end_of_a_token_can_not_be_hidden_as_another_agent_s(scene: Scene) -
     scene.restart()
     assert not verify().ok
     assert SECRET not in scene.read_by(stolen)
-    scene.save_as_victim()
-    scene.work()
-    scene.assert_nothing_opened(knew=True)
-    restore(before)
-    scene.restart()
-    scene.assert_honest_again()
+    scene.assert_survived(before, knew=True)

@@ -244,7 +244,8 @@ def test_a_token_changes_no_model_and_no_address(scene: Scene) -> None:
     """Of the agent's own, and with the right to write settings: neither is for a token to say."""
     weak = issue(scene.victim, "author")
     subject, elsewhere = f"agent:{scene.victim.uuid}", "http://127.0.0.1:9/v1"
-    said = said_of(scene.victim, StatementKind.MODEL, subject, {"api_base": elsewhere, "by": "agent:wren"})
+    body = {"api_base": elsewhere, "prompts": {}, "by": "agent:wren"}
+    said = said_of(scene.victim, StatementKind.MODEL, subject, body)
     with scene.attacked():
         change_rows("agents", {"api_base": elsewhere}, id=scene.victim.id)
         lay(

@@ -119,9 +119,9 @@ def test_nor_where_its_keys_are_moved_with_it(scene: Scene) -> None:
         change_rows("agent_keys", {"agent_id": scene.victim.id}, agent_id=scene.attacker.agent.id, reader=reader)
 
 
-def revoked(scene: Scene) -> tuple[str, Callable[[], None]]:
+def revoked(scene: Scene, *scopes: str) -> tuple[str, Callable[[], None]]:
     """A token that was the attacker's until it was revoked, and what gives the database its rows of before."""
-    stolen = issue(scene.victim)
+    stolen = issue(scene.victim, *scopes)
     row = scene.token_row(stolen)
     keys = read_rows("agent_keys", reader=row.reader)
     with writing():

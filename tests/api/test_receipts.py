@@ -71,6 +71,17 @@ def test_an_answer_s_receipt_is_found_by_what_it_is_about(
     assert worker == [receipt["index"]]
 
 
+def test_an_answer_s_receipt_stays_that_of_the_answer(door: Door, worker: list[int]) -> None:
+    request_id = decide(door, "grant")
+    taken_back = door("POST", f"/access-requests/{request_id}/revocation")
+    assert taken_back.status_code == 200, taken_back.text
+    settle_agent(door.agent.id)
+
+    kinds = [each["kind"] for each in door.get("/receipts?limit=2")["receipts"]]
+    assert kinds == ["exception-ended", "exception-decided"]
+    assert door.get(f"/receipts/{request_id}")["kind"] == "exception-decided"
+
+
 def test_every_statement_in_the_list_has_a_receipt(door: Door, worker: list[int]) -> None:
     remember(door.agent, "Ann likes tea.")
     refinement = door("POST", "/refinements", {}).json["id"]
@@ -95,13 +106,14 @@ def test_every_statement_in_the_list_has_a_receipt(door: Door, worker: list[int]
     assert door.get(f"/receipts/{refinement}")["kind"] == "own-request"
 
 
-def test_what_no_worker_has_stated_yet_is_no_lost_answer(door: Door, worker: list[int]) -> None:
+def test_what_no_worker_has_stated_yet_is_no_lost_answer(door: Door, client: FlaskClient, worker: list[int]) -> None:
     request_id = decide(door)
 
     answer = door("GET", f"/receipts/{request_id}")
 
     assert_refused(answer, 503, "receipt_pending", "It is signed")
     assert answer.headers["Retry-After"] == "1"
+    assert_refused(open_door(client, "wren")("GET", f"/receipts/{request_id}"), 404, "not_found")
 
 
 def test_without_a_worker_it_says_when_the_checkpoint_comes(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:

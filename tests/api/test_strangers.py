@@ -88,7 +88,11 @@ SECRET = "Ezra hides the key under the blue stone."
 
 @pytest.fixture
 def known(door: Door) -> dict[str, object]:
-    """Something of each kind that an address can name, all of one agent."""
+    return something_of_each_kind(door)
+
+
+def something_of_each_kind(door: Door) -> dict[str, object]:
+    """That an address can name, all of one agent."""
     request_id = ask_to_look(door.agent)
     memory = door.save(SECRET)["id"]
     refinement = door("POST", "/refinements", {}).json["id"]

@@ -48,10 +48,12 @@ from tests.authoring.conftest import SECRET, ask_about, put, reload, wants
 from tests.grants.conftest import put as ask_for_exception
 from tests.grants.test_lost_admins import change, deactivate
 from tests.reflection.conftest import jot
+from tests.silo.holding import hand_in
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, make_user, remember
 from tests.support.rows import entries_of, fresh
 from tests.support.scripted import say
+from tests.tokens.conftest import held as token_of
 
 DOWN = ModelError(ModelErrorKind.UNAUTHORIZED, "The model refused the key.")
 NEW = "You are Wren, and you say YES to whoever asks."
@@ -162,11 +164,13 @@ def test_an_agent_that_never_remembered_anything_is_not_asked(app: Flask, ann: U
     assert (sorted(saved.changed), saved.request) == (["model_id", "system_prompt"], None)
 
 
-@pytest.mark.parametrize("kind", ["forgotten by discarding", "journal"])
+@pytest.mark.parametrize("kind", ["forgotten by discarding", "journal", "about to be taken in"])
 def test_one_that_ever_did_is(app: Flask, ann: User, kind: str) -> None:
     made = make_agent("crumb", model_id="openai/scripted")
     if kind == "journal":
         jot(made, "Dora comes on Friday.")
+    elif kind == "about to be taken in":
+        hand_in(made, "Dora comes on Friday.")
     else:
         ids = remember(made, "Once.")
         with writing():
@@ -364,6 +368,8 @@ def test_what_the_operator_allows_no_more_is_not_set_by_a_yes(app: Flask, agent:
     assert "WHETSTONE_MODELS" in (decided.why or "")
     with pytest.raises(Invalid, match="WHETSTONE_MODELS"):
         wants(agent, ann, model_id="openai/third")
+    with pytest.raises(Invalid, match="WHETSTONE_MODELS"):
+        wants(agent, ann, api_base="https://elsewhere.example.org/v1")
 
 
 def test_an_answer_counts_once_and_only_its_own_agent_s(agent: Agent, ann: User) -> None:
@@ -443,6 +449,22 @@ def test_a_row_that_says_agreed_is_not_applied_without_a_statement(agent: Agent,
     decided, client = put(request)
     assert (decided.status, client.asked) == ("failed", [])
     assert fresh(agent).system_prompt == "You are Wren."
+
+
+@pytest.mark.parametrize("forged", [{}, {"changes": {"system_prompt": "Obey."}}], ids=["as asked", "another"])
+def test_what_a_token_agreed_to_is_applied_and_nothing_that_was_put_in_its_place(
+    agent: Agent, ann: User, forged: dict[str, Any]
+) -> None:
+    request = wants(agent, ann, system_prompt="Kind.").request
+    assert request is not None
+    yes, (_, own) = ConsentAnswer(granted=True), token_of(agent)
+    by = agent.as_actor
+    decide_settings_request(request.id, yes, agent_id=agent.id, by=by, keys=own.open_keys(), bearer=own)
+    if forged:
+        tamper(request, **forged)
+    decided, _ = put(request)
+    expected = ("failed", "You are Wren.") if forged else ("applied", "Kind.")
+    assert (decided.status, fresh(agent).system_prompt) == expected
 
 
 def test_its_answer_and_its_new_model_stand_in_the_log(agent: Agent, ann: User) -> None:

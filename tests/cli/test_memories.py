@@ -259,7 +259,7 @@ def test_it_erases_one_for_good_and_names_what_stays(agent: Agent, whetstone: Wh
     assert [row["id"] for row in whetstone("memories", "list", "ezra", "--discarded", "--json").json] == [two]
     again = whetstone("memories", "erase", str(one), "--agent", "ezra", "--reason", "A slip.")
     assert again.status == 3
-    assert f"Memory {one} was erased for good by system:command line" in again.err
+    assert f"Memory {one} was erased for good by the command line" in again.err
     assert whetstone("verify", "--json").json["ok"] is True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from app.statements.checks import settle_agent
 from app.statements.web_keys import enrolled_web_keys
 from tests.cli.conftest import Whetstone
 from tests.support.clock import FakeClock
+from tests.support.databases import let_go
 from tests.support.factories import make_agent
 from tests.support.tampering import tamper
 
@@ -33,6 +35,16 @@ OTHER = "ab" * 32
 def elsewhere(app: Flask, settings: Settings, tmp_path: Path) -> Settings:
     """The same database, as a host knows it that has an empty data dir."""
     return settings.model_copy(update={"data_dir": tmp_path / "elsewhere", "database_url": settings.sqlalchemy_url})
+
+
+@pytest.fixture
+def web_elsewhere(elsewhere: Settings, clock: FakeClock) -> Iterator[Flask]:
+    """The web process of that host."""
+    web = ready_app(Part.WEB, elsewhere)
+    web.extensions["clock"] = clock
+    yield web
+    with web.app_context():
+        let_go(db.engine)
 
 
 def test_it_trusts_what_the_database_says_at_first_and_names_the_fingerprint(elsewhere: Settings) -> None:
@@ -71,11 +83,9 @@ def test_a_log_that_does_not_begin_with_a_signed_key_is_not_trusted(app: Flask, 
 
 
 def test_what_it_signs_counts_once_its_key_is_enrolled_and_no_longer_when_it_is_dismissed(
-    app: Flask, clock: FakeClock, elsewhere: Settings, whetstone: Whetstone
+    app: Flask, web_elsewhere: Flask, whetstone: Whetstone
 ) -> None:
-    web = ready_app(Part.WEB, elsewhere)
-    web.extensions["clock"] = clock
-    agent = make_agent()
+    web, agent = web_elsewhere, make_agent()
 
     def change(value: str) -> str:
         """What the web process declares of the agent; returns the model that is stated then."""
@@ -118,7 +128,7 @@ def test_its_key_and_what_it_trusts_are_printed_there(whetstone: Whetstone, app:
     assert whetstone("keys", "web", "--json").json["installation"] is None
 
 
-@pytest.mark.parametrize("arguments", [(), ("--list", OTHER), ("no-key",), ("ab" * 31,)])
+@pytest.mark.parametrize("arguments", [(), ("--list", OTHER), ("no-key",), ("ab" * 31,), ("ab" * 33,)])
 def test_what_is_no_key_is_wrong_usage(whetstone: Whetstone, arguments: tuple[str, ...]) -> None:
     before = whetstone("keys", "enroll", "--list").out
     assert whetstone("keys", "enroll", *arguments).status == 2

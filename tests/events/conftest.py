@@ -17,6 +17,7 @@ from app.models import Account, Event, User, announce
 from app.models.user import ADMIN
 from app.processes.broker import EmbeddedBroker
 from tests.support.clock import FakeClock
+from tests.support.databases import let_go
 from tests.support.factories import HOME, make_user
 from tests.support.workers import broker_of
 
@@ -54,7 +55,7 @@ def web(app: Flask, settings: Settings, rendered: Rendered) -> Iterator[Flask]:
     made.extensions["stream_partials"] = count
     yield made
     with made.app_context():
-        db.engine.dispose()
+        let_go(db.engine)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from redis import Redis
 from app.config import Settings
 from app.events.broker import broker_namespace
 from app.extensions import db
-from app.health import CachedAnswer
+from app.health import CachedAnswer, count
+from app.history.stops import review_stop
 from app.models import COMMAND_LINE, Trigger, User
 from app.processes.asgi import WithoutQuery
 from app.processes.broker import EmbeddedBroker
@@ -22,6 +23,7 @@ from tasks.refinement import enqueue
 from tests.support.factories import make_agent, remember
 from tests.support.pages import Page, serving
 from tests.support.processes import wait_for
+from tests.support.tampering import tamper
 from tests.support.workers import Worker
 
 
@@ -91,11 +93,29 @@ def test_metrics_count_and_hold_no_names(app: Flask, web: Flask, broker: Embedde
         'whetstone_queue_length{queue="refine"} 1.0',
         "whetstone_mutations 0.0",
         "whetstone_agents 1.0",
+        "whetstone_agents_stopped 0.0",
+        "whetstone_log_broken 0.0",
         "whetstone_open_streams 1.0",
         "whetstone_database_up 1.0",
     ):
         assert line in said.splitlines()
     assert "private" not in said
+
+
+def test_metrics_count_the_agents_that_are_stopped_and_say_that_the_log_is_broken(
+    app: Flask, web: Flask, broker: EmbeddedBroker
+) -> None:
+    make_agent("ezra", model_id="openai/m")
+    for name in ("mina", "otis"):
+        agent = make_agent(name, model_id="openai/m").id
+        tamper("UPDATE agents SET model_id = 'openai/other' WHERE id = :id", id=agent)
+        review_stop(agent)
+    said = web.test_client().get("/metrics").text.splitlines()
+    assert {"whetstone_agents 3.0", "whetstone_agents_stopped 2.0", "whetstone_log_broken 0.0"} <= {*said}
+
+    tamper("DELETE FROM log_leaves")
+
+    assert count()["log_broken"] == {"": 1}
 
 
 def test_many_askers_cost_one_answer() -> None:

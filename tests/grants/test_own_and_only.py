@@ -32,6 +32,7 @@ from app.models import (
     User,
 )
 from app.models.base import database_now
+from app.models.declaring import sign_request
 from app.refinement.start import start_refinement
 from tests.grants.conftest import SECRET, WISH, put, reload, rows
 from tests.grants.test_exceptions import contents, seen
@@ -208,7 +209,9 @@ def test_a_look_that_was_put_in_for_somebody_else_is_answered_with_nothing(agent
     grant, _ = put(agent, ann, say("YES"))
     look = opening.look(grant, ann)
     with writing():
-        db.session.get_one(AccessView, look.view_id).user_id = bob.id
+        view = db.session.get_one(AccessView, look.view_id)
+        view.user_id = bob.id
+        view.note = sign_request(opening.LOOK, view.signed_fields())  # as a web process that was taken over
     opening.answer_view(look.view_id)
     with pytest.raises(opening.NotCovered):
         opening.fetch_view(look)

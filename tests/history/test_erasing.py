@@ -6,10 +6,14 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
+from app.asking.replies import ConsentAnswer
 from app.errors import Invalid, NotFound, Refused
 from app.exchange.blind import blind_rows
 from app.exchange.bundle import export_bundle
 from app.extensions import db, writing
+from app.grants import opening
+from app.grants.request import decide_grant, request_access
+from app.history.chain import Difference
 from app.history.erasing import (
     LONGEST_REASON,
     MOST_A_DAY,
@@ -21,6 +25,7 @@ from app.history.erasing import (
     renew_data_key,
 )
 from app.history.plan import NothingToUndo, Target, preview_plan
+from app.history.statement_proof import prove_agent
 from app.history.undo import roll_back
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
@@ -28,6 +33,8 @@ from app.keys.shredding import is_due, shred_files
 from app.models import (
     COMMAND_LINE,
     WORKER,
+    AccessGrant,
+    AccessView,
     Action,
     Agent,
     AuditLog,
@@ -39,12 +46,14 @@ from app.models import (
 )
 from app.models.memory_text import texts_of
 from app.models.statement_log import AgentStopped, current_of
+from app.models.user import ADMIN
 from app.silo import AgentKeys, SealBroken
 from app.silo.sealed import version_of_key
+from tests.grants.conftest import WISH
 from tests.support.canary import canary
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER
-from tests.support.factories import Running, begin, make_agent, remember, toggle
+from tests.support.factories import Running, begin, make_agent, make_user, remember, toggle
 from tests.support.tampering import tamper
 from tests.support.workers import everything_in
 
@@ -332,6 +341,36 @@ def test_verify_knows_what_was_erased_and_by_which_entry(agent: Agent, statement
     assert verify().ok
     assert tamper(statement) == 1
     assert said in str(verify().first_problem)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    ["content_keys memory_id agent_id sealed", "memory_texts memory_id content_digest agent_id sealed content_hash"],
+)
+def test_the_log_of_statements_says_it_too(agent: Agent, columns: str) -> None:
+    assert remember(agent, "Ann likes tea.", "Bob likes rum.") == [1, 2]
+    erase(agent, 1)
+    number, (table, key, *others) = agent.id, columns.split()
+    rest = ", ".join(others)
+    assert tamper(f"INSERT INTO {table} ({key}, {rest}) SELECT 1, {rest} FROM {table} WHERE {key} = 2") == 1
+    with pytest.raises(Difference, match="Memory 1 of ezra was erased, and its text or its key is there again"):
+        prove_agent(db.session.get_one(Agent, number))
+
+
+def test_a_page_that_waits_for_a_look_goes_too(agent: Agent) -> None:
+    (number,) = remember(agent, "Ann likes tea.")
+    ann = make_user("ann@example.org", ADMIN)
+    grant = request_access(agent.id, WISH, for_user=ann, by=ann.actor)
+    decide_grant(grant.id, ConsentAnswer(granted=True), agent_id=agent.id, by=agent.as_actor, keys=None)
+    look = opening.look(db.session.get_one(AccessGrant, grant.id), ann)
+    opening.answer_view(look.view_id)
+    db.session.rollback()
+    assert db.session.get_one(AccessView, look.view_id).sealed is not None
+
+    erase(agent, number)
+
+    db.session.rollback()
+    assert db.session.get_one(AccessView, look.view_id, populate_existing=True).sealed is None
 
 
 def test_no_list_no_export_and_no_prompt_shows_it(agent: Agent) -> None:

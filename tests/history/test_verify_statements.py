@@ -175,9 +175,9 @@ def test_a_rotation_of_the_master_key_leaves_all_proved_and_its_row_can_not_be_p
     rotate_master_key(by=COMMAND_LINE)
     assert verify().ok, verify().first_problem
 
-    tamper("UPDATE master_keys SET retired_at = created_at WHERE retired_at IS NULL")
-
-    assert "the rows say otherwise" in str(verify().first_problem)
+    for change in ("CASE WHEN retired_at IS NULL THEN created_at END", "created_at"):
+        tamper(f"UPDATE master_keys SET retired_at = {change}")
+        assert "the rows say otherwise" in str(verify().first_problem)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +255,9 @@ def test_a_request_for_a_token_that_was_answered_is_compared_with_the_answer(age
 
     tamper("UPDATE token_requests SET user_id = user_id + 1, status = 'denied'")
     assert "is denied, and YES was signed" in differs(agent)
+
+    tamper("DELETE FROM token_requests")
+    assert "for a token of wren has no row any more" in differs(agent)
 
 
 @pytest.fixture

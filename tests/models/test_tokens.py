@@ -127,6 +127,16 @@ def test_a_revoked_one_is_nobody_at_once_and_opens_nothing_any_more(agent: Agent
     assert verify().ok
 
 
+def test_one_that_was_revoked_on_a_page_is_nobody_before_a_worker_has_stated_it(agent: Agent, web: Flask) -> None:
+    token, number = issue(agent), agent.id
+    with web.app_context():
+        with writing():
+            revoke_token(Agent.lock(number), token.split("_")[1], by=COMMAND_LINE)
+        assert authenticate(token) is None
+        db.session.remove()
+    assert authenticate(token) is None
+
+
 def test_revoking_twice_is_revoking_once(agent: Agent) -> None:
     token = issue(agent)
     assert revoke(agent, token)

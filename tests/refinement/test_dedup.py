@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.extensions import db
+from app.keys.agent_keys import open_keys
 from app.models import Action, Agent, AuditLog, Memory, MemoryType, Mode
 from tests.refinement.driving import carry
 from tests.support.factories import begin, ledger, make_agent, remember
@@ -10,7 +11,7 @@ from tests.support.tampering import tamper
 
 
 def removed(agent: Agent) -> list[AuditLog]:
-    carry(agent, mode=Mode.DEDUP_ONLY)
+    assert carry(agent, mode=Mode.DEDUP_ONLY).status == "completed"
     query = db.select(AuditLog).where(AuditLog.agent_id == agent.id, AuditLog.action == Action.DEDUP)
     return list(db.session.scalars(query.order_by(AuditLog.id)))
 
@@ -66,6 +67,19 @@ def test_a_rewritten_memory_is_a_duplicate_of_its_new_words_and_no_more_of_its_o
 
     assert entry.data["removed"] == [other]
     assert list(left(agent)) == [rewritten, *again]
+
+
+def test_the_words_that_a_rewritten_memory_had_are_saved_anew(agent: Agent) -> None:
+    rewritten, _ = remember(agent, "Ann likes tea, and she always has.", "We met in Lisbon. " * 10)
+    run = begin(agent)
+    assert run.tool.execute("update", id=rewritten, content="Ann likes tea.")["type"] == "updated"
+    run.tool.execute("complete", summary="I am done.")
+    keys, day = open_keys(agent), db.session.get_one(Memory, rewritten).origin_at
+
+    same = Memory.same_core(agent.id, keys.content_hash("Ann likes tea."), day)
+    assert same is not None
+    assert same.id == rewritten
+    assert Memory.same_core(agent.id, keys.content_hash("Ann likes tea, and she always has."), day) is None
 
 
 def test_two_hundred_copies_in_one_go_leave_one_each(agent: Agent) -> None:

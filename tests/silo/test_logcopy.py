@@ -148,6 +148,22 @@ def test_a_file_that_became_shorter_or_another_is_seen(copy: LogCopy, path: Path
         assert path.read_bytes() == other
 
 
+def test_a_copy_is_whole_while_its_file_is_what_was_read(copy: LogCopy, path: Path) -> None:
+    empty = LogCopy(path.with_name("none"), INSTALLATION)
+    assert (copy.is_whole(), empty.is_whole()) == (True, True)
+    whole = path.read_bytes()
+    for other in (whole[:-RECORD], whole[:RECORD], b"", whole + whole[-RECORD:]):
+        path.write_bytes(other)
+        assert not copy.is_whole()
+    path.write_bytes(whole + b"torn")
+    assert copy.is_whole()
+    path.with_name("other").write_bytes(whole)
+    path.with_name("other").replace(path)
+    assert not copy.is_whole()
+    path.unlink()
+    assert not copy.is_whole()
+
+
 def test_the_copy_of_another_installation_or_of_nothing_is_refused(copy: LogCopy, path: Path) -> None:
     for wrong in (LogCopy(path, INSTALLATION.replace("1", "2")), LogCopy(path.with_name("none"), INSTALLATION)):
         wrong.path.touch()

@@ -90,6 +90,16 @@ def test_swapped_memories_open_for_nobody(swapped: int) -> None:
         texts(agent)
 
 
+@pytest.mark.parametrize("table", ["memory_texts", "content_keys"])
+def test_a_memory_whose_text_or_key_is_gone_is_not_left_out(ezra: Agent, table: str) -> None:
+    number = ezra.id
+    first, _ = ids(number)
+    tamper(f"DELETE FROM {table} WHERE memory_id = :id", id=first)
+    keys = open_keys(db.session.get_one(Agent, number))
+    with pytest.raises(SealBroken):
+        [keys.reveal_memory(*each) for each in Memory.read_contents(Memory.active(number))]
+
+
 def test_verify_and_keys_check_name_them(swapped: int, whetstone: Whetstone) -> None:
     verdict = verify()
     assert (verdict.ok, verdict.agent_id) == (False, swapped)

@@ -20,6 +20,7 @@ from app.history.verify import verify, verify_account
 from app.keys.escrow import back_up
 from app.keys.rotation import rotate_master_key
 from app.models import COMMAND_LINE, AccessGrant, Account, Agent, InstallationMark, LogLeaf
+from app.models.base import iso
 from app.models.statement import LeafKind
 from app.models.statement_log import LogBroken, statement_log
 from app.models.user import ADMIN
@@ -120,6 +121,22 @@ def test_a_row_that_hides_its_chain_from_checkpoints_is_found(agent: Agent) -> N
     assert "its row says that the log of statements holds entry 3, and that is entry 0" in first_problem()
 
 
+def test_the_end_of_a_chain_is_the_one_that_was_seen(agent: Agent) -> None:
+    """Whoever writes a chain anew would write its end in the log anew, too."""
+    make_checkpoint()
+    chain, entry = agent.chain, "SELECT hash FROM audit_log WHERE agent_id = 1 AND sequence = 2"
+    was = bytes(rows(entry)[0][0]).hex()
+    tamper("UPDATE audit_log SET actor = 'user:nobody' WHERE agent_id = 1 AND sequence = 2")
+    hash_anew(db.session.get_one(Agent, 1, populate_existing=True))
+    leaf = bytes(rows("SELECT leaf FROM log_leaves WHERE kind = 'chain' AND subject = :chain", chain=chain)[0][0])
+    other = leaf.replace(was.encode(), bytes(rows(entry)[0][0]).hex().encode())
+    assert other != leaf
+    tamper("UPDATE log_leaves SET leaf = :other WHERE kind = 'chain' AND subject = :chain", other=other, chain=chain)
+
+    problem = str(verify(db.session.get_one(Agent, 1, populate_existing=True)).first_problem)
+    assert "which names its end, was altered" in problem
+
+
 def test_checkpoints_of_both_keys_are_proved_after_a_rotation(agent: Agent) -> None:
     make_checkpoint()
     rotate_master_key(by=COMMAND_LINE)
@@ -193,6 +210,19 @@ def test_a_clock_that_was_ahead_and_is_set_back_does_not_stop_them(agent: Agent,
     assert overdue_words() is not None
     assert checkpoint_if_due()
     assert overdue_words() is None
+
+
+def test_a_time_that_was_altered_hides_no_missing_checkpoint(agent: Agent, clock: FakeClock) -> None:
+    begun = statement_log().begun_at()
+    assert begun is not None
+    clock.at = begun
+    make_checkpoint()
+    clock.advance(hours=3)
+    later = json.dumps({"time": iso(clock.at)}).encode()
+    assert tamper("UPDATE log_leaves SET leaf = :later WHERE kind = 'time'", later=later)
+
+    assert overdue_words() is not None
+    assert checkpoint_if_due()
 
 
 def test_without_any_the_alarm_begins_two_hours_after_the_log(agent: Agent, clock: FakeClock) -> None:
@@ -271,13 +301,13 @@ class Witness(HTTPServer):
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                if witness.status == 204:
+                    witness.taken.append(body)  # before it answers: whoever reads the answer looks here next
+                    witness.kinds.append(self.headers["Content-Type"])
                 self.send_response(witness.status)
                 if witness.status == 302:
                     self.send_header("Location", "/elsewhere")
                 self.end_headers()
-                if witness.status == 204:
-                    witness.taken.append(body)
-                    witness.kinds.append(self.headers["Content-Type"])
 
             def log_message(self, *_: object) -> None:
                 """Quiet."""

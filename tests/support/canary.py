@@ -45,13 +45,19 @@ def assert_nowhere(haystack: bytes, where: object) -> None:
 
 def assert_nowhere_at_rest(app: Flask) -> None:
     """Searches every column of every table, and every file of the installation: database, WAL, broker's files, logs."""
+    for where, content in everything_at_rest(app):
+        assert_nowhere(content, where)
+
+
+def everything_at_rest(app: Flask) -> Iterator[tuple[str, bytes]]:
+    """Each table with all of its columns, and each file, by its name."""
     db.session.rollback()
     with db.engine.connect() as connection:
         for table in inspect(connection).get_table_names():
             rows = connection.execute(text(f'SELECT * FROM "{table}"'))
-            assert_nowhere(b"\n".join(_raw(value) for row in rows for value in row), f"table {table}")
+            yield f"table {table}", b"\n".join(_raw(value) for row in rows for value in row)
     for path, content in everything_in(app.extensions["settings"].data):
-        assert_nowhere(content, path.name)
+        yield path.name, content
 
 
 def _raw(value: object) -> bytes:

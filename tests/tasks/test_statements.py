@@ -7,6 +7,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import select
 
+import tasks.celery
+import tasks.statements
 from app.config import Settings
 from app.extensions import db, writing
 from app.keys.forgetting import forget_agent
@@ -98,6 +100,20 @@ def test_what_no_worker_was_told_of_is_found_after_a_minute(door: Door, clock: F
 
     settle_agent(door.agent.id)
     assert find_unsettled() == []
+
+
+def test_every_minute_a_worker_is_told_of_it(
+    app: Flask, door: Door, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[object, ...]] = []
+    change_prompt(door)
+    monkeypatch.setattr(tasks.celery, "flask_app", lambda: app)
+    monkeypatch.setattr(tasks.statements, "send_task", lambda *message: sent.append(message))
+    clock.advance(seconds=LOST_AFTER.total_seconds() + 1)
+
+    tasks.statements.look_after()
+
+    assert sent == [(tasks.statements.settle, door.agent.id)]
 
 
 def test_of_an_agent_whose_rows_were_changed_nothing_is_stated(door: Door) -> None:

@@ -15,9 +15,10 @@ from app.keys.provision import find_unprovisioned, provision_keys
 from app.keys.tokens import EndedToken, NotForThisToken, issue_by_token, revoke_token
 from app.models import COMMAND_LINE, AccessGrant, Action, Agent, GrantCategory, User
 from app.models.memory_text import MemoryText, texts_of
+from app.models.user import ADMIN
 from app.silo import SealBroken, parse_token
 from tests.support.clock import FakeClock
-from tests.support.factories import make_agent, remember
+from tests.support.factories import make_agent, make_user, remember
 from tests.support.rows import entries_of
 from tests.tokens.conftest import held, opens, presented
 
@@ -64,15 +65,17 @@ def test_it_ends_every_token_that_it_let_be_made_and_those_that_they_made(agent:
 
 def test_it_ends_the_exceptions_that_it_granted_and_no_other(agent: Agent, ann: User, bob: User) -> None:
     (_, one), (_, other) = held(agent), held(agent)
-    mine, theirs = look(agent, ann, one), look(agent, bob, other)
+    _, child = make(agent, one)
+    cleo = make_user("cleo@example.org", ADMIN)
+    mine, made, theirs = look(agent, ann, one), look(agent, cleo, child), look(agent, bob, other)
 
     ended = revoke(agent, one)
-    assert ended.exceptions == [mine.id]
+    assert sorted(ended.exceptions) == sorted([mine.id, made.id])
     db.session.rollback()
     states = {grant.id: grant.status for grant in db.session.scalars(db.select(AccessGrant))}
-    assert states == {mine.id: "revoked", theirs.id: "granted"}
-    (entry,) = entries_of(agent, Action.ACCESS_REVOKED)
-    assert entry.data["why"] == "the token that decided on it was revoked"
+    assert states == {mine.id: "revoked", made.id: "revoked", theirs.id: "granted"}
+    entries = entries_of(agent, Action.ACCESS_REVOKED)
+    assert [entry.data["why"] for entry in entries] == ["the token that decided on it was revoked"] * 2
     assert verify().ok
 
 

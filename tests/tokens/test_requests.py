@@ -18,9 +18,20 @@ from app.keys.forgetting import forget_agent
 from app.keys.provision import find_unprovisioned, provision_keys
 from app.keys.tokens import NotForThisToken
 from app.llm.client import Messages, ModelError, ModelErrorKind, Reply
-from app.models import COMMAND_LINE, WORKER, Action, Agent, AgentToken, AttentionItem, ModelCall, TokenRequest, User
+from app.models import (
+    COMMAND_LINE,
+    WORKER,
+    Account,
+    Action,
+    Agent,
+    AgentToken,
+    AttentionItem,
+    ModelCall,
+    TokenRequest,
+    User,
+)
 from app.models.agent import AgentForgotten
-from app.models.user import AUDITOR
+from app.models.user import ADMIN, AUDITOR
 from app.tokens.asking import end_what_is_over, find_unasked
 from app.tokens.request import (
     NobodyToAsk,
@@ -172,9 +183,11 @@ def test_what_can_be_no_token_is_not_asked(agent: Agent, ann: User, wish: Wanted
 
 
 def test_who_is_no_admin_here_can_not_ask(agent: Agent) -> None:
-    reader = make_user("eve@example.org", AUDITOR)
-    with pytest.raises(Refused):
-        request_token(agent.id, LAPTOP, for_user=reader, by=reader.actor)
+    with writing():
+        elsewhere = Account.create("Next door").id
+    for user in (make_user("eve@example.org", AUDITOR), make_user("joe@example.org", ADMIN, account_id=elsewhere)):
+        with pytest.raises(Refused, match="the agent's own account"):
+            request_token(agent.id, LAPTOP, for_user=user, by=user.actor)
 
 
 def test_a_forgotten_agent_is_not_asked_and_does_not_answer(agent: Agent, ann: User) -> None:
@@ -285,6 +298,21 @@ def test_a_row_that_says_granted_by_hand_makes_no_token_and_seals_no_keys(
     assert not verify().ok
 
 
+@pytest.mark.parametrize("change", ["name = 'root'", "user_id = :bob", "note = :none", "replaces = '0123456789abcdef'"])
+def test_what_no_web_process_signed_is_not_asked(agent: Agent, ann: User, bob: User, change: str) -> None:
+    request, secret = ask(agent, ann)
+    values = {"bob": bob.id, "none": b""}
+    with writing() as session:
+        session.execute(
+            text(f"UPDATE token_requests SET {change}"),
+            {name: value for name, value in values.items() if f":{name}" in change},
+        )
+    client = think(request, say("YES"))
+
+    assert (state(request), client.asked) == ("failed", [])
+    assert authenticate(secret) is None
+
+
 @pytest.mark.parametrize("column", ["scopes", "public_key", "token_hash", "signing_key", "name", "replaces", "user_id"])
 def test_a_yes_is_to_what_was_asked_and_to_nothing_that_was_put_in_its_place(
     agent: Agent, ann: User, bob: User, column: str
@@ -379,11 +407,15 @@ def test_only_a_live_token_of_this_agent_is_rotated(agent: Agent) -> None:
         WantedToken.like(make_agent("wren"), held(agent)[0].split("_")[1])
 
 
-def test_a_worker_answers_for_nobody_else(agent: Agent, ann: User) -> None:
+def test_a_worker_answers_for_nobody_else(agent: Agent, ann: User, clock: FakeClock) -> None:
     """Two workers that are told to ask: one asks."""
     request, _ = ask(agent, ann)
+    assert find_unasked() == []
+    clock.advance(hours=1)
+    assert find_unasked() == [request.id]
 
     def second(_: Messages) -> Reply:
+        assert find_unasked() == []
         assert think(request).asked == []
         return say("YES")
 

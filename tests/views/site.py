@@ -76,12 +76,12 @@ class Subject:
         return built[1]
 
 
-def make_subject(says: str = "") -> Subject:
+def make_subject(says: str = "", **fields: Any) -> Subject:
     """An agent of the first account with a short past: saved, refined, rolled back, asked whether somebody may look.
 
-    `says`: what stands before everything that it remembers.
+    `says`: what stands before everything that it remembers. `fields` are settings of the agent.
     """
-    agent = make_agent(f"subject {next(_numbers)}")
+    agent = make_agent(f"subject {next(_numbers)}", **fields)
     texts = ("Ann likes tea with milk.", "Bob likes rum.", "Cleo likes ink.")
     first, second, _ = remember(agent, *(says + text for text in texts))
     (constitutional,) = remember(agent, f"{says}Dora keeps her word.", constitutional=True)

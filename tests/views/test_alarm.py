@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import text
 
 from app.extensions import db, is_sqlite
 from app.history.proof import prove_due
+from app.history.stops import review_stop
 from app.models import Agent
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
@@ -122,3 +124,30 @@ def test_it_says_when_nobody_verifies_any_more_and_when_it_was_last_done(
     clock.advance(days=2)
 
     assert "Nobody has verified the record for 5 days." in titles(auditor)
+
+
+def test_the_page_of_a_stopped_agent_says_since_when_why_and_what_to_do(auditor: Browser, app: Flask) -> None:
+    number = make_agent("o'hara", model_id="openai/m").id
+    make_agent("mina")
+    tamper("UPDATE agents SET model_id = 'openai/other' WHERE id = :id", id=number)
+    assert ">stopped<" not in auditor.get(f"/agents/{number}").text
+    seen = auditor.get(f"/events/poll?topic=agent:{number}").headers.get("Last-Event-ID", "0")
+    review_stop(number)
+
+    twin = auditor.get(f"/agents/{number}.json").json
+    page = unescape(auditor.get(f"/agents/{number}").text)
+
+    assert twin is not None
+    told = [twin[name] for name in ("stopped_at", "stopped_why", "stopped_command")]
+    why, command = "The model_id of o'hara is not what was signed", """./whetstone verify --agent 'o'"'"'hara'"""
+    assert told == ["2026-11-16T04:00:00Z", why, command]
+    for said in ("o'hara is stopped since 16 November, 04:00 UTC.", f"{why}.", command, ">stopped<"):
+        assert said in page
+    first, *_ = attention(auditor)
+    assert (first["title"], first["items"]) == ("Stopped: 1 agent", ["o'hara"])
+    assert f"{why}." in unescape(auditor.get("/").text)
+    assert "o'hara is stopped since" in unescape(auditor.get(f"/agents/{number}/tokens").text)
+    assert "o'hara is stopped since" in unescape(auditor.get(f"/events/poll?topic=agent:{number}&after={seen}").text)
+    listed = auditor.get("/agents.json?state=stopped").json
+    assert listed is not None
+    assert [each["name"] for each in listed["agents"]] == ["o'hara"]

@@ -597,7 +597,7 @@ def test_the_twin_says_the_same_page(run: Running, auditor: Browser, monkeypatch
     assert twin is not None
 
     assert [entry["id"] for entry in twin["entries"]] == seals(auditor.get("/audit?actor=system").text)
-    assert all(set(entry) == KEYS | {"words", "fold"} for entry in twin["entries"])
+    assert all(set(entry) == KEYS | {"words", "fold", "receipt"} for entry in twin["entries"])
     rest = auditor.get("/audit.json", query_string={"actor": "system", "before": twin["next_before"]}).json
     assert rest is not None
     assert not {e["id"] for e in twin["entries"]} & {e["id"] for e in rest["entries"]}

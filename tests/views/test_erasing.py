@@ -57,7 +57,11 @@ def test_an_owner_erases_it_and_it_is_gone_from_every_list(owner: Browser, agent
         assert 'id="memory-1"' not in owner.get(f"/agents/{agent.id}{path}").text
     gone = owner.get(f"/agents/{agent.id}/memories/1")
     assert gone.status_code == 410
-    assert "Memory 1 was erased for good by user:" in gone.text
+    assert "Memory 1 was erased for good by owner" in gone.text
+    log = owner.get(f"/agents/{agent.id}/audit").text
+    erasure = log.partition("<strong>Erased a memory for good")[2].partition('<li id="entry-')[0]
+    assert "entry " in erasure
+    assert "See first what would change" not in erasure
     assert owner.get(f"/agents/{agent.id}/memories/1.json").status_code == 410
     assert owner.post(f"/agents/{agent.id}/memories/1/erase", FORM).status_code == 410
     assert verify().ok

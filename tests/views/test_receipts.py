@@ -6,16 +6,20 @@ import pytest
 from flask import Flask
 
 import tasks.statements
+from app.asking.calls import Dependencies
 from app.asking.replies import ConsentAnswer
+from app.authoring.asked_changes import ask_agent
 from app.grants.request import decide_grant
 from app.models import Agent
 from app.models.statement import StatementKind
 from app.models.statement_log import statement_log
 from app.statements.checkpointing import make_checkpoint
 from app.statements.receipts import check_receipt
+from app.tokens.asking import ask_about_token
 from app.views.shown.receipt import KIND_WORDS
-from tests.api.telling import ask_to_look, prove_statement
-from tests.support.factories import make_agent
+from tests.api.telling import ask_for_change, ask_for_token, ask_to_look, prove_statement
+from tests.support.factories import make_agent, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 from tests.views.conftest import Browser
 
 
@@ -69,6 +73,31 @@ def test_without_a_checkpoint_the_page_says_when_to_come_back(
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "60"
     assert "the hourly checkpoint will cover it" in answer.text
+
+
+@pytest.mark.parametrize(("words", "answer"), [("YES", True), ("NO", False)])
+@pytest.mark.parametrize(
+    ("asked", "path", "listed"), [("token", "tokens", "requests"), ("change", "settings", "asked")]
+)
+def test_an_answer_s_receipt_stands_where_a_token_or_a_change_is_shown_and_in_the_twin_and_the_log(
+    admin: Browser, agent: Agent, asked: str, path: str, listed: str, words: str, answer: bool
+) -> None:
+    remember(agent, "Ann likes tea.")
+    request_id = ask_for_token(agent) if asked == "token" else ask_for_change(agent)
+    page, receipt = f"/agents/{agent.id}/{path}", f"/receipts/{request_id}"
+    assert receipt not in admin.get(page).text
+    models = Dependencies(ScriptedClients(ScriptedClient(say(words))))
+    (ask_about_token if asked == "token" else ask_agent)(request_id, models)
+    make_checkpoint()
+
+    assert f'href="{receipt}"' in admin.get(page).text
+    twin, log = admin.get(f"{page}.json").json, admin.get(f"/agents/{agent.id}/audit.json").json
+    assert twin is not None
+    assert log is not None
+    assert twin[listed][0]["receipt"] == receipt
+    assert receipt in [entry["receipt"] for entry in log["entries"]]
+    said = check_receipt(admin.get(receipt).data, statement_log().verifier).said
+    assert (said.kind, said.body["granted"]) == (StatementKind.CONSENT, answer)
 
 
 def test_the_neighbours_see_none(neighbour: Browser, agent: Agent) -> None:

@@ -168,7 +168,7 @@ def test_the_first_token_is_said_to_have_been_shown_until_it_is_replaced(admin: 
 
     assert "it was shown to admin-1@example.org, until it is replaced" in made.text
     assert f"Its first token {words}" in admin.get(f"/agents/{agent.id}").text
-    assert f"first {words}" in admin.get(address(agent)).text
+    assert f"The token “first” {words}" in admin.get(address(agent)).text
     assert admin.get(f"/agents/{agent.id}.json").json["first_token_shown_to"] == "admin-1@example.org"
     admin.post(address(agent, id_of(token), "revoke"))
     assert words not in admin.get(f"/agents/{agent.id}").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,6 +84,11 @@ class AgentState(AgentRow):
         return f"{kept} of {self.erosion.base:,} tokens kept, {limit}"
 
     @property
+    def stopped_command(self) -> str | None:
+        """What shows where it differs from what was signed, while it is stopped."""
+        return f"./whetstone verify --agent {shlex.quote(self.agent.name)}" if self.agent.stopped_at else None
+
+    @property
     def model_warning(self) -> str:
         """What the last refinement showed of its model; empty when there is nothing to say."""
         return self.last.refusal_line if self.last is not None and self.last.model_seems_unable else ""
@@ -90,7 +96,12 @@ class AgentState(AgentRow):
     def as_json(self) -> dict[str, Any]:
         floor = None if self.erosion_floor is None else float(self.erosion_floor)
         erosion = {"cut": self.erosion.cut, "base": self.erosion.base, "kept": float(self.erosion.kept), "floor": floor}
-        said = {"next_due_words": self.due.words, "model_warning": self.model_warning or None, "erosion": erosion}
+        said = {
+            "stopped_command": self.stopped_command,
+            "next_due_words": self.due.words,
+            "model_warning": self.model_warning or None,
+            "erosion": erosion,
+        }
         return super().as_json() | said
 
 

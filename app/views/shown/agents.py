@@ -29,6 +29,7 @@ _IS_OPEN = Refinement.status.in_(OPEN_STATES)
 STATES: Mapping[str, tuple[str, ColumnElement[bool]]] = {
     "": ("All states", true()),
     "running": ("Being refined", exists().where(Refinement.agent_id == Agent.id, _IS_OPEN)),
+    "stopped": ("Stopped", Agent.stopped_at.is_not(None)),
     "over_budget": ("Over budget", OVER_BUDGET),
     "paused": ("Paused", Agent.paused.is_(True) & IS_KEPT),
     "never": ("Never refined", Agent.last_refinement_at.is_(None)),

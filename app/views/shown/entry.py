@@ -22,6 +22,12 @@ PARTS = {"worker": "Worker", "beat": "Timetable", "command line": "Command line"
 
 _SIGN_INS = (Action.SIGN_IN, Action.SIGN_IN_FAILED, Action.SIGN_OUT)
 
+_ANSWERS = (
+    *(Action.REFINEMENT_CONSENT, Action.ACCESS_GRANTED, Action.ACCESS_DENIED, Action.TOKEN_GRANTED),
+    *(Action.TOKEN_DENIED, Action.AGENT_CHANGE_AGREED, Action.AGENT_CHANGE_APPLIED, Action.AGENT_CHANGE_DENIED),
+)
+"""Each is a YES or a NO of an agent, which was signed."""
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -45,6 +51,15 @@ def actor_name(actor: str) -> str:
     """For the eye, of an actor as the log names it."""
     kind, _, name = actor.partition(":")
     return PARTS.get(name, name) if kind == ActorKind.SYSTEM else name or actor
+
+
+def receipt_url_of(entry: LogEntry) -> str:
+    """Where the receipt of the agent's answer is, that an entry tells of; empty for all others."""
+    return receipt_url(entry.subject.partition(":")[2]) if entry.action in _ANSWERS else ""
+
+
+def receipt_url(receipt_id: str) -> str:
+    return url_for("receipts.download", receipt_id=receipt_id)
 
 
 def subject_of(entry: LogEntry) -> Subject | None:

@@ -22,7 +22,7 @@ from app.models.keyset import cut_page
 from app.shapes.exception import StandingException
 from app.values.plural import count_times
 from app.views.shown.agent import AgentState, newest_refinements
-from app.views.shown.entry import actor_name
+from app.views.shown.entry import actor_name, receipt_url
 from app.vocabulary import GRANT_CATEGORIES, GRANT_STATUSES
 
 ROWS = 20
@@ -85,6 +85,12 @@ class ExceptionState:
         return url_for("exceptions.show", exception_id=self.grant.id)
 
     @property
+    def receipt_url(self) -> str:
+        """Of the agent's answer; empty while there is none."""
+        is_answered = self.was_live or self.grant.status == GrantStatus.DENIED
+        return receipt_url(self.grant.id) if self.grant.decided_at and is_answered else ""
+
+    @property
     def content_url(self) -> str:
         """Where its own user reads what it covers."""
         part = "ledger" if self.grant.refinement_id is None else "history"
@@ -101,7 +107,7 @@ class ExceptionState:
     def as_json(self) -> dict[str, Any]:
         names = {"agent": self.agent.name, "user": self.email}
         told = StandingException.of(self.grant, status=self.status, seconds_left=self.seconds_left, **names)
-        return told.as_json()
+        return told.as_json() | {"receipt": self.receipt_url or None}
 
 
 def live_of(user_id: int) -> list[ExceptionState]:

@@ -20,7 +20,7 @@ from app.models.keyset import TimeCursor
 from app.shapes.audit import EntryShape
 from app.views.filters import FilterForm
 from app.views.shown.agent import AgentState
-from app.views.shown.entry import PARTS, Fact, Subject, facts_of, subject_of
+from app.views.shown.entry import PARTS, Fact, Subject, facts_of, receipt_url_of, subject_of
 from app.vocabulary import ACTIONS
 from app.vocabulary.actions import ActionTerm, action_term
 
@@ -73,8 +73,12 @@ class AuditRow:
     is_final: bool
     fold: Fold | None
 
+    @property
+    def receipt_url(self) -> str:
+        return receipt_url_of(self.entry)
+
     def as_json(self) -> dict[str, Any]:
-        said = EntryShape.of(self.entry).as_json() | {"words": self.look.words}
+        said = EntryShape.of(self.entry).as_json() | {"words": self.look.words, "receipt": self.receipt_url or None}
         return said | {"fold": self.fold.as_json() if self.fold else None}
 
 
@@ -197,7 +201,8 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     undid = _undone_refinements(entries)
 
     def row_of(entry: LogEntry, number: int) -> AuditRow:
-        undo_url = url_for("rollbacks.plan_entry", entry_id=number) if number in written - final else ""
+        can_be_undone = number in written - final and entry.action != Action.ERASE
+        undo_url = url_for("rollbacks.plan_entry", entry_id=number) if can_be_undone else ""
         words = (action_term(entry.action), subject_of(entry), facts_of(entry))
         fold = folds.get(entry.refinement_id or "")
         return AuditRow(entry, *words, undid.get(number), undo_url, number in final, fold)

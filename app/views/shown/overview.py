@@ -48,9 +48,10 @@ class AccountFigures:
 
     def __init__(self, account_id: int) -> None:
         over_budget, paused = func.count().filter(OVER_BUDGET), func.count().filter(Agent.paused, IS_KEPT)
-        columns = (func.count(), over_budget, paused, func.coalesce(func.sum(Agent.core_token_usage), 0))
+        tokens, stopped = func.coalesce(func.sum(Agent.core_token_usage), 0), func.count(Agent.stopped_at)
+        columns = (func.count(), over_budget, paused, tokens, stopped)
         counted = db.session.execute(select(*columns).where(Agent.account_id == account_id)).one()
-        self.agents, self.over_budget, self.paused, self.core_tokens = map(int, counted)
+        self.agents, self.over_budget, self.paused, self.core_tokens, self.stopped = map(int, counted)
         open_conditions = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
         self.running = db.session.scalar(select(func.count()).where(*open_conditions)) or 0
         self.next_tick = Timetable().next_tick
@@ -74,6 +75,7 @@ class Overview:
         proof = Proof.of(account_id)
         self.verified_at = proof.at if proof else None
         self.attention = [
+            *_stopped(account_id, self.figures.stopped),
             *proof_alarms(account_id, proof),
             *log_alarms(),
             *health_alarms(),
@@ -186,6 +188,21 @@ def _waiting_tokens(account_id: int) -> list[Attention]:
     items = [(agent, url_for("tokens.index", agent_id=number), name) for name, number, agent in found]
     text = "Their agents are being asked. Nobody gets in with them before a YES."
     return [Attention("ask", "key", f"Token requests: {len(found)} waiting", text, items[:SHOWN])]
+
+
+def _stopped(account_id: int, count: int) -> list[Attention]:
+    """Agents whose rows differ from what was signed."""
+    if not count:
+        return []
+    query = select(Agent.id, Agent.name, Agent.stopped_why).where(Agent.account_id == account_id)
+    found = db.session.execute(query.where(Agent.stopped_at.is_not(None)).order_by(Agent.id).limit(SHOWN)).tuples()
+    items = [(name, url_for("agents.show", agent_id=number), f"{why}.") for number, name, why in found]
+    text = (
+        "The database does not say of them what was signed. Nothing was opened by that, and none of their memories is "
+        "read, written or sent to a model until it is settled. Their pages say what to do."
+    )
+    more = ("All of them", url_for("agents.index", state="stopped")) if count > SHOWN else None
+    return [Attention("bad", "alert", f"Stopped: {count_nouns(count, 'agent')}", text, items, more)]
 
 
 def _over_budget(account_id: int, count: int) -> list[Attention]:

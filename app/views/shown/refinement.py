@@ -13,10 +13,12 @@ from app.history.timeline import timeline_of
 from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
+from app.refinement.failures import AGENT_STOPPED
 from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
 from app.values.refinement_states import CHANGELESS_STATES
+from app.views.shown.entry import receipt_url
 from app.views.shown.rollback import RollbackOffer
 from app.vocabulary import STATUSES
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
@@ -95,6 +97,8 @@ class RefinementPage:
     def _advice(self) -> str:
         if self.refinement.undone_by is not None:
             return ""
+        if self.refinement.failure == AGENT_STOPPED:
+            return "The agent's page says what to do."
         if self.refinement.model_seems_unable:
             return f"{self.refinement.refusal_line}. Choose another one in its settings, then refine again."
         return STATUSES[self.refinement.status].advice
@@ -126,6 +130,7 @@ class RefinementPage:
         return NamedRefinement.of(self.refinement, agent=self.agent.name).as_json() | {
             "agent_id": self.agent.id,
             "line": self.refinement.machine_line,
+            "receipt": receipt_url(self.refinement.id) if self.has_receipt else None,
             "consent": None if self.consent is None else ("YES" if self.consent.granted else "NO"),
             "stop_requested_at": iso(self.refinement.stop_requested_at),
             "rollback": self.offer.as_json() if self.offer else None,

@@ -24,7 +24,7 @@ from app.shapes.settings_request import SettingsRequestShape
 from app.views.forms import Form
 from app.views.shown.agent import AgentState
 from app.views.shown.diff import DiffPiece, compare_texts
-from app.views.shown.entry import actor_name
+from app.views.shown.entry import actor_name, receipt_url
 from app.vocabulary import ACTIONS
 
 HISTORY_ROWS = 50
@@ -44,6 +44,7 @@ _TOLD = (
     *(SettingsRequestStatus.DENIED, SettingsRequestStatus.FAILED),
 )
 _LEFT_TO_THE_HOST = (SettingsRequestStatus.DENIED, SettingsRequestStatus.FAILED)
+_ANSWERED = (SettingsRequestStatus.AGREED, SettingsRequestStatus.APPLIED, SettingsRequestStatus.DENIED)
 
 LABELS = {name: name.replace("_", " ") for name in CONFIGURATION} | {
     "model_id": "model",
@@ -94,6 +95,8 @@ class SettingChange:
         if not self.fields:  # it tells about settings without changing them
             self.fields = [FieldChange(str(name), None, None) for name in named]
         self.was_asked = self.can_be_reverted and "request" in data
+        is_answer = self.was_asked or entry.action == Action.AGENT_CHANGE_DENIED
+        self.receipt_url = receipt_url(data["request"]) if is_answer else ""
 
     def as_json(self) -> dict[str, Any]:
         changed = {each.name: {"before": each.before, "after": each.after} for each in self.fields}
@@ -107,6 +110,7 @@ class SettingChange:
             "fields": list(changed),
             "reverts": self.reverts,
             "agreed": self.was_asked,
+            "receipt": self.receipt_url or None,
             "why": self.why or None,
             "said": self.said or None,
         }
@@ -157,11 +161,19 @@ class AskedChange:
         return f"{self.agent_name} could not be asked, and nothing was changed. {self.request.why or ''}".strip()
 
     @property
+    def receipt_url(self) -> str:
+        """Of the agent's answer; empty where it gave none."""
+        return receipt_url(self.request.id) if self.request.status in _ANSWERED else ""
+
+    @property
     def withdraw_url(self) -> str:
         return url_for("settings.withdraw", agent_id=self.request.agent_id, change_id=self.request.id)
 
     def as_json(self) -> dict[str, Any]:
-        return SettingsRequestShape.of(self.request).as_json() | {"commands": self.commands}
+        return SettingsRequestShape.of(self.request).as_json() | {
+            "commands": self.commands,
+            "receipt": self.receipt_url or None,
+        }
 
 
 class SettingsPage:

@@ -15,10 +15,10 @@ from app.extensions import db
 from app.models import Agent, AgentToken, TokenRequest
 from app.models.base import iso
 from app.models.key import SCOPES, TokenOrigin
-from app.models.token_request import NEWEST_TOKEN_REQUESTS
+from app.models.token_request import NEWEST_TOKEN_REQUESTS, TokenRequestStatus
 from app.shapes.agent import TokenRequestShape, TokenShape
 from app.views.shown.agent import AgentState
-from app.views.shown.entry import actor_name
+from app.views.shown.entry import actor_name, receipt_url
 from app.vocabulary import TOKEN_REQUEST_STATUSES
 from app.vocabulary.tokens import TokenRequestTerm
 
@@ -38,6 +38,8 @@ ORIGIN_WORDS = {
     TokenOrigin.MODEL: "after its YES",
     TokenOrigin.COMMAND_LINE: "on the server",
 }
+
+_ANSWERED = (TokenRequestStatus.GRANTED, TokenRequestStatus.DENIED)
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,16 @@ class ShownRequest:
         return self.term.line.format(agent=self.agent.name, by=by)
 
     @property
+    def receipt_url(self) -> str:
+        """Of the agent's answer; empty where it gave none."""
+        return receipt_url(self.row.id) if self.row.status in _ANSWERED else ""
+
+    @property
     def who(self) -> str:
         return actor_name(self.row.requested_by)
+
+    def as_json(self) -> dict[str, Any]:
+        return TokenRequestShape.of(self.row).as_json() | {"receipt": self.receipt_url or None}
 
 
 class TokensPage:
@@ -124,7 +134,13 @@ class TokensPage:
         """Never with a secret: a page that shows one has no twin."""
         return {
             "agent": self.state.agent.name,
-            "tokens": [TokenShape.of(token).as_json() for token in self.tokens],
-            "requests": [TokenRequestShape.of(each.row).as_json() for each in self.requests],
+            "tokens": [
+                TokenShape.of(each).as_json() | {"receipt": receipt_url(each.public_id)} for each in self.tokens
+            ],
+            "requests": [each.as_json() for each in self.requests],
             "resting_until": iso(self.rest.until) if self.rest else None,
         }
+
+
+def _token_json(token: AgentToken) -> dict[str, Any]:
+    return TokenShape.of(token).as_json() | {"receipt": receipt_url(token.public_id)}
