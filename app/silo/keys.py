@@ -236,6 +236,23 @@ class AgentKeys:
             raise SealBroken
         return unseal(text, key=key, identity=_memory_identity(self.agent_uuid, memory_id, content_hash))
 
+    def seal_about(self, memory_id: int, text: str, content_key: bytes, *, purpose: str, subject: str | int) -> Sealed:
+        """Seal what quotes a memory under that memory's own key, as it is stored: whoever erases the memory erases this.
+
+        `purpose` and `subject` name the row that holds it. Raises SealBroken.
+        """
+        identity = _quoting_identity(self.agent_uuid, memory_id, purpose, subject)
+        return seal(text, key=self._open_content_key(memory_id, content_key), version=OWN_KEY, identity=identity)
+
+    def reveal_about(
+        self, memory_id: int, sealed: Sealed, content_key: bytes, *, purpose: str, subject: str | int
+    ) -> str:
+        """What `seal_about` sealed. Raises SealBroken."""
+        if sealed.key_version != OWN_KEY:
+            raise SealBroken
+        identity = _quoting_identity(self.agent_uuid, memory_id, purpose, subject)
+        return unseal(sealed, key=self._open_content_key(memory_id, content_key), identity=identity)
+
     def rewrap_content_key(self, memory_id: int, sealed: bytes) -> bytes:
         """The same key of a memory's own, sealed by the newest data key. Raises SealBroken."""
         return self._seal_content_key(memory_id, self._open_content_key(memory_id, sealed))
@@ -320,6 +337,10 @@ def _row_identity(purpose: str, agent_uuid: str, subject: str | int, version: in
 def _memory_identity(agent_uuid: str, memory_id: int, content_hash: bytes) -> str:
     """The dedup hash is part of it: a text whose hash was altered does not open."""
     return f"{_row_identity('memory', agent_uuid, memory_id, OWN_KEY)}|{content_hash.hex()}"
+
+
+def _quoting_identity(agent_uuid: str, memory_id: int, purpose: str, subject: str | int) -> str:
+    return f"{_row_identity(purpose, agent_uuid, subject, OWN_KEY)}|memory {memory_id}"
 
 
 def _content_key_identity(agent_uuid: str, memory_id: int, version: int) -> str:

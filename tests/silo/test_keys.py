@@ -171,6 +171,21 @@ def test_sealed_content_swapped_between_rows_or_agents_refuses_to_open(app: Flas
             keys.reveal_memory(number, sealed)
 
 
+@pytest.mark.parametrize("changed", ["memory", "purpose", "subject", "key", "agent"])
+def test_what_quotes_a_memory_opens_by_that_memorys_key_and_for_its_own_row_only(changed: str) -> None:
+    keys, others = make_agent_keys("a"), make_agent_keys("b")
+    content_keys = {number: keys.seal_memory(number, "Ann likes tea.").content_key or b"" for number in (1, 2)}
+    quoting = keys.seal_about(1, "Ann", content_keys[1], purpose="question", subject=7)
+    row: dict[str, Any] = {"purpose": "question", "subject": 7}
+    assert keys.reveal_about(1, quoting, content_keys[1], **row) == "Ann"
+
+    row |= {"purpose": {"purpose": "answer"}, "subject": {"subject": 8}}.get(changed, {})
+    memory = 2 if changed == "memory" else 1
+    key = content_keys[2] if changed in ("memory", "key") else content_keys[1]
+    with pytest.raises(SealBroken):
+        (others if changed == "agent" else keys).reveal_about(memory, quoting, key, **row)
+
+
 def test_a_token_opens_its_own_agents_keys_and_no_others(app: Flask) -> None:
     ezra, eve = make_agent("ezra"), make_agent("eve")
     remember(ezra, "Ann likes tea.")
