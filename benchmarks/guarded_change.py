@@ -124,13 +124,14 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     run_sql(f"SELECT audit_sequence, audit_head, uuid FROM agents WHERE id = ?{lock}", run.agent.id)
     sequence, head, agent_uuid = cursor.fetchone()
     run_sql(
-        "SELECT type, content_digest, token_estimate, constitutional, tags, origin_at, other_dates, source, created_at,"
-        " version, entry_id FROM memories"
+        "SELECT type, content_digest, token_estimate, constitutional, tags, origin_at, other_dates, merged_sources,"
+        " merges, source, created_at, version, entry_id FROM memories"
         f" WHERE id = ? AND agent_id = ? AND discarded_at IS NULL AND NOT constitutional{lock}",
         number,
         run.agent.id,
     )
-    type_, _, before, constitutional, tags, origin, dates, source, created, version, entry = cursor.fetchone()
+    type_, _, before, constitutional, tags, origin, dates, *found = cursor.fetchone()
+    sources, merges, source, created, version, entry = found
     run_sql("SELECT sealed FROM content_keys WHERE memory_id = ?", number)
     (content_key,) = cursor.fetchone()
     made, weight = keys.seal_memory(number, content, bytes(content_key)), estimate_tokens(content)
@@ -173,8 +174,8 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
     )
     run_sql(
         "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, kept, type, content_digest,"
-        " token_estimate, constitutional, tags, origin_at, other_dates, source, created_at, updated_at, version)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " token_estimate, constitutional, tags, origin_at, other_dates, merged_sources, merges, source, created_at,"
+        " updated_at, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         number,
         new_entry,
         entry,
@@ -186,6 +187,8 @@ def _statements(connection: Any, run: Running, number: int, content: str, keys: 
         tags,
         origin,
         dates,
+        sources,
+        merges,
         source,
         created,
         moment,

@@ -23,6 +23,7 @@ from app.models.memory_rows import SealedRow
 from app.models.state import PLATFORM_NOTES
 from app.silo import AgentKeys
 from app.values.dates import shown_days
+from app.values.merge_depth import NEVER_MERGED, MergeDepth
 from app.values.plural import count_nouns
 
 DEFAULT_CONTEXT_WINDOW = 32_000
@@ -55,11 +56,12 @@ class PromptMemory:
     tags: tuple[str, ...] = ()
     other_dates: tuple[datetime, ...] = ()
     source: str = ""
+    merge_depth: MergeDepth = NEVER_MERGED
 
     @classmethod
     def of(cls, row: SealedRow, content: str) -> PromptMemory:
-        tags, dates = tuple(row.tags), tuple(row.other_dates)
-        return cls(row.id, row.origin_at, row.tokens, content, row.constitutional, tags, dates, row.source)
+        tags, dates, depth = tuple(row.tags), tuple(row.other_dates), row.merge_depth
+        return cls(row.id, row.origin_at, row.tokens, content, row.constitutional, tags, dates, row.source, depth)
 
     def __repr__(self) -> str:
         return f"<Entry {self.id}, {self.tokens} tokens>"
@@ -67,6 +69,8 @@ class PromptMemory:
     def as_dict(self, *, with_source: bool = False) -> dict[str, Any]:
         """Its public form in the ledger and in search results; in questions of consent with its source."""
         shown = {"id": self.id, **shown_days(self.date, self.other_dates), "tokens": self.tokens}
+        if self.merge_depth.merges:
+            shown |= {"merged_sources": self.merge_depth.sources, "merges": self.merge_depth.merges}
         if self.constitutional:
             shown["constitutional"] = True
         if self.tags:

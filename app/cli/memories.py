@@ -19,6 +19,7 @@ from app.keys.shredding import shred_files
 from app.models import COMMAND_LINE, Memory, MemoryText, MemoryType
 from app.models.memory_text import is_text_of
 from app.shapes.memory import BlindMemory
+from app.values.merge_depth import MergeDepth
 from app.values.plural import count_nouns
 from app.vocabulary.rollbacks import describe_memories
 
@@ -141,7 +142,8 @@ def _exact_duplicates(agent_id: int) -> int:
 
 
 def _memory_row(memory: BlindMemory) -> list[Cell]:
-    flags = ["constitutional"] * memory.constitutional + ["discarded"] * memory.discarded
+    depth = MergeDepth(memory.merged_sources, memory.merges).words
+    flags = ["constitutional"] * memory.constitutional + ["discarded"] * memory.discarded + [depth] * bool(depth)
     further = f" +{len(memory.other_dates)}" if memory.other_dates else ""
     date, version = memory.origin_at[:16].replace("T", " ") + further, str(memory.version)
     told = [date, version, memory.source, ", ".join(flags), ", ".join(memory.tags)]

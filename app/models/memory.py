@@ -21,6 +21,7 @@ from app.models.state import MemoryState, MemoryType, Source, StateColumns
 from app.silo import AgentKeys, SealedMemory
 from app.values.actor import Actor
 from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fit_one_memory
+from app.values.merge_depth import MergeDepth
 from app.values.text import clean_content, clean_tags
 from app.values.token_mass import estimate_tokens
 
@@ -116,6 +117,8 @@ class Memory(StateColumns, Model):
             immutable=agent.is_immutable(tags),
             origin_at=origin_at or moment,
             other_dates=sorted({*other_dates} - {origin_at or moment}),
+            merged_sources=0,
+            merges=0,
             source=source,
             created_at=moment,
             updated_at=moment,
@@ -224,11 +227,30 @@ class Memory(StateColumns, Model):
                 found.append(other)
         return found
 
+    def merge(self, agent: Agent, sources: Sequence[Memory]) -> None:
+        """Become what these were merged into: their dates, tags and merge depth. The caller records and discards them.
+
+        Raises TooManyDates; nothing is changed then.
+        """
+        self._carry_on(agent, sources, MergeDepth.merged([source.merge_depth for source in sources]))
+
+    def replace_copies(self, agent: Agent, copies: Sequence[Memory]) -> bool:
+        """Stay in the place of exact copies, with their dates and tags; whether that changed it. See `take_over`.
+
+        Its words are theirs, so its merge depth is that of the deepest. Nothing is added: the same words twice are no
+        further source, and nothing was rewritten.
+        """
+        return self._carry_on(agent, copies, MergeDepth.deepest(memory.merge_depth for memory in (self, *copies)))
+
     def take_over(self, agent: Agent, others: Sequence[Memory]) -> bool:
         """Carry on the dates and tags of others whose content this one carries; whether that changed it.
 
-        The caller records it. Raises TooManyDates; nothing is changed then.
+        Its merge depth stays: nothing was written into it from the others, and its own words are as far from their
+        sources as before. The caller records it. Raises TooManyDates; nothing is changed then.
         """
+        return self._carry_on(agent, others, self.merge_depth)
+
+    def _carry_on(self, agent: Agent, others: Sequence[Memory], depth: MergeDepth) -> bool:
         dates = self.dates.union(*(other.dates for other in others))
         tags = sorted({*self.tags}.union(*(other.tags for other in others)))
         if not fit_one_memory(dates, tags):
@@ -238,10 +260,17 @@ class Memory(StateColumns, Model):
                 "Nothing was changed.",
             )
         other_dates = sorted(dates - {self.origin_at})
-        if (other_dates, tags) == (self.other_dates, self.tags):
+        if (other_dates, tags, depth) == (self.other_dates, self.tags, self.merge_depth):
             return False
         is_new = self.entry_id is None
-        self.become(agent, other_dates=other_dates, tags=tags, version=self.version + (not is_new))
+        self.become(
+            agent,
+            other_dates=other_dates,
+            tags=tags,
+            merged_sources=depth.sources,
+            merges=depth.merges,
+            version=self.version + (not is_new),
+        )
         return True
 
     def discard(self, agent: Agent) -> None:

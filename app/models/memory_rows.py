@@ -16,6 +16,7 @@ from app.models.memory_text import content_columns, join_content
 from app.models.state import MemoryType
 from app.silo import SealedMemory
 from app.values.dates import other_days
+from app.values.merge_depth import MergeDepth
 
 _NAMES = {"tokens": "token_estimate"}
 
@@ -32,6 +33,8 @@ class BlindRow:
     tags: Sequence[str]
     origin_at: datetime
     other_dates: Sequence[datetime]
+    merged_sources: int
+    merges: int
     source: str
     discarded_at: datetime | None
     version: int
@@ -50,6 +53,10 @@ class BlindRow:
     def other_days(self) -> list[date]:
         """The further days that it speaks from."""
         return other_days(self.origin_at, self.other_dates)
+
+    @property
+    def merge_depth(self) -> MergeDepth:
+        return MergeDepth(self.merged_sources, self.merges)
 
 
 @dataclass(frozen=True, slots=True)

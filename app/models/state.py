@@ -11,6 +11,7 @@ from sqlalchemy import ForeignKey, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import Identity, Model, Moment
+from app.values.merge_depth import MergeDepth
 
 JOURNAL_DAYS = 7
 """A journal entry fades from prompts after so many days."""
@@ -43,6 +44,8 @@ class StateColumns:
     """The columns that a memory and each of its states share.
 
     `content_digest` names the text (`MemoryText`): SHA-256 of its sealed bytes, 32 bytes. The bytes themselves can go.
+    `merged_sources` and `merges` are its merge depth: how many memories stand behind it, over how many merges; both are
+    0 until a refinement merges. Only the Knife's merge and the removal of exact duplicates write them.
     """
 
     type: Mapped[MemoryType] = mapped_column(String(8))
@@ -52,11 +55,17 @@ class StateColumns:
     tags: Mapped[list[str]] = mapped_column(default=list)
     origin_at: Mapped[Moment]
     other_dates: Mapped[list[datetime]] = mapped_column(default=list)
+    merged_sources: Mapped[int] = mapped_column(default=0)
+    merges: Mapped[int] = mapped_column(default=0)
     source: Mapped[str] = mapped_column(String(100))
     created_at: Mapped[Moment]
     updated_at: Mapped[Moment]
     discarded_at: Mapped[Moment | None]
     version: Mapped[int] = mapped_column(default=1)
+
+    @property
+    def merge_depth(self) -> MergeDepth:
+        return MergeDepth(self.merged_sources, self.merges)
 
     def fields(self) -> dict[str, Any]:
         """The state itself, by the names of its columns."""

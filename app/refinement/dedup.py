@@ -69,7 +69,7 @@ def _keep_few(refinement: Refinement, agent: Agent, group: list[Memory]) -> int:
 
 
 def _keep_one(refinement: Refinement, agent: Agent, keeper: Memory, extra: list[Memory]) -> None:
-    changed = [*extra, keeper] if keeper.take_over(agent, extra) else extra
+    changed = [*extra, keeper] if keeper.replace_copies(agent, extra) else extra
     for memory in extra:
         memory.discard(agent)
     tokens = sum(memory.token_estimate for memory in extra)

@@ -137,7 +137,7 @@ class RefinementTool:
             kept = kept_weights(refinement, sources)
             origin = min(date for memory in sources for date in memory.dates)
             merged = Memory.write(agent, content, keys=self._keys, source=Source.REFINEMENT, origin_at=origin)
-            merged.take_over(agent, sources)
+            merged.merge(agent, sources)
             for memory in sources:
                 memory.discard(agent)
             weight = sum(memory.token_estimate for memory in sources)

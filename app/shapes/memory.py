@@ -25,6 +25,8 @@ class BlindMemory(ResponseModel):
     tags: list[str]
     origin_at: Moment
     other_dates: list[Moment]
+    merged_sources: int
+    merges: int
     source: str
     discarded: bool
     discarded_at: Moment | None
@@ -53,6 +55,10 @@ class OneMemory(ResponseModel):
         list[Moment],
         Field(description="Other times of which it speaks: those of exact duplicates and of what was merged."),
     ]
+    merged_sources: Annotated[
+        int, Field(description="How many memories it was merged from, those behind them counted; 0 of a plain one.")
+    ]
+    merges: Annotated[int, Field(description="Over how many merges; 0 of a plain one.")]
     source: Annotated[
         str, Field(description="agent, refinement, conversation, promotion, system, or import: with the import's name.")
     ]

@@ -16,7 +16,7 @@ from app.models import Action, Agent, Memory, MemoryType
 from tests.api.conftest import Door
 from tests.api.looking import assert_refused, unchanged
 from tests.support.clock import FakeClock
-from tests.support.factories import remember, toggle
+from tests.support.factories import begin, remember, toggle
 from tests.support.rows import entries_of
 
 SPOKEN = "Bära said: café, at dawn."
@@ -134,6 +134,8 @@ def test_no_caller_makes_a_memory_constitutional_or_names_what_is_not_its_to_nam
         "id",
         "origin_at",
         "other_dates",
+        "merged_sources",
+        "merges",
         "source",
         "created_at",
         "agent_id",
@@ -346,3 +348,16 @@ def test_what_others_saved_beside_the_door_is_there_at_once(door: Door) -> None:
         locked = Agent.lock(door.agent.id)
         Memory.save(locked, "By a worker.", keys=open_keys(locked), by=locked.as_actor, type_=MemoryType.JOURNAL)
     assert door.get("/memories")["memories"][0]["content"] == "By a worker."
+
+
+def test_a_merged_memory_says_from_how_many_and_over_how_many_merges(door: Door) -> None:
+    remember(door.agent, SPOKEN, SPOKEN, "It rained in Lisbon. " * 20)
+    tool = begin(door.agent).tool
+    merged = tool.execute("consolidate", ids=[1, 2], content=SPOKEN)["id"]
+    tool.execute("complete", summary="I am done.")
+
+    told = {each["id"]: (each["merged_sources"], each["merges"]) for each in pages(door, 50)}
+    context = door.get("/context")["text"]
+
+    assert told == {3: (0, 0), merged: (2, 1)} | {number: (0, 0) for number in told if number > merged}
+    assert context.count('"merged_sources": 2, "merges": 1') == context.count("merged_sources") == 1

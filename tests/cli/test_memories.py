@@ -15,7 +15,7 @@ from app.keys.agent_keys import open_keys
 from app.models import Agent, Memory
 from tests.cli.conftest import Whetstone
 from tests.exchange.files import agent_file, block, bundle, mem0, remembered
-from tests.support.factories import make_agent, remember
+from tests.support.factories import begin, make_agent, remember
 
 CANARY = "the canary sang at dawn"
 
@@ -271,3 +271,19 @@ def test_it_erases_nothing_without_a_number_and_a_reason(
     said = whetstone("memories", "erase", *words, "--agent", "ezra")
     assert said.status not in (0, 3)
     assert [row["id"] for row in whetstone("memories", "list", "ezra", "--json").json] == [1]
+
+
+def test_lists_and_exports_tell_how_deep_a_memory_was_merged(agent: Agent, whetstone: Whetstone) -> None:
+    remember(agent, CANARY, CANARY, "It rained in Lisbon. " * 20)
+    tool = begin(agent).tool
+    merged = tool.execute("consolidate", ids=[1, 2], content=CANARY)["id"]
+    tool.execute("complete", summary="I am done.")
+
+    listed, table = whetstone("memories", "list", "ezra", "--json"), whetstone("memories", "list", "ezra")
+    exported = whetstone("memories", "export", "ezra")
+
+    rows = [each for each in listed.json if each["type"] == "core"]
+    assert [(row["id"], row["merged_sources"], row["merges"]) for row in rows] == [(merged, 2, 1), (3, 0, 0)]
+    assert table.out.count("merged from 2 over 1 merge") == 1
+    assert exported.out.count('"merged_sources": 2, "merges": 1') == 1
+    assert CANARY not in table.out + exported.out

@@ -12,8 +12,8 @@ from app.models import Agent, MemoryType
 from tests.exchange.files import CANARY
 from tests.support.factories import begin, make_agent, remember
 
-KEYS = ["id", "type", "tokens", "constitutional", "tags", "origin_at", "other_dates", "source"]
-KEYS += ["discarded", "discarded_at", "version"]
+KEYS = ["id", "type", "tokens", "constitutional", "tags", "origin_at", "other_dates"]
+KEYS += ["merged_sources", "merges", "source", "discarded", "discarded_at", "version"]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.support.factories import Running, begin
 LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
 FIELDS = (
     *("type", "content_digest", "token_estimate", "constitutional", "tags", "origin_at", "other_dates"),
-    *("source", "created_at", "updated_at", "discarded_at", "version"),
+    *("merged_sources", "merges", "source", "created_at", "updated_at", "discarded_at", "version"),
 )
 Call = tuple[str, dict[str, Any]]
 

@@ -103,6 +103,8 @@ class Mirror:
             "tags": list(state.tags),
             "origin_at": state.origin_at,
             "other_dates": list(state.other_dates),
+            "merged_sources": state.merged_sources,
+            "merges": state.merges,
             "source": state.source,
             "created_at": state.created_at,
             "updated_at": state.updated_at,

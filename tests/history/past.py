@@ -46,6 +46,8 @@ class State:
     version: int = 1
     source: str = "agent"
     other_dates: tuple[datetime, ...] = ()
+    merged_sources: int = 0
+    merges: int = 0
 
     @property
     def dates(self) -> set[datetime]:
@@ -177,7 +179,12 @@ class Past:
         tags = tuple(sorted({tag for state in states for tag in state.tags}))
         dates = {date for state in states for date in state.dates}
         draft = Draft(text, min(dates), tags=tags)
-        merged = replace(self._new(draft, at, "refinement"), other_dates=tuple(sorted(dates - {min(dates)})))
+        merged = replace(
+            self._new(draft, at, "refinement"),
+            other_dates=tuple(sorted(dates - {min(dates)})),
+            merged_sources=sum(state.merged_sources or 1 for state in states),
+            merges=1 + sum(state.merges for state in states),
+        )
         gone = {memory: state.discarded(at) for memory, state in zip(sources, states, strict=True)}
         self._operate(gone | {len(self.past): merged})
 
@@ -211,8 +218,10 @@ class Past:
         was, states = self.now(keeper), [self.now(memory) for memory in (keeper, *extra)]
         tags = tuple(sorted({tag for state in states for tag in state.tags}))
         dates = tuple(sorted({date for state in states for date in state.dates} - {was.origin_at}))
-        if (tags, dates) != (was.tags, was.other_dates):
-            wrote[keeper] = replace(was, tags=tags, other_dates=dates, version=was.version + 1)
+        sources, merges = max((state.merged_sources, state.merges) for state in states)
+        if (tags, dates, sources, merges) != (was.tags, was.other_dates, was.merged_sources, was.merges):
+            now = replace(was, tags=tags, other_dates=dates, merged_sources=sources, merges=merges)
+            wrote[keeper] = replace(now, version=was.version + 1)
         self.append(Entry(Kind.DEDUP, wrote, self.open))
 
     def _operate(self, wrote: dict[int, State]) -> None:

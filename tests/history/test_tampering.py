@@ -181,9 +181,11 @@ def test_every_deleted_state_is_missed_and_its_entry_named(agent: Agent) -> None
 
 STATE = (
     "INSERT INTO memory_states (memory_id, entry_id, previous_entry_id, type, content_digest, token_estimate,"
-    " constitutional, tags, origin_at, other_dates, source, created_at, updated_at, discarded_at, version)"
+    " constitutional, tags, origin_at, other_dates, merged_sources, merges, source, created_at, updated_at,"
+    " discarded_at, version)"
     " SELECT {memory}, {entry}, {previous}, type, content_digest, token_estimate, constitutional, tags,"
-    " origin_at, other_dates, source, created_at, updated_at, discarded_at, version FROM memory_states"
+    " origin_at, other_dates, merged_sources, merges, source, created_at, updated_at, discarded_at, version"
+    " FROM memory_states"
     " WHERE memory_id = 1 LIMIT 1"
 )
 

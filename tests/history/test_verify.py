@@ -87,9 +87,10 @@ def test_a_deleted_memory_is_missed_and_the_entry_named_that_wrote_it(agent: Age
 def _forge_memory(discarded: str) -> None:
     tamper(
         "INSERT INTO memories (id, agent_id, immutable, type, content_digest, token_estimate, constitutional,"
-        " tags, origin_at, other_dates, source, created_at, updated_at, discarded_at, version)"
+        " tags, origin_at, other_dates, merged_sources, merges, source, created_at, updated_at, discarded_at, version)"
         " SELECT -1, agent_id, immutable, type, content_digest, token_estimate, constitutional, tags, origin_at,"
-        f" other_dates, source, created_at, updated_at, {discarded}, version FROM memories WHERE id = 1"
+        f" other_dates, merged_sources, merges, source, created_at, updated_at, {discarded}, version"
+        " FROM memories WHERE id = 1"
     )
 
 

@@ -23,6 +23,8 @@ STATE = (
     "tags",
     "origin_at",
     "other_dates",
+    "merged_sources",
+    "merges",
     "source",
     "created_at",
     "updated_at",

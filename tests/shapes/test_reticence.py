@@ -12,7 +12,7 @@ CANARY = "the canary sang at dawn"
 AT = "2026-11-16T04:00:00Z"
 GIVEN = {
     **{"id": 1, "type": "core", "tokens": 6, "constitutional": False, "tags": [], "origin_at": AT, "other_dates": []},
-    **{"source": "agent", "created_at": AT, "updated_at": AT, "version": 1},
+    **{"merged_sources": 0, "merges": 0, "source": "agent", "created_at": AT, "updated_at": AT, "version": 1},
 }
 
 

@@ -191,6 +191,8 @@ def ledger(agent: Agent) -> list[tuple[Any, ...]]:
             tuple(m.tags),
             m.origin_at,
             tuple(m.other_dates),
+            m.merged_sources,
+            m.merges,
             m.source,
             m.created_at,
             m.updated_at,

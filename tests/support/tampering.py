@@ -83,6 +83,8 @@ OTHER = {
     "tags": """'["voice"]'""",
     "origin_at": "'2026-01-01 00:00:00.000000'",
     "other_dates": """'["2026-01-01T00:00:00+00:00"]'""",
+    "merged_sources": "merged_sources + 2",
+    "merges": "merges + 1",
     "source": "'import:forged.jsonl'",
     "created_at": "'2026-01-01 00:00:00.000000'",
     "updated_at": "'2026-01-01 00:00:00.000000'",

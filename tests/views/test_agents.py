@@ -309,6 +309,8 @@ def test_an_agents_twin_is_the_stable_form(admin: Browser, agent: Agent) -> None
         "tags": [],
         "origin_at": shown["ledger"][0]["origin_at"],
         "other_dates": [],
+        "merged_sources": 0,
+        "merges": 0,
         "source": "agent",
         "discarded": False,
         "discarded_at": None,

@@ -154,3 +154,22 @@ def test_each_list_goes_on_by_its_own_pages(auditor: Browser, app: Flask) -> Non
 def test_another_account_sees_none_of_them(neighbour: Browser, agent: Agent) -> None:
     for show in ("core", "journal", "discarded"):
         assert neighbour.get(f"/agents/{agent.id}?show={show}").status_code == 404
+
+
+def test_the_ledger_and_a_memory_s_page_show_its_merge_depth(admin: Browser, agent: Agent) -> None:
+    ids = remember(agent, *[SECRET] * 3, "It rained in Lisbon. " * 20)
+    tool = begin(agent).tool
+    pair = tool.execute("consolidate", ids=ids[:2], content=SECRET)["id"]
+    merged = tool.execute("consolidate", ids=[pair, ids[2]], content=SECRET)["id"]
+    tool.execute("complete", summary="I am done.")
+    words = "merged from 3 over 2 merges"
+
+    ledger, page = admin.get(f"/agents/{agent.id}"), admin.get(f"/agents/{agent.id}/memories/{merged}")
+    plain = admin.get(f"/agents/{agent.id}/memories/1")
+
+    assert ledger.text.count(words) == page.text.count(words) == 1
+    assert "merged from" not in plain.text
+    assert SECRET not in ledger.text + page.text
+    said = {row["id"]: row for row in (admin.get(f"/agents/{agent.id}.json").json or {})["ledger"]}
+    assert [(said[number]["merged_sources"], said[number]["merges"]) for number in (1, merged)] == [(0, 0), (3, 2)]
+    assert (admin.get(f"/agents/{agent.id}/memories/{pair}.json").json or {})["merges"] == 1
