@@ -237,7 +237,7 @@ class AgentKeys:
         return unseal(text, key=key, identity=_memory_identity(self.agent_uuid, memory_id, content_hash))
 
     def seal_about(self, memory_id: int, text: str, content_key: bytes, *, purpose: str, subject: str | int) -> Sealed:
-        """Seal what quotes a memory under that memory's own key, as it is stored: whoever erases the memory erases this.
+        """Seal what quotes a memory under that memory's own key, as it is stored: erasing the memory erases this.
 
         `purpose` and `subject` name the row that holds it. Raises SealBroken.
         """
