@@ -9,6 +9,7 @@ from itertools import islice
 
 from app.meaning.order import swapped
 from app.meaning.reading import FoundSpecific, Negation, Reading
+from app.meaning.roles import emptied_places
 from app.meaning.specifics import Atom, ChangeKind, Specific, SpecificKind
 from app.meaning.tense import changed_tenses
 
@@ -40,6 +41,7 @@ def _missing(before: Reading, after: Reading, kind: ChangeKind) -> list[Specific
         *_lost(before, after),
         *_negations(before, after, kind),
         *changed_tenses(before, after),
+        *emptied_places(before, after),
         *swapped(before, after),
     ]
     said = "\n".join(each.words for each in verbatim)

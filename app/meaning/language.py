@@ -27,6 +27,9 @@ class Language:
     code: str
     stop_words: frozenset[str]
     articles: frozenset[str]
+    bare_articles: frozenset[str]
+    pronouns: frozenset[str]
+    joints: frozenset[str]
     rates: frozenset[str]
     endings: tuple[tuple[tuple[str, str], ...], ...]
     double_consonants: bool
@@ -126,6 +129,9 @@ def read_language(path: Path) -> Language:
         code=data["code"],
         stop_words=frozenset(data["stop_words"].split()),
         articles=frozenset(data["articles"].split()),
+        bare_articles=frozenset(data["bare_articles"].split()),
+        pronouns=frozenset(data["pronouns"].split()),
+        joints=frozenset(data["joints"].split()),
         rates=frozenset(data["rates"].split()),
         endings=tuple(tuple((ending, left) for ending, left in group) for group in data["endings"]),
         double_consonants=data["double_consonants"],

@@ -1,0 +1,94 @@
+"""A name that is said more than once may go from one of its places: that is a loss where the place is still there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from app.meaning.reading import Reading
+from app.meaning.specifics import Specific, SpecificKind
+
+LONGEST_FILLING = 3
+"""Words that may stand in the place of a name, at most."""
+ANTECEDENT_REACH = 40
+"""So many words back, the same name says whom a pronoun means."""
+MOST_PLACES = 20
+"""Places of one word that are looked at, and names that are named."""
+_STOP, _COMMA = ".", ","
+
+
+def emptied_places(before: Reading, after: Reading) -> Iterator[Specific]:
+    """Names that stood between two words, which still stand together, with the name no more between them."""
+    rare = Counter(before.lows)
+    rare.subtract(after.lows)
+    fallen = {low for low, less in rare.items() if less > 0}
+    then: Row | None = None
+    now: Row | None = None
+    named = 0
+    for found in before.found:
+        if found.kind is not SpecificKind.NAME or fallen.isdisjoint(before.lows[found.first : found.last]):
+            continue
+        then, now = then or Row(before), now or Row(after)
+        if any(now.lacks(then, *place) for place in _places_of(found.first, found.last, then)):
+            yield Specific(SpecificKind.NAME, before.words_of(found.first, found.last))
+            named += 1
+            if named >= MOST_PLACES:
+                return
+
+
+def _places_of(first: int, last: int, then: Row) -> Iterator[tuple[str, str, str]]:
+    """The words before, of and after the name; and of each of its words, where it has several."""
+    at = then.place_of[first]
+    spans = [(at, at + last - first), *((each, each + 1) for each in range(at, at + last - first) if last > first + 1)]
+    for start, end in spans:
+        yield then.low(start - 1), then.low(start), then.low(end)
+
+
+class Row:
+    """The words of a text in order: sentence and clause ends as one mark each, articles left out."""
+
+    def __init__(self, reading: Reading) -> None:
+        language = reading.language
+        self._articles = language.bare_articles if language else frozenset()
+        self._pronouns = language.pronouns if language else frozenset()
+        self._joints = language.joints if language else frozenset()
+        self.place_of: dict[int, int] = {}
+        self.lows: list[str] = []
+        self.at: dict[str, list[int]] = {}
+        for number, word in enumerate(reading.words):
+            low = _STOP if word.sentence_end else _COMMA if word.clause_end else word.low
+            if low in self._articles:
+                continue
+            self.place_of[number] = len(self.lows)
+            self.at.setdefault(low, []).append(len(self.lows))
+            self.lows.append(low)
+
+    def low(self, at: int) -> str:
+        return self.lows[at] if 0 <= at < len(self.lows) else _STOP
+
+    def lacks(self, then: Row, left: str, name: str, right: str) -> bool:
+        """Is there one more such place without the name than there was?"""
+        return self._without(left, name, right) > then._without(left, name, right)
+
+    def _without(self, left: str, name: str, right: str) -> int:
+        starts = [-1, *self.at.get(_STOP, ())] if left == _STOP else self.at.get(left, [])
+        return sum(self._is_without(start, name, right) for start in starts[:MOST_PLACES])
+
+    def _is_without(self, start: int, name: str, right: str) -> bool:
+        for end in range(start + 1, start + LONGEST_FILLING + 2):
+            low = self.low(end)
+            if low == name:
+                return False
+            if low == right:
+                return not self._is_understood(start, end, name)
+            if low == _STOP:
+                return False
+        return False
+
+    def _is_understood(self, start: int, end: int, name: str) -> bool:
+        """By a pronoun, or as the subject that goes on: Ada sails and cooks."""
+        filling = self.lows[start + 1 : end]
+        is_open = not filling and (self.low(start) in (_STOP, _COMMA) or self.low(start) in self._joints)
+        if not (is_open or (filling and self._pronouns.issuperset(filling))):
+            return False
+        return any(max(0, start - ANTECEDENT_REACH) <= at <= start for at in self.at.get(name, ()))
