@@ -8,7 +8,9 @@ from fractions import Fraction
 from itertools import islice
 
 from app.meaning.order import swapped
-from app.meaning.reading import FoundSpecific, Negation, Reading
+from app.meaning.owners import lost_owners
+from app.meaning.reading import AGE, FoundSpecific, Negation, Reading
+from app.meaning.replaced import replaced_words
 from app.meaning.roles import emptied_places
 from app.meaning.specifics import Atom, ChangeKind, Specific, SpecificKind
 from app.meaning.tense import changed_tenses
@@ -16,8 +18,10 @@ from app.meaning.tense import changed_tenses
 LEAST_CONTENT = Fraction(4, 5)
 """Of the old text's content words, where its memory goes: all of them where there are fewer than five."""
 LEAST_OF_SENTENCE = Fraction(1, 3)
-LEAST_SENTENCE = 3
-"""Content words; a shorter sentence is not looked at by itself."""
+LEAST_LONG_SENTENCE = 3
+LEAST_SENTENCE = 2
+"""Content words, of which one must be left where nothing counted or dated tells more; a shorter sentence is not looked
+at by itself."""
 MOST_NAMED = 100
 """Missing specifics of one kind that are named. More say nothing more."""
 
@@ -43,10 +47,16 @@ def _missing(before: Reading, after: Reading, kind: ChangeKind) -> list[Specific
         *changed_tenses(before, after),
         *emptied_places(before, after),
         *swapped(before, after),
+        *replaced_words(before, after),
+        *lost_owners(before, after),
     ]
     said = "\n".join(each.words for each in verbatim)
     rest = [each for each in found if each.words not in said] if verbatim else found
-    whole = [*_sentences(before, after), *(() if kind is ChangeKind.UPDATE else _content(before, after))]
+    whole = [
+        *_sentences(before, after),
+        *_clauses(before, after),
+        *(() if kind is ChangeKind.UPDATE else _content(before, after)),
+    ]
     return list(dict.fromkeys([*verbatim, *rest, *whole]))
 
 
@@ -66,7 +76,11 @@ def _lost(before: Reading, after: Reading) -> Iterator[Specific]:
 
 def _gained(before: Reading, after: Reading) -> set[SpecificKind]:
     """The kinds of which the new text says something that the old did not."""
-    novel = {atom for atom, count in after.counts.items() if count > before.counts[atom]}
+    novel = {
+        atom
+        for atom, count in after.counts.items()
+        if count > before.counts[atom] and (*atom, AGE) not in before.counts
+    }
     gained: set[SpecificKind] = set()
     for found in after.found if novel else ():
         if found.kind not in gained and not novel.isdisjoint(found.atoms):
@@ -82,6 +96,8 @@ def _is_lost(found: FoundSpecific, before: Reading, after: Reading, soft: Set[At
     """Gone; or said less often, while something of its kind is new: one of two equal numbers was changed."""
     if found.kind in (SpecificKind.OPPOSITE, SpecificKind.MODAL):
         (atom,) = found.atoms
+        if _is_said_by_negation(found, before, after):
+            return _is_replaced(found, before, after)
         if atom in after.atoms or atom in soft:
             return after.counts[atom] < before.counts[atom] and _is_replaced(found, before, after)
         return True
@@ -90,6 +106,14 @@ def _is_lost(found: FoundSpecific, before: Reading, after: Reading, soft: Set[At
     if found.kind is SpecificKind.HEDGE or found.kind not in gained:
         return False
     return any(after.counts[atom] < before.counts[atom] for atom in found.atoms)
+
+
+def _is_said_by_negation(found: FoundSpecific, before: Reading, after: Reading) -> bool:
+    """What "forbidden" and "must not" say, "never" says too; whether it is still negated is looked at by itself."""
+    is_negated = found.last < len(before.words) and before.words[found.last].negation
+    if not (is_negated or before.words[found.first].negation):
+        return False
+    return len(after.negations) >= len(before.negations)
 
 
 def _is_replaced(found: FoundSpecific, before: Reading, after: Reading) -> bool:
@@ -199,13 +223,47 @@ def _affirmed_keys(reading: Reading) -> set[str]:
 def _sentences(before: Reading, after: Reading) -> Iterator[Specific]:
     """Sentences of which hardly a word is left."""
     named = 0
+    if before.keys <= after.keys:
+        return
     for first, last in before.sentences():
-        keys = {key for word in before.words[first:last] for key in word.keys}
+        words = before.words[first:last]
+        keys = {key for word in words for key in word.keys}
         if len(keys) < LEAST_SENTENCE or named >= MOST_NAMED:
             continue
-        if len(keys & after.keys) < LEAST_OF_SENTENCE * len(keys):
+        left = len(keys & after.keys)
+        is_short = len(keys) < LEAST_LONG_SENTENCE
+        if is_short and any(word.number or word.found for word in words):
+            continue
+        if not left if is_short else left < LEAST_OF_SENTENCE * len(keys):
             named += 1
             yield Specific(SpecificKind.SENTENCE, before.words_of(first, last))
+
+
+def _clauses(before: Reading, after: Reading) -> Iterator[Specific]:
+    """Conditions, reasons and exceptions of which no word with content is left."""
+    if before.language is None:
+        return
+    openers = before.language.clause_openers
+    if openers.isdisjoint(before.vocabulary):
+        return
+    named = 0
+    for at, word in enumerate(before.words):
+        if word.low in openers and named < MOST_NAMED:
+            end = _end_of_clause(before, at, openers)
+            keys = {key for each in before.words[at:end] for key in each.keys}
+            if keys and keys.isdisjoint(after.keys):
+                named += 1
+                yield Specific(SpecificKind.SENTENCE, before.words_of(at, end))
+
+
+_LONGEST_CLAUSE = 20
+
+
+def _end_of_clause(reading: Reading, at: int, openers: Set[str]) -> int:
+    for end in range(at + 1, min(at + _LONGEST_CLAUSE, len(reading.words))):
+        if reading.words[end].clause_end or reading.lows[end] in openers:
+            return end
+    return min(at + _LONGEST_CLAUSE, len(reading.words))
 
 
 def _content(before: Reading, after: Reading) -> Iterator[Specific]:

@@ -45,6 +45,12 @@ class Language:
     idioms: tuple[tuple[str, ...], ...]
     negative_prefixes: tuple[str, ...]
     scope_ends: frozenset[str]
+    scope_skips: frozenset[str]
+    clause_openers: frozenset[str]
+    not_after_be: frozenset[str]
+    before_numbers: frozenset[str]
+    passive: frozenset[str]
+    ages: frozenset[str]
     irregular: Mapping[str, str]
     forms: Mapping[str, str]
     past: frozenset[str]
@@ -62,6 +68,10 @@ class Language:
     """Of several words, by the first of them."""
     soft: set[Atom] = field(default_factory=set)
     """Asked about only where another of their group takes the place."""
+    synonyms: dict[str, set[int]] = field(default_factory=dict)
+    """Of a stem the numbers of the classes that it belongs to."""
+    light: set[str] = field(default_factory=set)
+    """Stems of words that carry little by themselves."""
 
     def stem(self, word: str) -> str:
         """What the forms of a word have in common. `word` in lower case."""
@@ -77,6 +87,13 @@ class Language:
                             word = _undoubled(word)
                     break
         return word
+
+    def share_a_class(self, one: str, other: str) -> bool:
+        """Of synonyms, of states, or of opposites. By stem."""
+        if not self.synonyms.get(one, frozenset()).isdisjoint(self.synonyms.get(other, ())):
+            return True
+        classes = {atom[:2] for _, atom in self.marks_by_stem.get(one, ())}
+        return any(atom[:2] in classes for _, atom in self.marks_by_stem.get(other, ()))
 
     def expanded(self, word: str) -> tuple[str, ...]:
         """The words behind a contraction: doesn't → does, not."""
@@ -147,6 +164,12 @@ def read_language(path: Path) -> Language:
         idioms=tuple(tuple(idiom.split()) for idiom in negations["idioms"]),
         negative_prefixes=tuple(negations["prefixes"]),
         scope_ends=frozenset(negations["ends"].split()),
+        scope_skips=frozenset(negations["skips"].split()),
+        clause_openers=frozenset(data["clause_openers"].split()),
+        not_after_be=frozenset(data["not_after_be"]),
+        before_numbers=frozenset(data["before_numbers"].split()),
+        passive=frozenset(data["passive"].split()),
+        ages=frozenset(data["ages"].split()),
         irregular=_pairs(tense["irregular"]),
         forms=_pairs(tense["forms"]),
         past=frozenset(tense["past"].split()),
@@ -161,8 +184,14 @@ def read_language(path: Path) -> Language:
     _add_classes(language, SpecificKind.MODAL, data["modals"], soft=False)
     _add_classes(language, SpecificKind.MODAL, data["soft_modals"], soft=True)
     _add_classes(language, SpecificKind.HEDGE, data["hedges"], soft=False)
+    _add_classes(language, SpecificKind.TENSE, data["times"], soft=False)
+    _add_states(language, data["states"])
     _add_poles(language, data["opposites"], soft=False)
     _add_poles(language, data["soft_opposites"], soft=True)
+    for number, line in enumerate(data["synonyms"].strip().splitlines()):
+        for word in line.split():
+            language.synonyms.setdefault(language.stem(word), set()).add(number)
+    language.light.update(map(language.stem, data["light_words"].split()))
     return language
 
 
@@ -187,6 +216,17 @@ def _add_classes(language: Language, kind: SpecificKind, classes: Mapping[str, l
                 language.phrases.setdefault(first, []).append(((first, *rest), (kind, atom)))
             else:
                 language.marks.setdefault(first, []).append((kind, atom))
+
+
+def _add_states(language: Language, lines: str) -> None:
+    """A line is a class, by stem."""
+    for line in lines.strip().splitlines():
+        first, *_ = words = line.split()
+        for word in words:
+            marks = language.marks_by_stem.setdefault(language.stem(word), [])
+            mark = (SpecificKind.STATE, (SpecificKind.STATE, first))
+            if mark not in marks:
+                marks.append(mark)
 
 
 def _add_poles(language: Language, pairs: Mapping[str, Any], *, soft: bool) -> None:

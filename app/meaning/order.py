@@ -96,11 +96,19 @@ def _exchanges(before: Reading, after: Reading) -> Iterator[tuple[int, int]]:
         if key in done or key not in then.neighbours or neighbours <= then.neighbours[key]:
             continue
         other, there_more = _exchanged_with(key, then, now)
-        if other:
+        if other and not _turned_passive(before, (key, other), then, now):
             done |= {key, other}
             first, last = sorted((then.first[key], then.first[other]))
             if there_more >= LEAST_MORE_OF_PLAIN_WORDS or _plain_words(before, (first, last)) < 2:
                 yield first, last
+
+
+def _turned_passive(before: Reading, pair: tuple[str, str], then: Places, now: Places) -> bool:
+    """Ada wrote it; it was written by Ada."""
+    by = {("<", low) for low in before.language.passive} if before.language else set()
+    return any(not by.isdisjoint(then.neighbours[key]) for key in pair) is not any(
+        not by.isdisjoint(now.neighbours[key]) for key in pair
+    )
 
 
 def _exchanged_with(key: str, then: Places, now: Places) -> tuple[str, int]:

@@ -17,6 +17,8 @@ from app.meaning.words import Word, read_token
 
 _SCOPE = 4
 """Content words that a negation reaches."""
+AGE = "year of age"
+"""Without its unit, too, a number says how old someone is."""
 _HALVES_OF_DAYS = {"am": "am", "a.m": "am", "pm": "pm", "p.m": "pm"}
 
 
@@ -123,6 +125,8 @@ class Reading:
             return atom[1] in self.vocabulary
         if atom[0] == "id" and atom[1] in self.vocabulary:
             return True
+        if len(atom) == 3 and atom[2] == AGE:
+            return atom[:2] in self.counts or (*atom[:2], "year") in self.counts
         if atom[0] == "pair":
             return (atom[1], atom[2]) in self.pairs
         return atom in self.atoms
@@ -220,8 +224,16 @@ class Reading:
             yield name
         elif phrase := self._phrase(at, word):
             yield phrase
-        else:
+        elif word.low not in self.language.before_numbers or self._is_before_number(at):
             yield from (FoundSpecific(kind, at, at + 1, frozenset({atom})) for kind, atom in word.marks)
+
+    def _is_before_number(self, at: int) -> bool:
+        """As "about five" or "about a week" is, and "about Ann" isn't."""
+        following = self.words[at + 1] if at + 1 < len(self.words) else None
+        if following is None or self.language is None:
+            return False
+        dated = following.low in self.language.days or following.low in self.language.months
+        return bool(following.number or following.found or dated or following.low in self.language.loose_numbers)
 
     def _low(self, at: int) -> str:
         return self.lows[at] if at < len(self.lows) else ""
@@ -241,6 +253,8 @@ class Reading:
             return FoundSpecific(SpecificKind.DATE, at, last + 1, frozenset({atom}))
         if self.language and following in self.language.units:
             unit = self.language.units[following]
+            if unit == "year" and self._low(last + 1) in self.language.ages:
+                unit = AGE
         elif following == "percent" or (len(following) > 1 and following in SYMBOLS):
             unit = SYMBOLS.get(following, following)
         return FoundSpecific(SpecificKind.NUMBER, at, last + bool(unit), frozenset({number_atom(value, unit)}))
@@ -263,9 +277,16 @@ class Reading:
 
     def _phrase(self, at: int, word: Word) -> FoundSpecific | None:
         for phrase, (kind, atom) in word.phrases:
-            if tuple(self.lows[at : at + len(phrase)]) == phrase:
+            if tuple(self.lows[at : at + len(phrase)]) == phrase and not self._means_another(at, phrase):
                 return FoundSpecific(kind, at, at + len(phrase), frozenset({atom}))
         return None
+
+    def _means_another(self, at: int, phrase: tuple[str, ...]) -> bool:
+        """Behind a form of "to be": what is used to do it, and who used to do it."""
+        language = self.language
+        if language is None or " ".join(phrase) not in language.not_after_be:
+            return False
+        return not language.be.isdisjoint(self.lows[max(0, at - 2) : at])
 
     def _is_idiom(self, at: int, language: Language) -> bool:
         for idiom in language.idioms:
@@ -280,7 +301,8 @@ class Reading:
         for word in self.words[at + 1 : at + 12]:
             if word.clause_end or (scope and word.low in language.scope_ends) or len(scope) >= _SCOPE:
                 break
-            scope.extend(word.keys)
+            if word.low not in language.scope_skips:
+                scope.extend(word.keys)
         if not scope:
             for word in reversed(self.words[max(0, at - 4) : at]):
                 if word.sentence_end:

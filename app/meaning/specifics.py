@@ -28,13 +28,15 @@ class SpecificKind(StrEnum):
     MODAL = "modal"
     HEDGE = "hedge"
     OPPOSITE = "opposite"
+    STATE = "state"
+    """What someone feels or is: proud, afraid, allergic, pregnant."""
     TENSE = "tense"
     ORDER = "order"
     """Names, numbers or words that changed places."""
     SENTENCE = "sentence"
     """Hardly a word of it is left."""
     CONTENT = "content"
-    """Too few of the old text's content words are left; one entry a word."""
+    """Too few of the old text's content words are left, or another took the place; one entry a word."""
 
 
 Atom = tuple[Hashable, ...]

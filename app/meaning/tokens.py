@@ -40,6 +40,8 @@ _TOKEN = re.compile(
 )
 _PLAIN = {"’": "'", "‘": "'", "ʼ": "'", "“": '"', "”": '"', "„": '"', "‑": "-", "\u00a0": " ", "\u202f": " "}
 
+_LIST_NUMBER = re.compile(r"(?<=\n)[ \t]{0,8}+\d{1,2}+[.)](?=[ \t])")
+
 _CODE = re.compile(r"```((?:(?!```).)++)```|``((?:(?!'')[^`\n]){1,1000}+)``(?!`)|(?<!`)`([^`\n]{1,1000}+)`", re.DOTALL)
 _QUOTE = re.compile(
     r"``([^`'\n]{1,300}+)''|\"([^\"\n]{1,300}+)\"|«([^«»\n]{1,300}+)»|「([^「」\n]{1,300}+)」|『([^『』\n]{1,300}+)』"
@@ -62,8 +64,9 @@ def plain(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """With spaces for code marks and emphasis."""
-    return text.replace("`", " ").replace("*", " ")
+    """With spaces for code marks, emphasis and the numbers of a list's lines."""
+    text = text.replace("`", " ").replace("*", " ")
+    return _LIST_NUMBER.sub(lambda match: " " * len(match[0]), text) if "\n" in text else text
 
 
 def tokens(text: str) -> list[str]:

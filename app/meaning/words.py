@@ -27,7 +27,7 @@ _IN_CAMEL_CASE = re.compile(r"[a-z][A-Z][a-z]")
 
 class Word:
     """`low`: in lower case. `key`: what its forms have in common. `keys`: its content, empty for words without any.
-    `telling`: it may be a specific, or the beginning of one."""
+    `telling`: it may be a specific, or the beginning of one. `owner`: a genitive."""
 
     # Most words leave most of this as it is, and a text has many of them.
     marks: Sequence[Mark] = ()
@@ -42,6 +42,7 @@ class Word:
     clause_end = False
     sentence_end = False
     opening = False
+    owner = False
 
     def __init__(self, low: str, key: str = "", keys: tuple[str, ...] = (), found: tuple[Found, ...] = ()) -> None:
         self.low = low
@@ -137,6 +138,8 @@ def _plain_words(raw: str, language: Language | None) -> list[Word]:
         low = piece.lower()
         meant = language.expanded(low) if language else (low,)
         words.extend(_plain_word(piece if at == 0 else each, each, language) for at, each in enumerate(meant))
+    if words and raw.endswith(("'s", "s'")) and len(words) == 1:
+        words[0].owner = True
     return words
 
 
