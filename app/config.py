@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,11 +25,26 @@ HARD_MAX_MUTATIONS = 10
 
 MAX_ENVIRONMENT_NOTE = 280
 
+MAX_RECALL_PROBES = 10
+"""Questions that an agent may want to ask itself in each refinement."""
+
+HARD_MAX_CONFIRMED_LOSSES = 10
+"""No setting lets more calls of a refinement lose what the agent was told of; the database has the same number."""
+
 IMMUTABLE_TAGS = ("audio", "somatic", "voice")
 
 
 OFFLINE_MODEL = "whetstone/offline"
 """It only removes duplicates by rule: no language model, so it is never asked what to think of anything."""
+
+READS_NOTHING = "whetstone/offline is a rule-based program: it reads nothing, so it can't be a second reader"
+
+
+class ReaderAction(StrEnum):
+    """What becomes of a refinement when its second reader does not call something kept."""
+
+    FLAG = "flag"
+    REVERSE = "reverse"
 
 
 def _env_aliases(name: str) -> AliasChoices:
@@ -91,6 +107,22 @@ class Settings(BaseSettings):
     )
     safety_api_base: str = Field("", description="The address of the safety model, for a server of your own.")
     safety_api_key_env: str = Field("", description="The NAME of the variable that holds the safety model's key.")
+    max_confirmed_losses: int = Field(
+        3,
+        ge=0,
+        le=HARD_MAX_CONFIRMED_LOSSES,
+        description="Changes a refinement that may lose what the agent was told of and confirmed; agents may set less.",
+    )
+    second_reader_model: str = Field(
+        "", description="A model that reads, after each refinement, whether its changes kept everything; empty: off."
+    )
+    second_reader_api_base: str = Field("", description="The address of the second reader, for a server of your own.")
+    second_reader_api_key_env: str = Field(
+        "", description="The NAME of the variable that holds the second reader's key."
+    )
+    second_reader_action: ReaderAction = Field(
+        ReaderAction.FLAG, description="What the second reader does not call kept: `flag` it, or `reverse` all of it."
+    )
     api_key_envs: Annotated[tuple[str, ...] | None, NoDecode] = Field(
         None, description="Comma-separated. The only variables that an agent's key may be read from; `off` for none."
     )
@@ -119,6 +151,13 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(tag.strip().lower() for tag in value.split(",") if tag.strip())
         return value
+
+    @field_validator("second_reader_model")
+    @classmethod
+    def _check_reader(cls, value: str) -> str:
+        if value.strip() == OFFLINE_MODEL:
+            raise ValueError(READS_NOTHING)
+        return value.strip()
 
     @field_validator("api_key_envs", mode="before")
     @classmethod

@@ -40,7 +40,7 @@ from app.models import (
     User,
     note_to_admins,
 )
-from app.models.agent_settings import check_listed_model, clean_settings
+from app.models.agent_settings import check_listed_models, clean_settings
 from app.models.base import require_row
 from app.models.declaring import declare, hash_words
 from app.models.grant import NO_LONGER_ADMIN
@@ -62,6 +62,9 @@ MEANINGS = {
     "model_id": "which model speaks for you and reads your memories",
     "api_base": "the address that your prompts and memories are sent to; null is the provider's own",
     "api_key_env": "the variable that holds the key which is sent to that address; null is the provider's usual one",
+    "second_reader_model": "which other model reads what your refinements changed, before and after; null is none",
+    "second_reader_api_base": "the address that those memories are sent to; null is the second reader's provider's own",
+    "second_reader_api_key_env": "the variable that holds the key for that address; null is the provider's usual one",
 }
 """What each setting is, as the agent reads it."""
 
@@ -280,8 +283,7 @@ def _find_asked(agent: Agent, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_endpoint(agent: Agent, changes: Mapping[str, Any]) -> None:
     """Raises Invalid for a model or address that the operator does not allow."""
-    if {"model_id", "api_base"} & set(changes):
-        check_listed_model(changes.get("model_id", agent.model_id), changes.get("api_base", agent.api_base))
+    check_listed_models({**agent.configuration(), **changes}, changes)
 
 
 def _why_not_asked(agent: Agent) -> str:

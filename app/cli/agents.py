@@ -30,6 +30,16 @@ SETTINGS = (
     click.option("--api-key-env", metavar="VAR", help="NAME of the environment variable that holds the key."),
     click.option("--budget", type=int, metavar="N", help="Tokens of core memory to stay under."),
     click.option("--threshold", metavar="F", help="Retention threshold, e.g. 0.75; 'default' for the default."),
+    click.option("--recall-probes", type=int, metavar="N", help="Questions before and after a refinement, 0 to 10."),
+    click.option(
+        "--max-confirmed-losses", metavar="N", help="Confirmed losses a refinement; 'default' for the operator's."
+    ),
+    click.option("--second-reader", metavar="M", help="A LiteLLM name of the second reader; '' for none."),
+    click.option("--second-reader-api-base", metavar="URL", help="Its address; '' for the provider's own."),
+    click.option("--second-reader-api-key-env", metavar="VAR", help="NAME of the variable that holds its key."),
+    click.option(
+        "--second-reader-action", metavar="A", help="'flag' or 'reverse'; 'default' for the operator's setting."
+    ),
     text_file("--system-prompt-file", "Who the agent is; an empty file for none, - for standard input."),
     text_file("--refinement-prompt-file", "The agent's own refinement prompt; an empty file for the default."),
     text_file("--reflection-prompt-file", "The agent's own reflection prompt; an empty file for the default."),
@@ -228,7 +238,23 @@ def _settings_fields(given: dict[str, Any], **more: Any) -> dict[str, Any]:
         "api_base": given["api_base"],
         "api_key_env": given["api_key_env"],
         "core_token_budget": given["budget"],
-        "refinement_threshold": "" if given["threshold"] == "default" else given["threshold"],
+        "refinement_threshold": _or_default(given["threshold"]),
+        "recall_probes": given["recall_probes"],
+        "max_confirmed_losses": _parse_count(_or_default(given["max_confirmed_losses"])),
+        "second_reader_model": given["second_reader"],
+        "second_reader_api_base": given["second_reader_api_base"],
+        "second_reader_api_key_env": given["second_reader_api_key_env"],
+        "second_reader_action": _or_default(given["second_reader_action"]),
         **{name: read_text(given[f"{name}_file"]) for name in PROMPTS},
     }
     return {field: value for field, value in (fields | more).items() if value is not None}
+
+
+def _or_default(given: str | None) -> str | None:
+    """Empty for the default."""
+    return "" if given == "default" else given
+
+
+def _parse_count(given: str | None) -> int | str | None:
+    """A whole number, or the text as it was given, which the setting refuses with its range."""
+    return int(given) if given and given.isascii() and given.isdigit() and len(given) < 12 else given

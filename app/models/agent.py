@@ -21,8 +21,10 @@ from app.models.agent_settings import (
     CONFIGURATION,
     ENDPOINT,
     PROMPTS,
+    SECOND_READER,
+    STATED_SETTINGS,
     as_json,
-    check_listed_model,
+    check_listed_models,
     clean_settings,
     operator_settings,
 )
@@ -104,6 +106,12 @@ class Agent(Chained, ScheduleColumns, Model):
     memory_reflection_prompt: Mapped[str | None] = mapped_column(Text)
     refinement_prompt: Mapped[str | None] = mapped_column(Text)
     refinement_threshold: Mapped[Decimal | None] = mapped_column(ExactRatio)
+    recall_probes: Mapped[int] = mapped_column(default=0)
+    max_confirmed_losses: Mapped[int | None]
+    second_reader_model: Mapped[str | None] = mapped_column(String(200))
+    second_reader_api_base: Mapped[str | None] = mapped_column(String(500))
+    second_reader_api_key_env: Mapped[str | None] = mapped_column(String(120))
+    second_reader_action: Mapped[str | None] = mapped_column(String(16))
     last_reflection_at: Mapped[Moment | None]
     reflection_asked_at: Mapped[Moment | None]
     reflection_tries: Mapped[int] = mapped_column(default=0)
@@ -124,7 +132,7 @@ class Agent(Chained, ScheduleColumns, Model):
             created_at=now(),
             **clean_settings({"model_id": model_id, "core_token_budget": operator_settings().default_budget, **fields}),
         )
-        check_listed_model(agent.model_id, agent.api_base)
+        check_listed_models(agent.configuration(), STATED_SETTINGS)
         db.session.add(agent)
         db.session.flush()
         record(Action.AGENT_CREATE, actor=by, of=agent, subject=agent.subject, data={"settings": agent.configuration()})
@@ -171,6 +179,12 @@ class Agent(Chained, ScheduleColumns, Model):
         own = operator_settings().default_threshold if self.refinement_threshold is None else self.refinement_threshold
         return max(own, operator_settings().min_threshold)
 
+    @property
+    def effective_max_confirmed_losses(self) -> int:
+        """Calls a refinement: its own number, or the operator's where that is smaller."""
+        bound = operator_settings().max_confirmed_losses
+        return bound if self.max_confirmed_losses is None else min(self.max_confirmed_losses, bound)
+
     def configuration(self) -> dict[str, Any]:
         """The settings that admins see, as plain JSON."""
         return {field: as_json(getattr(self, field)) for field in CONFIGURATION}
@@ -178,16 +192,16 @@ class Agent(Chained, ScheduleColumns, Model):
     def stated_model(self) -> dict[str, Any]:
         """Whom the agent's memories are sent to and with which prompts: what a statement has to say, word for word."""
         prompts = {name: _digest_text(getattr(self, name)) for name in PROMPTS}
-        return {name: getattr(self, name) for name in ENDPOINT} | {"prompts": prompts}
+        return {name: getattr(self, name) for name in (*ENDPOINT, *SECOND_READER)} | {"prompts": prompts}
 
     def state_model(
-        self, *, by: Actor, signer: TokenKey | None = None, only: Collection[str] = (*ENDPOINT, *PROMPTS)
+        self, *, by: Actor, signer: TokenKey | None = None, only: Collection[str] = STATED_SETTINGS
     ) -> None:
-        """Sign model, address and prompts, of a change `only` what it changed: a row that somebody else has altered is
-        not signed along. Until that is done nothing of the agent's is sent.
+        """Sign models, addresses and prompts, of a change `only` what it changed: a row that somebody else has altered
+        is not signed along. Until that is done nothing of the agent's is sent.
         """
         whole = self.stated_model()
-        said = {name: whole[name] for name in ENDPOINT if name in only}
+        said = {name: whole[name] for name in (*ENDPOINT, *SECOND_READER) if name in only}
         prompts = {name: digest for name, digest in whole["prompts"].items() if name in only}
         said |= {"prompts": prompts} if prompts else {}
         declare(StatementKind.MODEL, self, f"agent:{self.uuid}", said | {"by": str(by)}, signer=signer)
@@ -207,8 +221,7 @@ class Agent(Chained, ScheduleColumns, Model):
             fields["name"] = _free_name(self.account_id, fields["name"])
         cleaned = clean_settings(fields)
         changed = [field for field, value in cleaned.items() if getattr(self, field) != value]
-        if not {"model_id", "api_base"}.isdisjoint(changed):
-            check_listed_model(cleaned.get("model_id", self.model_id), cleaned.get("api_base", self.api_base))
+        check_listed_models(self.configuration() | cleaned, changed)
         before = {field: as_json(getattr(self, field)) for field in changed}
         for field in changed:
             setattr(self, field, cleaned[field])
@@ -218,7 +231,7 @@ class Agent(Chained, ScheduleColumns, Model):
             after = {field: as_json(getattr(self, field)) for field in changed}
             data = {**(about or {}), "before": before, "after": after}
             record(Action.AGENT_SETTINGS_UPDATE, actor=by, of=self, subject=self.subject, data=data)
-            if {*ENDPOINT, *PROMPTS} & {*changed}:
+            if {*STATED_SETTINGS} & {*changed}:
                 self.state_model(by=by, signer=signer, only=changed)
             SettingProposal.close(self, changed, by=by, why="the setting was changed meanwhile")
             SettingsRequest.close(self, changed, by=by, why="the setting was changed meanwhile")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from flask import current_app
 
-from app.config import OFFLINE_MODEL, Settings
+from app.config import MAX_RECALL_PROBES, OFFLINE_MODEL, READS_NOTHING, ReaderAction, Settings
 from app.errors import Invalid
 from app.keynames import may_hold_a_key
 from app.modelnames import may_be_asked
@@ -38,7 +39,13 @@ DEFAULT_MEMORY_REFLECTION_PROMPT = (
 ENDPOINT = ("model_id", "api_base", "api_key_env")
 """Which model is asked, and where. With the prompts, it is what a statement about an agent's model says."""
 
+SECOND_READER = ("second_reader_model", "second_reader_api_base", "second_reader_api_key_env")
+"""Which model reads once more what a refinement changed, and where: it, too, is sent memories."""
+
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+
+STATED_SETTINGS = (*ENDPOINT, *SECOND_READER, *PROMPTS)
+"""All that a statement about an agent's model says: what decides who reads its memories, and what its YES is worth."""
 
 NOT_A_KEY = (
     "The variable that is named for the API key may not be used for one: its value would go to the model's address. "
@@ -53,6 +60,7 @@ NOT_LISTED = (
 CONFIGURATION = (
     *("name", "model_id", "api_base", "api_key_env", *PROMPTS),
     *("refinement_threshold", "core_token_budget", "active"),
+    *("recall_probes", "max_confirmed_losses", *SECOND_READER, "second_reader_action"),
 )
 
 
@@ -81,6 +89,16 @@ def check_listed_model(model_id: str, api_base: str | None) -> None:
         raise Invalid(NOT_LISTED)
 
 
+def check_listed_models(settings: Mapping[str, Any], changed: Collection[str]) -> None:
+    """For `settings` as they would be: whether the operator allows what of models and addresses is `changed`, of the
+    second reader's too. Raises Invalid."""
+    if {"model_id", "api_base"} & {*changed}:
+        check_listed_model(settings["model_id"], settings["api_base"])
+    reader = settings["second_reader_model"]
+    if reader is not None and {"second_reader_model", "second_reader_api_base"} & {*changed}:
+        check_listed_model(reader, settings["second_reader_api_base"])
+
+
 def clean_setting(field: str, value: Any) -> Any:
     """One setting as it is stored; names are checked elsewhere. Raises Invalid."""
     if field in PROMPTS:
@@ -90,10 +108,18 @@ def clean_setting(field: str, value: Any) -> Any:
             return parse_threshold(value)
         case "core_token_budget":
             return _clean_budget(value)
-        case "api_base" | "api_key_env":
+        case "api_base" | "api_key_env" | "second_reader_api_base" | "second_reader_api_key_env":
             return _clean_endpoint(field, value)
         case "active":
             return bool(value)
+        case "recall_probes":
+            return _clean_count(value, "recall probes", MAX_RECALL_PROBES) or 0
+        case "max_confirmed_losses":
+            return _clean_count(value, "confirmed losses", operator_settings().max_confirmed_losses)
+        case "second_reader_model":
+            return _clean_reader(value)
+        case "second_reader_action":
+            return _clean_action(value)
         case "model_id":
             return _clean_model(value)
         case _:
@@ -136,15 +162,46 @@ def _clean_model(value: object) -> str:
     return model
 
 
+def _clean_count(value: object, what: str, high: int) -> int | None:
+    """None for the default."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= high:
+        raise Invalid(f"The number of {what} must be a whole number from 0 to {high}.")
+    return value
+
+
+def _clean_reader(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    model = _clean_model(value)
+    if model == OFFLINE_MODEL:
+        raise Invalid(f"{READS_NOTHING}. Name a language model, or none.")
+    return model
+
+
+def _clean_action(value: object) -> str | None:
+    """None for the operator's, which an agent's own may only make stricter."""
+    if value is None or value == "":
+        return None
+    if operator_settings().second_reader_action == ReaderAction.REVERSE and value != ReaderAction.REVERSE:
+        raise Invalid("The second reader's action must be 'reverse': the operator of this installation set that.")
+    if not isinstance(value, str) or value not in list(ReaderAction):
+        raise Invalid("The second reader's action must be 'flag' or 'reverse'.")
+    return str(value)
+
+
 def _clean_endpoint(field: str, value: object) -> str | None:
-    if value in (None, ""):
+    if value is None or value == "":
         return None
     if not isinstance(value, str) or not value.isprintable() or " " in value:
         raise Invalid(f"The {field} must be text without spaces and control characters.")
-    if field == "api_base" and not (value.startswith(("http://", "https://")) and len(value) <= 500):
+    if field.endswith("api_base") and not (value.startswith(("http://", "https://")) and len(value) <= 500):
         raise Invalid("The API base must be an address that starts with http:// or https://.")
-    if field == "api_key_env" and not (value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120):
+    if field.endswith("api_key_env") and not (
+        value.replace("_", "A").isalnum() and value.isascii() and len(value) <= 120
+    ):
         raise Invalid("The API key is given as the NAME of an environment variable, never as the key itself.")
-    if field == "api_key_env" and not may_hold_a_key(value, operator_settings().api_key_envs):
+    if field.endswith("api_key_env") and not may_hold_a_key(value, operator_settings().api_key_envs):
         raise Invalid(NOT_A_KEY)
     return value

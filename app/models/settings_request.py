@@ -11,7 +11,7 @@ from sqlalchemy import ForeignKey, Index, LargeBinary, String, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
-from app.models.agent_settings import ENDPOINT, PROMPTS
+from app.models.agent_settings import ENDPOINT, SECOND_READER, STATED_SETTINGS
 from app.models.attention import HasNotesToAdmins
 from app.models.audit import Action, record
 from app.models.base import Lockable, Model, Moment, Question, partial_index
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SETTINGS_REQUEST = "whetstone-settings-request/1"
 """The heading of what the web process signs of one."""
 
-ASKED_SETTINGS = (*ENDPOINT, *PROMPTS)
+ASKED_SETTINGS = STATED_SETTINGS
 """The settings that a human may change for an agent with memories only as its present model agrees."""
 
 
@@ -119,8 +119,8 @@ class SettingsRequest(HasNotesToAdmins, Logged, Lockable, Question, Model):
 
     @classmethod
     def close(cls, agent: Agent, fields: Collection[str] | None, *, by: Actor, why: str) -> None:
-        """What waits about these settings, or any, waits no more. Model and address are one: what is about one of them
-        is about all. For a caller that has locked the agent.
+        """What waits about these settings, or any, waits no more. A model and its address are one: what is about one of
+        them is about both. For a caller that has locked the agent.
         """
         concerned = set(ASKED_SETTINGS) if fields is None else _widened(fields)
         if not concerned & set(ASKED_SETTINGS):
@@ -189,4 +189,4 @@ NEWEST_SETTINGS_REQUESTS = Keyset((SettingsRequest.requested_at, SettingsRequest
 
 
 def _widened(fields: Collection[str]) -> set[str]:
-    return {*fields} | ({*ENDPOINT} if {*fields} & {*ENDPOINT} else set())
+    return {*fields}.union(*(one for one in (ENDPOINT, SECOND_READER) if {*fields} & {*one}))

@@ -138,7 +138,7 @@ def _make_child(settings: Settings, name: str, *, grace: float) -> Child:
 
 def without_model_keys(environment: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """What is left for a process that asks no model: nothing that a provider would take for a key."""
-    listed = {*(settings.api_key_envs or ()), settings.safety_api_key_env}
+    listed = {*(settings.api_key_envs or ()), settings.safety_api_key_env, settings.second_reader_api_key_env}
     return {name: value for name, value in environment.items() if name not in listed and not is_like_a_key(name)}
 
 

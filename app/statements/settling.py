@@ -14,7 +14,7 @@ from sqlalchemy import exists, select
 
 from app.extensions import db, now, reading
 from app.models.agent import Agent
-from app.models.agent_settings import PROMPTS
+from app.models.agent_settings import PROMPTS, SECOND_READER
 from app.models.audit import Action, AuditLog
 from app.models.base import iso
 from app.models.current import Current, name_request
@@ -258,9 +258,14 @@ def _settle_model(agent: Agent, current: Current, signed: _Signed) -> None:
         _require(not has_had_memories(agent), "The agent has had memories: its own model is asked.")
         return
     _require(signed.has_scope(Scope.AUTHOR), "The token that signed it may not write settings.")
-    beyond, prompts = signed.said.body.keys() - {"prompts", "by"}, signed.said.body["prompts"]
-    _require(not beyond, "A token changes prompts, and nothing else of what is asked and where.")
-    _require(prompts.keys() <= {*PROMPTS} and all(isinstance(each, str | None) for each in prompts.values()), _NO_FORM)
+    body = signed.said.body
+    reader, prompts = {name: body[name] for name in SECOND_READER if name in body}, body.get("prompts", {})
+    beyond = body.keys() - {"prompts", "by", *SECOND_READER}
+    _require(not beyond, "A token changes prompts and the second reader, and nothing else of what is asked and where.")
+    _require(not reader or signed.has_scope(Scope.DECIDE), "The token that signed it may not decide who reads.")
+    said = [*reader.values(), *prompts.values()]
+    _require(bool(said) and prompts.keys() <= {*PROMPTS}, _NO_FORM)
+    _require(all(isinstance(each, str | None) for each in said), _NO_FORM)
 
 
 def _settle_erasure(agent: Agent, current: Current, signed: _Signed) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from flask import current_app
 
 from app.authoring.fields import DEFAULTS
+from app.config import MAX_RECALL_PROBES, ReaderAction
 from app.errors import Invalid, WhetstoneError
 from app.models.agent import AgentNameTaken
-from app.models.agent_settings import clean_setting
+from app.models.agent_settings import SECOND_READER, clean_setting, operator_settings
 from app.models.settings_request import ASKED_SETTINGS
 from app.values.text import clean_name
 
@@ -26,7 +27,13 @@ AGENT_FIELDS = (
     "system_prompt",
 )
 
-SETTINGS_FIELDS = (*AGENT_FIELDS, "refinement_prompt", "reflection_prompt", "memory_reflection_prompt")
+MEANING_FIELDS = ("recall_probes", "max_confirmed_losses", *SECOND_READER, "second_reader_action")
+
+SETTINGS_FIELDS = (
+    *AGENT_FIELDS,
+    *("refinement_prompt", "reflection_prompt", "memory_reflection_prompt"),
+    *MEANING_FIELDS,
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,26 @@ class Form:
     @property
     def default_threshold(self) -> str:
         return f"{current_app.extensions['settings'].default_threshold:.2f}"
+
+    @property
+    def most_probes(self) -> int:
+        return MAX_RECALL_PROBES
+
+    @property
+    def most_losses(self) -> int:
+        return operator_settings().max_confirmed_losses
+
+    @property
+    def operators_reader(self) -> str:
+        """The model that the operator has set for all; empty for none."""
+        return operator_settings().second_reader_model
+
+    @property
+    def reader_actions(self) -> list[tuple[str, str]]:
+        """What there is to choose, with its words."""
+        operators = operator_settings().second_reader_action
+        choices = [("", f"The operator's: {operators}"), *((each, each) for each in ReaderAction)]
+        return [choice for choice in choices if operators == ReaderAction.FLAG or choice[0] != ReaderAction.FLAG]
 
     @property
     def defaults(self) -> Mapping[str, str]:
@@ -112,9 +139,9 @@ def _mark_of(typed: str) -> str:
 
 
 def _parse_field(name: str, typed: str) -> Any:
-    if name == "core_token_budget":
+    if name in ("core_token_budget", "recall_probes", "max_confirmed_losses"):
         digits = typed.strip().replace(",", "").replace(" ", "")
-        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else typed
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else typed.strip()
     if name in ("name", "model_id"):
         return typed
     return typed.strip() or None

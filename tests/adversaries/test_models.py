@@ -27,6 +27,9 @@ CHANGES: list[dict[str, Any]] = [
     {"model_id": "openai/mallory"},
     {"api_base": ELSEWHERE},
     {"api_key_env": "MALLORY_API_KEY"},
+    {"second_reader_model": "openai/mallory"},
+    {"second_reader_api_base": ELSEWHERE},
+    {"second_reader_api_key_env": "MALLORY_API_KEY"},
     *({name: OBEY} for name in PROMPTS),
 ]
 

@@ -16,7 +16,7 @@ from app.authoring.asked_changes import HostOnly, must_agree
 from app.authoring.fields import DEFAULTS, is_by_agent
 from app.extensions import db, now
 from app.models import Account, Action, Agent, AuditLog, SettingProposal, SettingsRequest, SettingsRequestStatus, User
-from app.models.agent_settings import CONFIGURATION, ENDPOINT, PROMPTS
+from app.models.agent_settings import CONFIGURATION, PROMPTS
 from app.models.base import iso
 from app.models.settings_request import NEWEST_SETTINGS_REQUESTS, OPEN_SETTINGS_REQUESTS
 from app.shapes.agent import Waiting
@@ -36,7 +36,14 @@ ASKED_ROWS = 10
 SHOWN_FOR = timedelta(hours=24)
 """How long the page tells of an answer, while nothing newer is asked."""
 
-OPTIONS = {"model_id": "--model", "api_base": "--api-base", "api_key_env": "--api-key-env"}
+OPTIONS = {
+    "model_id": "--model",
+    "api_base": "--api-base",
+    "api_key_env": "--api-key-env",
+    "second_reader_model": "--second-reader",
+    "second_reader_api_base": "--second-reader-api-base",
+    "second_reader_api_key_env": "--second-reader-api-key-env",
+}
 """Of `./whetstone agents set`."""
 
 _TOLD = (
@@ -52,6 +59,11 @@ LABELS = {name: name.replace("_", " ") for name in CONFIGURATION} | {
     "api_key_env": "API key variable",
     "core_token_budget": "budget",
     "refinement_threshold": "threshold",
+    "max_confirmed_losses": "confirmed losses",
+    "second_reader_model": "second reader",
+    "second_reader_api_base": "second reader's API base",
+    "second_reader_api_key_env": "second reader's API key variable",
+    "second_reader_action": "second reader's action",
 }
 
 _ANSWERS = (Action.AGENT_CHANGE_DENIED, Action.AGENT_CHANGE_FAILED)
@@ -233,7 +245,7 @@ def host_commands(agent: Agent, changes: Mapping[str, Any]) -> list[str]:
     several = (db.session.scalar(select(func.count(Account.id))) or 0) > 1
     home = f" --account {shlex.quote(db.session.get_one(Account, agent.account_id).name)}" if several else ""
     command = f"./whetstone agents set {shlex.quote(agent.name)}{home}"
-    options = {name: OPTIONS[name] for name in ENDPOINT if name in changes}
+    options = {name: OPTIONS[name] for name in OPTIONS if name in changes}
     line = "".join(f" {option} {shlex.quote(changes[name] or '')}" for name, option in options.items())
     prompts = [_prompt_command(command, name, changes[name]) for name in PROMPTS if name in changes]
     return [*([command + line] if line else []), *prompts]
