@@ -210,6 +210,8 @@ def _read_ledger_page(agent: Agent, after: int, keys: AgentKeys) -> dict[str, An
             "id": memory.id,
             "origin_at": iso(memory.origin_at),
             "other_days": [day.isoformat() for day in other_days(memory.origin_at, memory.other_dates)],
+            "merged_sources": memory.merged_sources,
+            "merges": memory.merges,
             "tokens": memory.token_estimate,
             "constitutional": memory.constitutional,
             "tags": memory.tags,
@@ -264,6 +266,8 @@ def _describe_change(
         "after": texts.of(new),
         "discarded": new.discarded_at is not None,
         "constitutional": new.constitutional,
+        "merged_sources": new.merged_sources,
+        "merges": new.merges,
     }
 
 

@@ -439,6 +439,26 @@ def test_the_history_shows_before_and_after_word_by_word_and_the_agent_s_own_wor
     assert receipts() == 2
 
 
+def test_the_ledger_and_the_history_show_the_merge_depth_beside_the_text(
+    admin: Browser, agent: Agent, worker: None
+) -> None:
+    ids = remember(agent, "Bob likes rum.", "Bob likes rum.", "It rained in Lisbon. " * 20)
+    run = begin(agent)
+    merged = run.tool.execute("consolidate", ids=ids[:2], content="Bob likes rum.")["id"]
+    run.tool.execute("complete", summary="I am done.")
+    ledger, history = granted(agent, admin), granted(agent, admin, refinement_id=run.refinement.id)
+
+    pages = f"/exceptions/{ledger.id}/ledger", f"/exceptions/{history.id}/history"
+    shown = [visible(admin.get(page)).count("merged from 2 over 1 merge") for page in pages]
+    told = [(admin.get(f"{page}.json").json or {})["items"] for page in pages]
+
+    assert shown == [1, 1]
+    for items in told:
+        deep = {item["id"]: (item["merged_sources"], item["merges"]) for item in items}
+        assert deep.pop(merged) == (2, 1)
+        assert set(deep.values()) == {(0, 0)}
+
+
 def test_each_scope_shows_only_itself(admin: Browser, agent: Agent, worker: None) -> None:
     number = refined(agent)
     ledger, history = granted(agent, admin), granted(agent, admin, refinement_id=number)

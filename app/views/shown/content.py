@@ -15,6 +15,7 @@ from typing import Any
 from app.events.topics import newest_event
 from app.models import AccessGrant, Refinement
 from app.models.base import iso
+from app.values.merge_depth import MergeDepth
 from app.views.shown.diff import ADDED, REMOVED, DiffPiece, compare_texts
 from app.views.shown.exception import ExceptionState
 from app.vocabulary.actions import ActionTerm, action_term
@@ -25,7 +26,7 @@ Seen = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Text:
-    """One core memory, with what it says."""
+    """One core memory, with what it says. `merged_sources` and `merges`: see `MergeDepth`."""
 
     id: int
     origin_at: datetime
@@ -33,7 +34,13 @@ class Text:
     constitutional: bool
     tags: Sequence[str]
     other_days: Sequence[str]
+    merged_sources: int
+    merges: int
     content: str = field(repr=False)
+
+    @property
+    def merge_depth(self) -> MergeDepth:
+        return MergeDepth(self.merged_sources, self.merges)
 
 
 class LookContent:
@@ -71,9 +78,15 @@ class ContentChange:
     id: int
     type: str
     constitutional: bool
+    merged_sources: int
+    merges: int
     discarded: bool
     before: str | None = field(repr=False)
     after: str = field(repr=False)
+
+    @property
+    def merge_depth(self) -> MergeDepth:
+        return MergeDepth(self.merged_sources, self.merges)
 
     @property
     def look(self) -> ActionTerm:
