@@ -66,12 +66,13 @@ def _lost(before: Reading, after: Reading) -> Iterator[Specific]:
     seen: set[tuple[SpecificKind, frozenset[Atom]]] = set()
     counts = Counter[SpecificKind]()
     for found in before.found:
-        if counts[found.kind] >= MOST_NAMED or (found.kind, found.atoms) in seen:
+        kind, first, last, atoms = found
+        if counts[kind] >= MOST_NAMED or (kind, atoms) in seen:
             continue
-        seen.add((found.kind, found.atoms))
+        seen.add((kind, atoms))
         if _is_lost(found, before, after, soft, gained):
-            counts[found.kind] += 1
-            yield Specific(found.kind, before.words_of(found.first, found.last), found.atoms)
+            counts[kind] += 1
+            yield Specific(kind, before.words_of(first, last), atoms)
 
 
 def _gained(before: Reading, after: Reading) -> set[SpecificKind]:

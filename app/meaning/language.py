@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ _LEAST_EVIDENCE = 2
 Mark = tuple[SpecificKind, Atom]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Language:
     """A file of `languages/`, ready to look words up in."""
 
@@ -42,7 +42,8 @@ class Language:
     days: Mapping[str, str]
     units: Mapping[str, str]
     negations: frozenset[str]
-    idioms: tuple[tuple[str, ...], ...]
+    idioms: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]
+    """By each of their words: which one of the idiom it is, and the idiom."""
     negative_prefixes: tuple[str, ...]
     scope_ends: frozenset[str]
     scope_skips: frozenset[str]
@@ -61,6 +62,9 @@ class Language:
     follower_endings: tuple[str, ...]
     common_endings: tuple[str, ...]
     given_names: frozenset[str]
+    group_endings: tuple[tuple[str, ...], ...]
+    dated: frozenset[str]
+    """Of days, months and rates."""
     marks: dict[str, list[Mark]] = field(default_factory=dict)
     """Of single words, as they are written."""
     marks_by_stem: dict[str, list[Mark]] = field(default_factory=dict)
@@ -78,7 +82,9 @@ class Language:
         word = self.irregular.get(word) or self.forms.get(word, word)
         if len(word) <= 3 or not word.isascii():
             return word
-        for group in self.endings:
+        for group, any_of_them in zip(self.endings, self.group_endings, strict=True):
+            if not word.endswith(any_of_them):
+                continue
             for ending, left in group:
                 if word.endswith(ending):
                     if len(word) - len(ending) >= 3 or left == ending:
@@ -161,7 +167,7 @@ def read_language(path: Path) -> Language:
         days=_by_word(data["days"]),
         units=_by_word(data["units"]),
         negations=frozenset(negations["words"].split()),
-        idioms=tuple(tuple(idiom.split()) for idiom in negations["idioms"]),
+        idioms=_by_each_word(tuple(idiom.split()) for idiom in negations["idioms"]),
         negative_prefixes=tuple(negations["prefixes"]),
         scope_ends=frozenset(negations["ends"].split()),
         scope_skips=frozenset(negations["skips"].split()),
@@ -180,6 +186,8 @@ def read_language(path: Path) -> Language:
         follower_endings=tuple(names["follower_endings"]),
         common_endings=tuple(names["common_endings"]),
         given_names=frozenset(names["given_names"].split()),
+        group_endings=tuple(tuple(ending for ending, _ in group) for group in data["endings"]),
+        dated=frozenset([*data["rates"].split(), *_by_word(data["days"]), *data["months"], *data["short_months"]]),
     )
     _add_classes(language, SpecificKind.MODAL, data["modals"], soft=False)
     _add_classes(language, SpecificKind.MODAL, data["soft_modals"], soft=True)
@@ -199,6 +207,14 @@ def _pairs(text: str) -> dict[str, str]:
     """Of lines, or parts between bars, of two words."""
     pairs = (part.split() for part in text.replace("\n", "|").split("|") if part.strip())
     return dict(pairs)
+
+
+def _by_each_word(idioms: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
+    found: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+    for idiom in idioms:
+        for number, word in enumerate(idiom):
+            found.setdefault(word, []).append((number, idiom))
+    return found
 
 
 def _by_word(classes: Mapping[str, str]) -> dict[str, str]:

@@ -75,7 +75,8 @@ def canonical(whole: str, decimals: str) -> str:
 
 
 def number_atom(value: str, unit: str = "") -> Atom:
-    value = value.lstrip("0") or "0" if value.isdigit() else value
+    if value[0] == "0" and value.isdigit():
+        value = value.lstrip("0") or "0"
     return ("number", value, unit) if unit else ("number", value)
 
 

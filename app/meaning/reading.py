@@ -71,7 +71,11 @@ class Reading:
 
     def _detected(self) -> Language | None:
         return language_of(
-            [raw for raw in self._raws if raw[0].isalpha() and raw.replace("'", "").replace("-", "").isalpha()]
+            [
+                raw
+                for raw in self._raws
+                if raw.isalpha() or (raw[0].isalpha() and raw.replace("'", "").replace("-", "").isalpha())
+            ]
         )
 
     def named_specifics(self) -> Iterator[Specific]:
@@ -150,13 +154,12 @@ class Reading:
     @cached_property
     def _places(self) -> tuple[list[int], list[tuple[int, int]]]:
         """The first word of each token that has words, and where that token stands."""
-        starts, places, at = [], [], 0
-        for raw, span in zip(self._raws, spans(unmarked(self.text)), strict=True):
-            count = len(self._known[raw])
-            if count:
-                starts.append(at)
-                places.append(span)
-            at += count
+        places = spans(unmarked(self.text))
+        counts = [len(self._known[raw]) for raw in self._raws]
+        starts = [0, *itertools.accumulate(counts)][:-1]
+        if 0 in counts:
+            places = [place for place, count in zip(places, counts, strict=True) if count]
+            starts = [start for start, count in zip(starts, counts, strict=True) if count]
         return starts, places
 
     def words_of_negation(self, negation: Negation) -> str:
@@ -289,12 +292,10 @@ class Reading:
         return not language.be.isdisjoint(self.lows[max(0, at - 2) : at])
 
     def _is_idiom(self, at: int, language: Language) -> bool:
-        for idiom in language.idioms:
-            if self.lows[at] in idiom:
-                first = at - idiom.index(self.lows[at])
-                if first >= 0 and tuple(self.lows[first : first + len(idiom)]) == idiom:
-                    return True
-        return False
+        return any(
+            at >= number and tuple(self.lows[at - number : at - number + len(idiom)]) == idiom
+            for number, idiom in language.idioms.get(self.lows[at], ())
+        )
 
     def _scope(self, at: int, language: Language) -> tuple[str, ...]:
         scope: list[str] = []
@@ -359,15 +360,16 @@ class Reading:
         atoms: set[Atom] = set()
         atoms.update(atom[:2] for atom in self.counts if len(atom) == 3 and atom[0] == "number")
         if self.language:
-            atoms.update(("unit", unit) for low, unit in self.language.units.items() if low in self.vocabulary)
-            for low, value in self.language.loose_numbers.items():
-                if low in self.vocabulary:
-                    atoms.add(number_atom(value))
-                    atoms.update(
-                        number_atom(value, self.language.units[following])
-                        for at, each in enumerate(self.lows[:-1])
-                        if each == low and (following := self.lows[at + 1]) in self.language.units
-                    )
+            units, loose = self.language.units, self.language.loose_numbers
+            atoms.update(("unit", units[low]) for low in units.keys() & self.vocabulary)
+            said = loose.keys() & self.vocabulary
+            atoms.update(number_atom(loose[low]) for low in said)
+            if said and not units.keys().isdisjoint(self.vocabulary):
+                atoms.update(
+                    number_atom(loose[low], units[following])
+                    for low, following in itertools.pairwise(self.lows)
+                    if low in said and following in units
+                )
         return atoms
 
 

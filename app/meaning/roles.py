@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from app.meaning.reading import Reading
 from app.meaning.specifics import Specific, SpecificKind
@@ -12,8 +13,11 @@ LONGEST_FILLING = 3
 """Words that may stand in the place of a name, at most."""
 ANTECEDENT_REACH = 40
 """So many words back, the same name says whom a pronoun means."""
-MOST_PLACES = 20
-"""Places of one word that are looked at, and names that are named."""
+MOST_WORDS = 2_000
+MOST_COMPARED = 100
+MOST_PLACES = 8
+MOST_NAMED = 20
+"""Bounds of what is looked at in a long text: words, places of names, where else a word stands, and what is named."""
 _STOP, _COMMA = ".", ","
 
 
@@ -22,26 +26,31 @@ def emptied_places(before: Reading, after: Reading) -> Iterator[Specific]:
     rare = Counter(before.lows)
     rare.subtract(after.lows)
     fallen = {low for low, less in rare.items() if less > 0}
-    then: Row | None = None
-    now: Row | None = None
-    named = 0
-    for found in before.found:
-        if found.kind is not SpecificKind.NAME or fallen.isdisjoint(before.lows[found.first : found.last]):
-            continue
-        then, now = then or Row(before), now or Row(after)
-        if any(now.lacks(then, *place) for place in _places_of(found.first, found.last, then)):
-            yield Specific(SpecificKind.NAME, before.words_of(found.first, found.last))
-            named += 1
-            if named >= MOST_PLACES:
-                return
+    names = [
+        (found.first, found.last)
+        for found in before.found
+        if found.kind is SpecificKind.NAME and not fallen.isdisjoint(before.lows[found.first : found.last])
+    ]
+    if not names:
+        return
+    then, now = Row(before), Row(after)
+    places: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for first, last in names:
+        for place in _places_of(first, last, then):
+            places.setdefault(place, (first, last))
+    lost = [name for place, name in islice(places.items(), MOST_COMPARED) if now.lacks(then, *place)]
+    for first, last in islice(dict.fromkeys(lost), MOST_NAMED):
+        yield Specific(SpecificKind.NAME, before.words_of(first, last))
 
 
 def _places_of(first: int, last: int, then: Row) -> Iterator[tuple[str, str, str]]:
     """The words before, of and after the name; and of each of its words, where it has several."""
-    at = then.place_of[first]
-    spans = [(at, at + last - first), *((each, each + 1) for each in range(at, at + last - first) if last > first + 1)]
-    for start, end in spans:
-        yield then.low(start - 1), then.low(start), then.low(end)
+    if first in then.place_of:
+        at = then.place_of[first]
+        end = at + last - first
+        yield then.low(at - 1), then.low(at), then.low(end)
+        if last > first + 1:
+            yield from ((then.low(each - 1), then.low(each), then.low(each + 1)) for each in range(at, end))
 
 
 class Row:
@@ -55,7 +64,7 @@ class Row:
         self.place_of: dict[int, int] = {}
         self.lows: list[str] = []
         self.at: dict[str, list[int]] = {}
-        for number, word in enumerate(reading.words):
+        for number, word in enumerate(reading.words[:MOST_WORDS]):
             low = _STOP if word.sentence_end else _COMMA if word.clause_end else word.low
             if low in self._articles:
                 continue

@@ -24,6 +24,7 @@ _EMOJI = (
 _TOKEN = re.compile(
     "|".join(
         (
+            r"[A-Za-z]++(?=[ ,\n]|$)",
             rf"[{DENSE}]++",
             r"[A-Za-z][A-Za-z0-9+]{0,15}+://[^\s<>\"|]++",
             r"[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}+",
@@ -47,6 +48,7 @@ _QUOTE = re.compile(
     r"``([^`'\n]{1,300}+)''|\"([^\"\n]{1,300}+)\"|«([^«»\n]{1,300}+)»|「([^「」\n]{1,300}+)」|『([^『』\n]{1,300}+)』"
     r"|(?<![\w'])'(?=\S)([^'\n]{1,300}+(?:(?<=\w)'(?=\w)[^'\n]{1,300}+){0,5}+)'(?!\w)"
 )
+_QUOTATION_MARKS = "\"'«「『`"
 
 
 def composed(text: str) -> str:
@@ -86,6 +88,8 @@ def codes(text: str) -> Iterator[str]:
 
 def quotes(text: str) -> Iterator[str]:
     """What stands between quotation marks, outside of code."""
+    if not any(mark in text for mark in _QUOTATION_MARKS):
+        return iter(())
     return (next(filter(None, match.groups()), "") for match in _QUOTE.finditer(_CODE.sub(" ", text)))
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from app.meaning.language import Language, Mark
-from app.meaning.numbers import SYMBOLS, Found, read_number
+from app.meaning.numbers import SYMBOLS, Found, number_atom, read_number
 from app.meaning.specifics import SpecificKind
 from app.meaning.tokens import DENSE
 
@@ -54,8 +54,11 @@ class Word:
 def read_token(raw: str, language: Language | None) -> list[Word]:
     """Several for a contraction or a compound."""
     first = raw[0]
+    if raw.isascii() and raw.isalpha() and (raw.islower() or raw[1:].islower()):
+        meant = language.expanded(raw.lower()) if language else (raw.lower(),)
+        return [_plain_word(raw if at == 0 else each, each, language) for at, each in enumerate(meant)]
     if raw.isascii() and raw.isdigit():
-        return [_number(raw, found) for found in read_number(raw)]
+        return [_digits(raw)]
     if raw in _SENTENCE_ENDS or raw in _CLAUSE_ENDS:
         return [_punctuation(raw)]
     if _DENSE.match(first):
@@ -114,6 +117,13 @@ def _literal(raw: str, kind: SpecificKind) -> Word:
     return word
 
 
+def _digits(raw: str) -> Word:
+    atom = number_atom(raw)
+    word = Word(raw, found=((SpecificKind.NUMBER, frozenset((atom,))),))
+    word.telling, word.number = True, str(atom[1])
+    return word
+
+
 def _number(raw: str, found: Found) -> Word:
     kind, atoms = found
     word = Word(raw.lower(), found=(found,))
@@ -149,24 +159,30 @@ def _plain_word(raw: str, low: str, language: Language | None) -> Word:
         word.keys = (word.key,) if len(low) > 1 else ()
         word.is_word = True
         return word
-    word = Word(low, language.stem(low))
+    key = language.stem(low)
+    word = Word(low, key, () if low in language.stop_words else (key,))
     word.is_word = True
-    word.keys = () if low in language.stop_words else (word.key,)
-    word.capital = raw[0].isupper()
-    word.upper = word.capital and len(raw) > 1 and raw.isupper()
-    word.negation = low in language.negations
-    word.marks = [*language.marks.get(low, ()), *language.marks_by_stem.get(word.key, ())]
-    word.phrases = language.phrases.get(low, [])
+    marks, marks_by_stem = language.marks.get(low), language.marks_by_stem.get(key)
+    if marks or marks_by_stem:
+        word.marks, word.telling = [*(marks or ()), *(marks_by_stem or ())], True
+    if raw[0].isupper():
+        word.capital = word.telling = True
+        word.upper = len(raw) > 1 and raw.isupper()
+    if low in language.phrases:
+        word.phrases, word.telling = language.phrases[low], True
+    if low in language.negations:
+        word.negation = word.telling = True
     if low in language.number_words:
-        word.number, word.keys = language.number_words[low], ()
-    word.tense = _tense(low, word, language)
-    dated = low in language.rates or low in language.days or low in language.months or low in language.short_months
-    word.telling = bool(word.marks or word.phrases or word.negation or word.capital or word.number or dated)
+        word.number, word.keys, word.telling = language.number_words[low], (), True
+    if low in language.dated:
+        word.telling = True
+    if word.keys:
+        word.tense = _tense(low, language)
     return word
 
 
-def _tense(low: str, word: Word, language: Language) -> str:
-    if low in language.past or low in language.present or not word.keys:
+def _tense(low: str, language: Language) -> str:
+    if low in language.past or low in language.present:
         return ""
     if low in language.irregular or (low.endswith("ed") and len(low) > 4):
         return "past"
