@@ -1,4 +1,4 @@
-"""The six settings that an agent authors itself: what each is, what it has been, and how it becomes something else.
+"""The settings that an agent authors itself: what each is, what it has been, and how it becomes something else.
 
 The audit log's entries are a setting's versions, so that nothing is kept twice and none can be edited. Where a safety
 model is set, a prompt that an agent writes waits for its reading first: see `reading`.
@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select
 
+from app.asking.second_reader import effective_reader_action, second_reader_of
 from app.errors import Invalid, NotFound, Refused
 from app.extensions import db, is_sqlite, writing
 from app.models import (
@@ -26,12 +27,15 @@ from app.models import (
     AuditLog,
     SettingProposal,
 )
-from app.models.agent_settings import CONFIGURATION, PROMPTS, as_json, clean_setting, operator_settings
+from app.models.agent_settings import CONFIGURATION, PROMPTS, SECOND_READER, as_json, clean_setting, operator_settings
 from app.shapes.agent import Setting, Version
 from app.silo import TokenKey
 from app.values.text import clean_name
 
-FIELDS = ("name", *PROMPTS, "refinement_threshold")
+FIELDS = (
+    *("name", *PROMPTS, "refinement_threshold"),
+    *("recall_probes", "max_confirmed_losses", *SECOND_READER, "second_reader_action"),
+)
 
 DEFAULTS = {
     "reflection_prompt": DEFAULT_REFLECTION_PROMPT,
@@ -49,12 +53,12 @@ class NoDefault(Refused):
 
 
 def read_setting(agent: Agent, field: str) -> Setting:
-    """One of the six. Raises NotFound for any other word."""
+    """One of them. Raises NotFound for any other word."""
     return read_settings(agent, [_check_field(field)])[0]
 
 
 def read_settings(agent: Agent, fields: Sequence[str] = FIELDS) -> list[Setting]:
-    """All six, in three queries."""
+    """All of them, in three queries."""
     current, waiting = current_versions(agent, fields), SettingProposal.open_of(agent.id)
     return [_build_setting(agent, field, current[field], waiting.get(field)) for field in fields]
 
@@ -96,7 +100,7 @@ def _clean_value(field: str, value: object) -> Any:
             raise NoDefault
         return None
     cleaned = clean_name(value) if field == "name" else clean_setting(field, value)
-    if cleaned is None:
+    if cleaned is None or value == "":
         raise Invalid(f"The {field} is blank. Reset it to use the default again.", "Nothing was changed.")
     return cleaned
 
@@ -108,11 +112,39 @@ def _must_wait(agent: Agent, field: str, cleaned: object, by: Actor) -> bool:
 
 
 def _build_setting(agent: Agent, field: str, last: CurrentVersion, proposal: SettingProposal | None) -> Setting:
-    value, default = getattr(agent, field), DEFAULTS.get(field)
-    used = {"value": value, "default": default, "effective": value or default}
-    if field == "refinement_threshold":
-        used["default"], used["effective"] = operator_settings().default_threshold, agent.effective_refinement_threshold
-    return Setting.of(last, field=field, **used, is_default=value is None, pending=proposal)
+    value = getattr(agent, field)
+    if field == "recall_probes":
+        value = value or None
+    default, used = _find_used(agent, field)
+    told = {"value": value, "default": default, "effective": used, "is_default": value is None}
+    return Setting.of(last, field=field, **told, pending=proposal)
+
+
+def _find_used(agent: Agent, field: str) -> tuple[object, object]:
+    """A setting's default, and what is used."""
+    value, known = getattr(agent, field), operator_settings()
+    match field:
+        case "refinement_threshold":
+            return known.default_threshold, agent.effective_refinement_threshold
+        case "recall_probes":
+            return 0, value
+        case "max_confirmed_losses":
+            return known.max_confirmed_losses, agent.effective_max_confirmed_losses
+        case "second_reader_action":
+            return known.second_reader_action, effective_reader_action(agent)
+        case _ if field in SECOND_READER:
+            return None, _find_used_reader(agent, field)
+    default = DEFAULTS.get(field)
+    return default, value or default
+
+
+def _find_used_reader(agent: Agent, field: str) -> str | None:
+    """Who reads it, and where, is the agent's to know, also of the operator's reader; not where that one's key is."""
+    reader = second_reader_of(agent)
+    if reader is None or (reader.endpoint.is_operators and field == "second_reader_api_key_env"):
+        return None
+    endpoint = reader.endpoint
+    return dict(zip(SECOND_READER, (endpoint.model_id, endpoint.api_base, endpoint.api_key_env), strict=True))[field]
 
 
 @dataclass(frozen=True)

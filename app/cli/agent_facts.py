@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.asking.second_reader import ReaderAction, second_reader_of
 from app.cli.printing import Cell, day_and_time, print_facts, print_table, say
 from app.models import Agent
 from app.refinement.timetable import Outlook, Timetable
@@ -44,6 +45,9 @@ def show_facts(agent: Agent, described: dict[str, Any]) -> None:
             ("ledger", f"{agent.core_count:,} core memories, {agent.journal_count:,} in the journal"),
             ("mass", f"{agent.core_token_usage:,} of {agent.core_token_budget:,} tokens ({share:.0%})"),
             ("threshold", f"{agent.effective_refinement_threshold:.2%} ({own})"),
+            ("confirmed losses", f"at most {agent.effective_max_confirmed_losses} a refinement"),
+            ("recall probes", agent.recall_probes or "off"),
+            ("second reader", _reader_words(agent)),
             ("system prompt", _text_length(agent.system_prompt)),
             ("refinement prompt", _text_length(agent.refinement_prompt) if agent.refinement_prompt else "the default"),
             ("last refined", day_and_time(agent.last_refinement_at)),
@@ -79,6 +83,15 @@ def _state_words(agent: Agent, described: dict[str, Any]) -> str:
         "due" if described["needs_refinement"] else "",
     ]
     return ", ".join(filter(None, words)) or "ok"
+
+
+def _reader_words(agent: Agent) -> str:
+    reader = second_reader_of(agent)
+    if reader is None:
+        return "none"
+    whose = "the operator's" if reader.endpoint.is_operators else "its own"
+    what = "a refinement of which not all is kept is reversed" if reader.action == ReaderAction.REVERSE else "it flags"
+    return f"{reader.endpoint.model_id} ({whose}); {what}"
 
 
 def _text_length(text: object) -> str:

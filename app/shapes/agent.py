@@ -46,6 +46,13 @@ class OperatedAgent(AdminAgent):
     last_attempt_at: Moment | None
     api_base: str | None
     api_key_env: str | None
+    recall_probes: int
+    max_confirmed_losses: int | None
+    effective_max_confirmed_losses: int
+    second_reader_model: str | None
+    second_reader_api_base: str | None
+    second_reader_api_key_env: str | None
+    second_reader_action: str | None
     created_at: Moment | None
 
 

@@ -14,6 +14,7 @@ from app.grants.request import request_access
 from app.keys.provision import provision_keys
 from app.keys.tokens import revoke_token
 from app.models import COMMAND_LINE, Agent, User
+from app.models.agent_settings import SECOND_READER
 from app.models.statement import StatementKind
 from app.models.statement_log import AgentStopped
 from app.silo.notes import SigningKey, add_signature, sign_note
@@ -254,6 +255,29 @@ def test_a_token_changes_no_model_and_no_address(scene: Scene) -> None:
             subject,
             sign_note(text_of(SIGNED_STATEMENT, said), token_key(scene, weak)),
         )
+
+
+def state_reader_by(scene: Scene, token: str, body: dict[str, Any]) -> None:
+    subject = f"agent:{scene.victim.uuid}"
+    change_rows("agents", {name: value for name, value in body.items() if name in SECOND_READER}, id=scene.victim.id)
+    said = said_of(scene.victim, StatementKind.MODEL, subject, body | {"by": "agent:wren"})
+    lay(scene.victim, StatementKind.MODEL, subject, sign_note(text_of(SIGNED_STATEMENT, said), token_key(scene, token)))
+
+
+@pytest.mark.parametrize("more", [{}, {"prompts": {}}], ids=["alone", "beside prompts"])
+def test_a_token_that_may_not_decide_names_no_second_reader(scene: Scene, more: dict[str, Any]) -> None:
+    """It may write settings; a reader is sent memories, which is a decision."""
+    reader = {"second_reader_model": "openai/mallory", "second_reader_api_base": "http://127.0.0.1:9/v1"}
+    weak = issue(scene.victim, "read", "write", "author")
+    with scene.attacked():
+        state_reader_by(scene, weak, reader | more)
+
+
+def test_nor_one_of_every_scope_another_model_beside_it(scene: Scene) -> None:
+    reader = {"second_reader_model": "openai/judge", "model_id": "openai/mallory"}
+    strong = issue(scene.victim)
+    with scene.attacked():
+        state_reader_by(scene, strong, reader)
 
 
 def real_questions(scene: Scene) -> tuple[str, str, dict[str, Any]]:

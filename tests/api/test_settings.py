@@ -22,8 +22,10 @@ from app.models import (
     Refinement,
     Status,
 )
+from app.models.agent_settings import SECOND_READER
 from app.refinement.process import run_refinement
-from tests.api.conftest import Door
+from app.statements.checks import settle_agent
+from tests.api.conftest import Door, issue
 from tests.api.looking import assert_refused, unchanged
 from tests.refinement.driving import LONG, say
 from tests.support.factories import HOME, begin, ledger, make_agent, remember
@@ -37,6 +39,12 @@ DEFAULTS = {
     "memory_reflection_prompt": DEFAULT_MEMORY_REFLECTION_PROMPT,
     "refinement_prompt": DEFAULT_REFINEMENT_PROMPT,
     "refinement_threshold": 0.75,
+    "recall_probes": 0,
+    "max_confirmed_losses": 3,
+    "second_reader_model": None,
+    "second_reader_api_base": None,
+    "second_reader_api_key_env": None,
+    "second_reader_action": "flag",
 }
 PROMPTS = [field for field in DEFAULTS if field.endswith("prompt")]
 RANGE = "from 0.50 to 1.00"
@@ -51,7 +59,7 @@ def raw(door: Door, field: str, value: str) -> Any:
     return door("PUT", f"/settings/{field}", data=f'{{"value": {value}}}'.encode())
 
 
-def test_there_are_six_and_each_says_what_its_default_is(door: Door) -> None:
+def test_each_is_listed_and_says_what_its_default_is(door: Door) -> None:
     said = door.get("/settings")["settings"]
 
     assert {each["field"]: each["default"] for each in said} == DEFAULTS
@@ -115,12 +123,76 @@ def test_any_other_threshold_is_refused_with_the_range(door: Door, value: str) -
     assert_refused(answer, 422, "invalid", RANGE)
 
 
+NO_COUNTS = ["-1", "11", "1.0", "1e1", "NaN", "Infinity", '"3"', "true", "[]", "[1]", '{"value": 1}', "1" + "0" * 4000]
+
+
+@pytest.mark.parametrize(("field", "high"), [("recall_probes", 10), ("max_confirmed_losses", 3)])
+def test_a_number_is_whole_and_any_other_refused_with_the_range(door: Door, field: str, high: int) -> None:
+    for value in (high, 1):
+        written = put(door, field, value).json
+        assert (written["value"], written["effective"], written["is_default"]) == (value, value, False)
+    for bad in NO_COUNTS:
+        answer = unchanged(lambda bad=bad: raw(door, field, bad))
+        assert_refused(answer, 422, "invalid", f"from 0 to {high}")
+    reset = door("DELETE", f"/settings/{field}").json
+    assert (reset["value"], reset["effective"], reset["is_default"]) == (None, DEFAULTS[field], True)
+    assert [each["value"] for each in door.get(f"/settings/{field}/versions")["versions"]][1:3] == [1, high]
+
+
+READER = dict(zip(SECOND_READER, ("openai/judge", "http://127.0.0.1:9/v1", "JUDGE_API_KEY"), strict=True))
+
+
+def test_an_agent_names_its_second_reader_and_the_worker_finds_that_signed_by_it(door: Door) -> None:
+    remember(door.agent, "Ann likes tea.")
+    for field, value in READER.items():
+        assert put(door, field, value).json["value"] == value
+    assert put(door, "second_reader_action", "reverse").json["effective"] == "reverse"
+    settle_agent(door.agent.id)
+    assert {field: door.get(f"/settings/{field}")["effective"] for field in READER} == READER
+    for field in READER:
+        assert door("DELETE", f"/settings/{field}").json["is_default"]
+    settle_agent(door.agent.id)
+    assert door.get("/settings/second_reader_model")["effective"] is None
+
+
+@pytest.mark.parametrize("scopes", [("read", "author"), ("author",), ("read", "write", "author")], ids=" ".join)
+def test_who_reads_memories_is_for_no_token_that_may_not_decide(door: Door, scopes: tuple[str, ...]) -> None:
+    """A reader is sent them: a program that may only write settings could read them so."""
+    program = Door(door.client, door.agent, issue(door.agent, scopes))
+    for field, value in READER.items():
+        put(door, field, value)
+        for method, body in (("PUT", {"value": "http://evil.example.org"}), ("DELETE", None)):
+            answer = unchanged(
+                lambda method=method, body=body, field=field: program(method, f"/settings/{field}", body)
+            )
+            assert_refused(answer, 403, "scope_missing", "decide")
+    assert put(program, "second_reader_action", "reverse").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("second_reader_model", "whetstone/offline", "it reads nothing"),
+        ("second_reader_model", "judge of mine", "LiteLLM name"),
+        ("second_reader_model", 7, "LiteLLM name"),
+        ("second_reader_api_base", "ftp://example.org", "http://"),
+        ("second_reader_api_base", True, "must be text"),
+        ("second_reader_api_key_env", "DATABASE_URL", "WHETSTONE_API_KEY_ENVS"),
+        ("second_reader_api_key_env", "sk-12-34", "NAME"),
+        ("second_reader_action", "undo", "'flag' or 'reverse'"),
+        ("second_reader_action", 1, "'flag' or 'reverse'"),
+    ],
+)
+def test_what_is_no_reader_is_refused_in_words(door: Door, field: str, value: object, said: str) -> None:
+    assert_refused(unchanged(lambda: put(door, field, value)), 422, "invalid", said)
+
+
 def test_null_and_blank_are_no_resets(door: Door) -> None:
     put(door, "refinement_prompt", "Be kind.")
     for field in DEFAULTS:
         answer = unchanged(lambda field=field: raw(door, field, "null"))
         assert_refused(answer, 422, "invalid", "Reset it", "Nothing was changed")
-    for field in (*PROMPTS, "refinement_threshold"):
+    for field in (field for field in DEFAULTS if field != "name"):
         for blank in ("", "  \n"):
             answer = unchanged(lambda field=field, blank=blank: put(door, field, blank))
             assert_refused(answer, 422, "invalid")

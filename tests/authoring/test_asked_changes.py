@@ -99,6 +99,9 @@ CHANGES: list[dict[str, Any]] = [
     {"reflection_prompt": NEW},
     {"memory_reflection_prompt": NEW},
     {"system_prompt": None},
+    {"second_reader_model": "openai/judge"},
+    {"second_reader_api_base": "https://elsewhere.example.org/v1"},
+    {"second_reader_api_key_env": "OTHER_API_KEY"},
 ]
 
 
@@ -151,8 +154,11 @@ def test_the_present_model_is_asked_and_what_humans_imported_does_not_steer_it(a
 
 
 def test_other_settings_of_the_same_save_apply_at_once(agent: Agent, ann: User) -> None:
-    saved = wants(agent, ann, core_token_budget=77, refinement_threshold="0.9", name="wren two", system_prompt=NEW)
-    assert sorted(saved.changed) == ["core_token_budget", "name", "refinement_threshold"]
+    limits = {"recall_probes": 3, "max_confirmed_losses": 1, "second_reader_action": "reverse"}
+    others = {"core_token_budget": 77, "refinement_threshold": "0.9", "name": "wren two", **limits}
+    saved = wants(agent, ann, system_prompt=NEW, **others)
+    assert sorted(saved.changed) == sorted(others)
+    assert {name: fresh(agent).configuration()[name] for name in limits} == limits
     assert (fresh(agent).core_token_budget, fresh(agent).system_prompt) == (77, "You are Wren.")
     assert saved.request is not None
     assert saved.request.changes == {"system_prompt": NEW}

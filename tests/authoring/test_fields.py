@@ -1,4 +1,4 @@
-"""Self-authoring: six settings that are the agent's own, each with its default, its versions and its limits."""
+"""Self-authoring: settings that are the agent's own, each with its default, its versions and its limits."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from app.models import (
     User,
 )
 from app.models.agent import AgentForgotten
+from app.models.agent_settings import SECOND_READER
 from tests.authoring.conftest import writes
 from tests.refinement.driving import DONE, carry, say
 from tests.support.clock import FakeClock
@@ -53,6 +54,12 @@ VALUES: dict[str, Any] = {
     "memory_reflection_prompt": "Keep little.",
     "refinement_prompt": "Touch nothing with a date.",
     "refinement_threshold": 0.9,
+    "recall_probes": 4,
+    "max_confirmed_losses": 1,
+    "second_reader_model": "openai/judge",
+    "second_reader_api_base": "http://127.0.0.1:9/v1",
+    "second_reader_api_key_env": "JUDGE_API_KEY",
+    "second_reader_action": "reverse",
 }
 DEFAULTS = {
     "name": None,
@@ -61,10 +68,21 @@ DEFAULTS = {
     "memory_reflection_prompt": DEFAULT_MEMORY_REFLECTION_PROMPT,
     "refinement_prompt": DEFAULT_REFINEMENT_PROMPT,
     "refinement_threshold": 0.75,
+    "recall_probes": 0,
+    "max_confirmed_losses": 3,
+    "second_reader_model": None,
+    "second_reader_api_base": None,
+    "second_reader_api_key_env": None,
+    "second_reader_action": "flag",
 }
+STORED = {"name": "wren", "recall_probes": 0}
+"""Of those that are not null where nothing was set."""
+
+NOT_USED_ALONE = ("second_reader_api_base", "second_reader_api_key_env")
+"""Without a reader's model there is nobody to ask."""
 
 
-def test_there_are_six_and_no_other_word_is_one(agent: Agent) -> None:
+def test_no_other_word_is_one(agent: Agent) -> None:
     assert set(FIELDS) == set(VALUES)
     for word in ("model_id", "core_token_budget", "active", "uuid", "", "Name", "refinement_prompt "):
         with pytest.raises(NotFound, match="memory_reflection_prompt"):
@@ -93,11 +111,12 @@ def test_each_is_set_by_the_agent_itself_and_recorded_as_its_own(agent: Agent, c
     moment = clock.advance(hours=1)
     shown = writes(agent, field, VALUES[field]).as_json()
 
-    assert (shown["value"], shown["effective"], shown["is_default"]) == (VALUES[field], VALUES[field], False)
+    assert (shown["value"], shown["is_default"]) == (VALUES[field], False)
+    assert shown["effective"] == (None if field in NOT_USED_ALONE else VALUES[field])
     assert (shown["version"], shown["changed_by"]) == (2, "agent:wren")
     assert shown["changed_at"] == moment.isoformat().replace("+00:00", "Z")
     (entry,) = entries_of(agent, Action.AGENT_SETTINGS_UPDATE)
-    before = "wren" if field == "name" else None
+    before = STORED.get(field)
     after = "0.9000" if field == "refinement_threshold" else VALUES[field]
     assert entry.data == {"before": {field: before}, "after": {field: after}}
     assert verify().ok
@@ -110,7 +129,7 @@ def test_each_but_the_name_goes_back_to_its_default(agent: Agent, field: str) ->
 
     assert (shown["value"], shown["effective"], shown["is_default"]) == (None, DEFAULTS[field], True)
     assert shown["version"] == 3
-    assert getattr(fresh(agent), field) is None
+    assert getattr(fresh(agent), field) == STORED.get(field)
 
 
 def test_a_name_has_no_default(agent: Agent) -> None:
@@ -176,6 +195,61 @@ def test_a_floor_that_was_raised_since_shows_in_what_holds(app: Flask, agent: Ag
     app.extensions["settings"] = raised
     shown = read_setting(fresh(agent), "refinement_threshold").as_json()
     assert (shown["value"], shown["effective"]) == (0.6, 0.7)
+
+
+COUNTS = {"recall_probes": 10, "max_confirmed_losses": 3}
+
+
+@pytest.mark.parametrize("field", COUNTS)
+@pytest.mark.parametrize(
+    "value", [-1, 11, 10**30, 1.0, float("nan"), float("inf"), True, "3", "NaN", [1], {"value": 1}]
+)
+def test_a_number_that_is_none_is_refused_with_the_range(agent: Agent, field: str, value: object) -> None:
+    with pytest.raises(Invalid, match=f"must be a whole number from 0 to {COUNTS[field]}"):
+        writes(agent, field, value)
+    assert entries_of(agent, Action.AGENT_SETTINGS_UPDATE) == []
+
+
+def test_what_the_operator_sets_is_a_floor_in_what_holds(app: Flask, agent: Agent) -> None:
+    for field in ("max_confirmed_losses", *SECOND_READER, "second_reader_action"):
+        writes(agent, field, "flag" if field == "second_reader_action" else VALUES[field])
+    reader = {"second_reader_model": "mistral/large", "second_reader_api_base": "https://llm.example.org"}
+    stricter = {"max_confirmed_losses": 0, "second_reader_action": "reverse", "second_reader_api_key_env": "READER_KEY"}
+    app.extensions["settings"] = app.extensions["settings"].model_copy(update=reader | stricter)
+
+    shown = {each.field: each.as_json() for each in read_settings(fresh(agent))}
+
+    assert {name: shown[name]["effective"] for name in reader} == reader
+    assert shown["second_reader_api_key_env"]["effective"] is None  # where that key is, is the operator's to know
+    assert shown["second_reader_model"]["value"] == "openai/judge"
+    for field, default in (("max_confirmed_losses", 0), ("second_reader_action", "reverse")):
+        assert (shown[field]["default"], shown[field]["effective"]) == (default, default)
+    with pytest.raises(Invalid, match="must be 'reverse'"):
+        writes(agent, "second_reader_action", "flag")
+
+
+def test_the_rule_based_program_is_no_reader(agent: Agent) -> None:
+    with pytest.raises(Invalid, match="it reads nothing"):
+        writes(agent, "second_reader_model", "whetstone/offline")
+
+
+def test_a_revert_beyond_the_operator_s_number_is_refused_with_the_range(app: Flask, agent: Agent) -> None:
+    writes(agent, "max_confirmed_losses", 2)
+    writes(agent, "max_confirmed_losses", 0)
+    entry = list_versions(agent, "max_confirmed_losses")[0].entry
+    app.extensions["settings"] = app.extensions["settings"].model_copy(update={"max_confirmed_losses": 1})
+    with pytest.raises(Invalid, match="from 0 to 1"):
+        revert(agent.id, entry, "max_confirmed_losses")
+
+
+@pytest.mark.parametrize("field", ["recall_probes", "max_confirmed_losses", *SECOND_READER, "second_reader_action"])
+def test_each_that_guards_meaning_is_reverted_and_that_too(agent: Agent, field: str) -> None:
+    writes(agent, field, VALUES[field])
+    revert(agent.id, list_versions(agent, field)[0].entry, field)
+    assert getattr(fresh(agent), field) == STORED.get(field)
+    revert(agent.id, list_versions(agent, field)[0].entry, field)
+    assert getattr(fresh(agent), field) == VALUES[field]
+    assert verify().ok
 
 
 def test_a_forgotten_agent_authors_nothing(agent: Agent) -> None:

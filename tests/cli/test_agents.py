@@ -50,6 +50,46 @@ def test_create_takes_every_setting(app: Flask, whetstone: Whetstone, tmp_path: 
     assert agent.system_prompt == "You are Ezra. Ünd so."
 
 
+GUARDS = (
+    *("--recall-probes", "5", "--max-confirmed-losses", "1", "--second-reader", "openai/judge"),
+    *("--second-reader-api-base", "http://127.0.0.1:9/v1", "--second-reader-api-key-env", "JUDGE_API_KEY"),
+    *("--second-reader-action", "reverse"),
+)
+GUARDED = {
+    "recall_probes": 5,
+    "max_confirmed_losses": 1,
+    "effective_max_confirmed_losses": 1,
+    "second_reader_model": "openai/judge",
+    "second_reader_api_base": "http://127.0.0.1:9/v1",
+    "second_reader_api_key_env": "JUDGE_API_KEY",
+    "second_reader_action": "reverse",
+}
+UNGUARDED = dict.fromkeys(GUARDED) | {"recall_probes": 0, "effective_max_confirmed_losses": 3}
+
+
+def test_what_guards_meaning_is_set_shown_and_unset(app: Flask, whetstone: Whetstone) -> None:
+    def shown() -> dict[str, object]:
+        told = whetstone("agents", "show", "ezra", "--json").json
+        return {name: told[name] for name in GUARDED}
+
+    assert whetstone("agents", "create", "ezra", *OFFLINE, *GUARDS).status == 0
+    assert shown() == GUARDED
+    said = whetstone("agents", "show", "ezra").out
+    assert "at most 1 a refinement" in said
+    assert "openai/judge (its own); a refinement of which not all is kept is reversed" in said
+
+    undone = whetstone(
+        *("agents", "set", "ezra", "--recall-probes", "0", "--max-confirmed-losses", "default", "--json"),
+        *("--second-reader", "", "--second-reader-api-base", "", "--second-reader-api-key-env", ""),
+        *("--second-reader-action", "default"),
+    )
+    assert undone.json["changed"]["max_confirmed_losses"] == {"before": 1, "after": None}
+    assert shown() == UNGUARDED
+    assert re.search(r"second reader +none", whetstone("agents", "show", "ezra").out)
+    assert whetstone("agents", "set", "ezra", *GUARDS).status == 0
+    assert shown() == GUARDED
+
+
 def test_people_see_the_token_once_and_what_to_do_next(whetstone: Whetstone) -> None:
     said = whetstone("agents", "create", "Ezra the Second", *OFFLINE)
 
@@ -74,6 +114,15 @@ def test_a_threshold_out_of_range_is_wrong_usage_and_makes_nothing(
     ("options", "word"),
     [
         (("--budget", "0"), "budget"),
+        (("--recall-probes", "11"), "from 0 to 10"),
+        (("--recall-probes", "nan"), "not a valid integer"),
+        (("--max-confirmed-losses", "4"), "from 0 to 3"),
+        (("--max-confirmed-losses", "NaN"), "from 0 to 3"),
+        (("--max-confirmed-losses", "1.0"), "from 0 to 3"),
+        (("--second-reader", "whetstone/offline"), "reads nothing"),
+        (("--second-reader-api-base", "ftp://x"), "http://"),
+        (("--second-reader-api-key-env", "DATABASE_URL"), "WHETSTONE_API_KEY_ENVS"),
+        (("--second-reader-action", "undo"), "'flag' or 'reverse'"),
         (("--budget", "many"), "not a valid integer"),
         (("--api-base", "ftp://x"), "http://"),
         (("--api-key-env", "sk-12-34"), "NAME"),
