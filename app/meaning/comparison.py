@@ -22,6 +22,8 @@ LEAST_LONG_SENTENCE = 3
 LEAST_SENTENCE = 2
 """Content words, of which one must be left where nothing counted or dated tells more; a shorter sentence is not looked
 at by itself."""
+LEAST_PHRASE = 2
+"""Content words of a phrase that says where or for what."""
 MOST_NAMED = 100
 """Missing specifics of one kind that are named. More say nothing more."""
 
@@ -184,6 +186,12 @@ def _negations(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Sp
 
 def _is_negated(negation: Negation, reached: Set[str], before: Reading, after: Reading) -> bool:
     prefixes = before.language.negative_prefixes if before.language else ()
+    if before.language and any(
+        after.counts[opposite] > before.counts[opposite]
+        for key in negation.scope[:1]
+        for opposite in before.language.opposites_of(key)
+    ):
+        return True
     if any(
         prefix + key in after.keys and prefix + key not in before.keys
         for prefix in prefixes
@@ -241,18 +249,18 @@ def _sentences(before: Reading, after: Reading) -> Iterator[Specific]:
 
 
 def _clauses(before: Reading, after: Reading) -> Iterator[Specific]:
-    """Conditions, reasons and exceptions of which no word with content is left."""
-    if before.language is None:
+    """Conditions, reasons, exceptions and places of which no word with content is left."""
+    if before.language is None or before.keys <= after.keys:
         return
-    openers = before.language.clause_openers
-    if openers.isdisjoint(before.vocabulary):
-        return
+    clauses, phrases = before.language.clause_openers, before.language.phrase_openers
+    openers = clauses | phrases
     named = 0
     for at, word in enumerate(before.words):
         if word.low in openers and named < MOST_NAMED:
-            end = _end_of_clause(before, at, openers)
+            end = _end_of_clause(before, at, clauses if word.low in clauses else openers)
             keys = {key for each in before.words[at:end] for key in each.keys}
-            if keys and keys.isdisjoint(after.keys):
+            told = keys if word.low in clauses else keys - before.language.light
+            if len(told) >= (1 if word.low in clauses else LEAST_PHRASE) and keys.isdisjoint(after.keys):
                 named += 1
                 yield Specific(SpecificKind.SENTENCE, before.words_of(at, end))
 

@@ -48,6 +48,10 @@ class Language:
     scope_ends: frozenset[str]
     scope_skips: frozenset[str]
     clause_openers: frozenset[str]
+    phrase_openers: frozenset[str]
+    frame_ends: frozenset[str]
+    determiners: frozenset[str]
+    ordinals: frozenset[str]
     not_after_be: frozenset[str]
     before_numbers: frozenset[str]
     passive: frozenset[str]
@@ -61,10 +65,11 @@ class Language:
     followers: frozenset[str]
     follower_endings: tuple[str, ...]
     common_endings: tuple[str, ...]
+    name_links: frozenset[str]
     given_names: frozenset[str]
     group_endings: tuple[tuple[str, ...], ...]
     dated: frozenset[str]
-    """Of days, months and rates."""
+    """Of days, months, rates and ordinals."""
     marks: dict[str, list[Mark]] = field(default_factory=dict)
     """Of single words, as they are written."""
     marks_by_stem: dict[str, list[Mark]] = field(default_factory=dict)
@@ -100,6 +105,13 @@ class Language:
             return True
         classes = {atom[:2] for _, atom in self.marks_by_stem.get(one, ())}
         return any(atom[:2] in classes for _, atom in self.marks_by_stem.get(other, ()))
+
+    def opposites_of(self, stem: str) -> list[Atom]:
+        return [
+            (kind, atom[1], 1 - int(str(atom[2])))
+            for kind, atom in self.marks_by_stem.get(stem, ())
+            if kind is SpecificKind.OPPOSITE
+        ]
 
     def expanded(self, word: str) -> tuple[str, ...]:
         """The words behind a contraction: doesn't → does, not."""
@@ -172,6 +184,10 @@ def read_language(path: Path) -> Language:
         scope_ends=frozenset(negations["ends"].split()),
         scope_skips=frozenset(negations["skips"].split()),
         clause_openers=frozenset(data["clause_openers"].split()),
+        phrase_openers=frozenset(data["phrase_openers"].split()),
+        frame_ends=frozenset(data["frame_ends"].split()),
+        determiners=frozenset(data["determiners"].split()),
+        ordinals=frozenset(data["ordinals"].split()),
         not_after_be=frozenset(data["not_after_be"]),
         before_numbers=frozenset(data["before_numbers"].split()),
         passive=frozenset(data["passive"].split()),
@@ -185,9 +201,18 @@ def read_language(path: Path) -> Language:
         followers=frozenset(names["followers"].split()),
         follower_endings=tuple(names["follower_endings"]),
         common_endings=tuple(names["common_endings"]),
+        name_links=frozenset(names["links"].split()),
         given_names=frozenset(names["given_names"].split()),
         group_endings=tuple(tuple(ending for ending, _ in group) for group in data["endings"]),
-        dated=frozenset([*data["rates"].split(), *_by_word(data["days"]), *data["months"], *data["short_months"]]),
+        dated=frozenset(
+            [
+                *data["rates"].split(),
+                *data["ordinals"].split(),
+                *_by_word(data["days"]),
+                *data["months"],
+                *data["short_months"],
+            ]
+        ),
     )
     _add_classes(language, SpecificKind.MODAL, data["modals"], soft=False)
     _add_classes(language, SpecificKind.MODAL, data["soft_modals"], soft=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 
 from app.meaning.reading import Reading
@@ -28,12 +28,7 @@ class Places:
         self.owners: dict[Neighbour, dict[str, None]] = {}
         self.first: dict[str, int] = {}
         articles = reading.language.articles if reading.language else frozenset()
-        compared = (
-            (at, word.key, bool(word.keys or word.number))
-            for at, word in enumerate(reading.words)
-            if not (word.clause_end and not word.sentence_end) and word.low not in articles
-        )
-        row = list(islice(compared, MOST_COMPARED))
+        row = list(islice(_compared(reading, articles, only), MOST_COMPARED))
         seen: set[tuple[str, ...]] = set()
         rights = _next_with_content(row)
         left = content_left = ""
@@ -61,6 +56,20 @@ class Places:
                 owners[key] = None
 
 
+def _compared(reading: Reading, articles: Set[str], only: Set[str]) -> Iterator[tuple[int, str, bool]]:
+    """Where each word stands, its key, and whether it has content. A name that both texts hold is one word."""
+    done = 0
+    for at, word in enumerate(reading.words):
+        if at < done or (word.clause_end and not word.sentence_end) or word.low in articles:
+            continue
+        last, name = reading.long_names.get(at, (at, ""))
+        if name in only:
+            done = last
+            yield at, name, True
+        else:
+            yield at, word.key, bool(word.keys or word.number)
+
+
 def _next_with_content(row: list[tuple[int, str, bool]]) -> list[str]:
     """Of each word the next one to the right that has content."""
     nearest, rights = "", []
@@ -78,7 +87,8 @@ def swapped(before: Reading, after: Reading) -> Iterator[Specific]:
     for first, last in sorted(_exchanges(before, after), key=lambda pair: (_plain_words(before, pair), pair)):
         if all(last < other or end < first for other, end in named):
             named.append((first, last))
-            yield Specific(SpecificKind.ORDER, before.words_of(first, last + 1))
+            end, _ = before.long_names.get(last, (last + 1, ""))
+            yield Specific(SpecificKind.ORDER, before.words_of(first, end))
         if len(named) >= MOST_NAMED_SWAPS:
             return
 
@@ -90,6 +100,7 @@ def _plain_words(reading: Reading, places: tuple[int, int]) -> int:
 def _exchanges(before: Reading, after: Reading) -> Iterator[tuple[int, int]]:
     """Where the two stand in the old text."""
     common = {word.key for word in before.distinct} & {word.key for word in after.distinct}
+    common |= {name for _, name in before.long_names.values()} & {name for _, name in after.long_names.values()}
     then, now = Places(before, common), Places(after, common)
     done: set[str] = set()
     for key, neighbours in now.neighbours.items():
@@ -99,8 +110,36 @@ def _exchanges(before: Reading, after: Reading) -> Iterator[tuple[int, int]]:
         if other and not _turned_passive(before, (key, other), then, now):
             done |= {key, other}
             first, last = sorted((then.first[key], then.first[other]))
+            if _stays_near(before, (first, last), (key, other), then, now) or _is_in_a_list(before, first, last):
+                continue
             if there_more >= LEAST_MORE_OF_PLAIN_WORDS or _plain_words(before, (first, last)) < 2:
                 yield first, last
+
+
+def _stays_near(before: Reading, places: tuple[int, int], pair: tuple[str, str], then: Places, now: Places) -> bool:
+    """Side by side in both texts, as in "17 August" and "August 17"; or in one of them, as in "city of York" and "York
+    city". Two names that changed sides do say something else."""
+    plain = _plain_words(before, places)
+    dated = before.language is not None and any(before.lows[at] in before.language.months for at in places)
+    besides = [_is_beside(*pair, each, "<>") for each in (then, now)]
+    if all(besides):
+        return plain > 0 or dated
+    return plain == 1 and any(besides) and all(_is_beside(*pair, each, ("<<", ">>")) for each in (then, now))
+
+
+def _is_beside(key: str, other: str, row: Places, sides: Iterable[str]) -> bool:
+    return any((side, other) in row.neighbours[key] for side in sides)
+
+
+def _is_in_a_list(reading: Reading, first: int, last: int) -> bool:
+    """Two names with nothing between them but names and what joins them: their order says nothing."""
+    articles = reading.language.articles if reading.language else frozenset()
+    between = reading.words[first : last + 1]
+    return (
+        not _plain_words(reading, (first, last))
+        and any(each.clause_end or each.low in articles for each in between)
+        and all(each.capital or each.clause_end or each.low in articles for each in between)
+    )
 
 
 def _turned_passive(before: Reading, pair: tuple[str, str], then: Places, now: Places) -> bool:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from app.meaning.language import Language, language_of
 from app.meaning.numbers import SYMBOLS, number_atom, time_atom, total_of
 from app.meaning.specifics import Atom, Specific, SpecificKind, Specifics
-from app.meaning.tokens import codes, composed, plain, quotes, spans, squeezed, tokens, unmarked
+from app.meaning.tokens import codes, composed, plain, quotes, spans, squeezed, tokens, unaccented, unmarked
 from app.meaning.words import Word, read_token
 
+_LONGEST_FRAME = 8
 _SCOPE = 4
 """Content words that a negation reaches."""
 AGE = "year of age"
@@ -105,7 +106,18 @@ class Reading:
     @cached_property
     def pairs(self) -> set[tuple[str, str]]:
         lows = [word.low for word in self.words if not word.clause_end]
-        return set(itertools.pairwise(lows))
+        links = self.language.name_links if self.language else frozenset()
+        return {*itertools.pairwise(lows), *itertools.pairwise([low for low in lows if low not in links])}
+
+    @cached_property
+    def _unaccented(self) -> set[str]:
+        """Only of the words with accents."""
+        return {unaccented(low) for low in self.vocabulary if not low.isascii()}
+
+    def _holds_word(self, low: str) -> bool:
+        if low in self.vocabulary or low in self._unaccented:
+            return True
+        return not low.isascii() and (unaccented(low) in self.vocabulary or unaccented(low) in self._unaccented)
 
     @cached_property
     def codes(self) -> dict[str, str]:
@@ -117,6 +129,15 @@ class Reading:
         return {key: quote.strip() for quote in quotes(self.text) if (key := quote_key(quote))}
 
     @cached_property
+    def long_names(self) -> dict[int, tuple[int, str]]:
+        """Names of several words: by the place where each starts, its end, and all of it."""
+        return {
+            found.first: (found.last, " ".join(self.lows[found.first : found.last]))
+            for found in self.found
+            if found.kind is SpecificKind.NAME and found.last > found.first + 1
+        }
+
+    @cached_property
     def haystack(self) -> str:
         return squeezed(self.text)
 
@@ -126,13 +147,19 @@ class Reading:
 
     def holds(self, atom: Atom) -> bool:
         if atom[0] == "word":
-            return atom[1] in self.vocabulary
+            return self._holds_word(str(atom[1]))
         if atom[0] == "id" and atom[1] in self.vocabulary:
             return True
+        if atom[0] == "ordinal":
+            return atom[2] in self.vocabulary or ("number", atom[1]) in self.counts
         if len(atom) == 3 and atom[2] == AGE:
             return atom[:2] in self.counts or (*atom[:2], "year") in self.counts
         if atom[0] == "pair":
-            return (atom[1], atom[2]) in self.pairs
+            one, other = str(atom[1]), str(atom[2])
+            if (one, other) in self.pairs:
+                return True
+            accented = one not in self.vocabulary or other not in self.vocabulary
+            return accented and self._holds_word(one) and self._holds_word(other)
         return atom in self.atoms
 
     def sentences(self) -> Iterator[tuple[int, int]]:
@@ -176,7 +203,7 @@ class Reading:
     # What is found among the words
 
     def _found(self) -> Iterator[FoundSpecific]:
-        words, done = self.words, 0
+        words, done = self.words, self._end_of_frame()
         belongs_to_number, followings = self._belonging_to_numbers(), [*self.lows[1:], ""]
         for at in [at for at, word in enumerate(words) if word.telling]:
             if at < done:
@@ -192,12 +219,27 @@ class Reading:
                 yield found
                 continue
             if word.found:
+                if timed := self._time(at, word, followings[at]):
+                    done = timed.last
+                    yield timed
+                    continue
                 for kind, atoms in word.found:
                     yield FoundSpecific(kind, at, at + 1, atoms)
                 continue
             for found in self._at(at, word):
                 done = found.last
                 yield found
+
+    def _end_of_frame(self) -> int:
+        """Of a beginning like "it should be noted that", of which nothing is a specific."""
+        if self.language is None:
+            return 0
+        for at, word in enumerate(self.words[:_LONGEST_FRAME]):
+            if word.low in self.language.frame_ends:
+                return at
+            if word.clause_end or word.negation or not self.language.light.issuperset(word.keys) or word.number:
+                return 0
+        return 0
 
     def _is_in_name(self, at: int) -> bool:
         """As in "Four Rivers"."""
@@ -218,6 +260,9 @@ class Reading:
             if (unit := self.language.units.get(self._low(at + 1))) is not None:
                 yield FoundSpecific(SpecificKind.NUMBER, at, at + 2, frozenset({("unit", unit)}))
             return
+        if word.low in self.language.ordinals and at and self.lows[at - 1] in self.language.determiners:
+            ordinal: Atom = ("ordinal", self.language.loose_numbers[word.low], word.low)
+            yield FoundSpecific(SpecificKind.NUMBER, at, at + 1, frozenset({ordinal}))
         if dated := self._date(at, word, self.language):
             yield dated
             return
@@ -227,6 +272,12 @@ class Reading:
             yield name
         elif phrase := self._phrase(at, word):
             yield phrase
+            for each in range(at, phrase.last):
+                yield from (
+                    FoundSpecific(kind, each, phrase.last, frozenset({atom}))
+                    for kind, atom in self.words[each].marks
+                    if kind is SpecificKind.OPPOSITE
+                )
         elif word.low not in self.language.before_numbers or self._is_before_number(at):
             yield from (FoundSpecific(kind, at, at + 1, frozenset({atom})) for kind, atom in word.marks)
 
@@ -257,10 +308,19 @@ class Reading:
         if self.language and following in self.language.units:
             unit = self.language.units[following]
             if unit == "year" and self._low(last + 1) in self.language.ages:
-                unit = AGE
+                unit, last = AGE, last + 1
         elif following == "percent" or (len(following) > 1 and following in SYMBOLS):
             unit = SYMBOLS.get(following, following)
         return FoundSpecific(SpecificKind.NUMBER, at, last + bool(unit), frozenset({number_atom(value, unit)}))
+
+    def _time(self, at: int, word: Word, following: str) -> FoundSpecific | None:
+        """7:15 with its half of the day behind it."""
+        if following in _HALVES_OF_DAYS and word.found[0][0] is SpecificKind.DATE:
+            for atom in word.found[0][1]:
+                if atom[0] == "time":
+                    time = time_atom(str(atom[1]), str(atom[2]), _HALVES_OF_DAYS[following])
+                    return FoundSpecific(SpecificKind.DATE, at, at + 2, frozenset({time}))
+        return None
 
     def _date(self, at: int, word: Word, language: Language) -> FoundSpecific | None:
         """A day or a month. The numbers beside a month are found as numbers."""

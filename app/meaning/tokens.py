@@ -41,7 +41,7 @@ _TOKEN = re.compile(
 )
 _PLAIN = {"’": "'", "‘": "'", "ʼ": "'", "“": '"', "”": '"', "„": '"', "‑": "-", "\u00a0": " ", "\u202f": " "}
 
-_LIST_NUMBER = re.compile(r"(?<=\n)[ \t]{0,8}+\d{1,2}+[.)](?=[ \t])")
+_LIST_NUMBER = re.compile(r"^[ \t]{0,8}+\d{1,2}+[.)](?=[ \t])", re.MULTILINE)
 
 _CODE = re.compile(r"```((?:(?!```).)++)```|``((?:(?!'')[^`\n]){1,1000}+)``(?!`)|(?<!`)`([^`\n]{1,1000}+)`", re.DOTALL)
 _QUOTE = re.compile(
@@ -54,6 +54,10 @@ _QUOTATION_MARKS = "\"'«「『`"
 def composed(text: str) -> str:
     """NFC."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def unaccented(word: str) -> str:
+    return "".join(each for each in unicodedata.normalize("NFD", word) if not unicodedata.combining(each))
 
 
 def plain(text: str) -> str:

@@ -78,13 +78,18 @@ LOSSES = [
     ("order", "There are 5 apples and 7 pears.", "There are 7 apples and 5 pears.", "5 apples and 7"),
     ("tense", "Vic used to live in Porto.", "Vic lives in Porto.", "used to"),
     ("tense", "The site is temporarily closed.", "The site is closed.", "temporarily"),
+    # ordinals, and what goes with a phrase
+    ("number", "Nadia is his second wife.", "Nadia is his wife.", "second"),
+    ("modal", "You don't have to reply.", "You must not reply.", "don't have to"),
+    ("sentence", "Sign commits for the core repo.", "Sign commits.", "for the core repo"),
+    ("order", "Moved from Jenkins to Blue Harbour.", "Moved from Blue Harbour to Jenkins.", "Jenkins to Blue Harbour"),
     # states
     ("state", "Mia is pregnant and avoids alcohol.", "Mia avoids alcohol.", "pregnant"),
     ("state", "It was a bittersweet goodbye.", "It was a goodbye.", "bittersweet"),
     # another word in the same place
     ("content", "Mia is allergic to peanuts.", "Mia is fine with peanuts.", "allergic"),
     ("content", "The backup job is slow.", "The backup job is empty.", "slow"),
-    ("content", "Her second child is called Ivo.", "Her youngest child is called Ivo.", "second"),
+    ("number", "Her second child is called Ivo.", "Her child is called Ivo.", "second"),
     # whose it is
     ("content", "The client's lawyer wrote on Monday.", "The client wrote on Monday.", "client's lawyer"),
     ("content", "My creator's birthday is in May.", "My birthday is in May.", "creator's birthday"),
@@ -136,6 +141,13 @@ HARMLESS = [
     ("Some notes about Ada: likes tea.", "Ada: likes tea"),
     ("Rules:\n1. Run the tests.\n2. Ask Rosa.", "Rules: run the tests; ask Rosa."),
     ("In the event that the build fails, ask Rosa.", "If the build fails, ask Rosa."),
+    ("He died on 17 August in Bath.", "He died on August 17 in Bath."),
+    ("Ada flew from the city of York.", "Ada flew from York city."),
+    ("Harbour Watch and Grain Watch met.", "Grain Watch and Harbour Watch met."),
+    ("We met José in County Cork.", "We met Jose in the county of Cork."),
+    ("It starts at 7:15 pm.", "It starts at 19:15."),
+    ("The shop doesn't open today.", "The shop is closed today."),
+    ("It should be noted that Ada sails.", "Ada sails."),
     ("Ada, Bob and Eva visited Rome.", "Eva, Ada and Bob visited Rome."),
     ("See docs/rules.md (max_tokens).", "See `docs/rules.md` (`max_tokens`)."),
 ]
