@@ -61,6 +61,26 @@ def section(page: str, name: str = "settings-asked") -> str:
     return unescape(page.partition(f'id="{name}"')[2].partition("</section>")[0])
 
 
+def test_another_second_reader_is_asked_about_and_its_command_shown_where_nobody_can_agree(
+    app: Flask, admin: Browser, agent: Agent, queued: list[str]
+) -> None:
+    reader = {"second_reader_model": "openai/judge", "second_reader_api_base": "https://judge.example.org"}
+    request = asks(admin, agent, recall_probes="2", second_reader_action="reverse", **reader)
+    assert (queued, request.changes) == ([request.id], reader)
+    assert (fresh(agent).recall_probes, fresh(agent).second_reader_model) == (2, None)
+    assert "about its second reader, second reader's API base." in unescape(
+        admin.get(f"/agents/{agent.id}/settings").text
+    )
+
+    offline = make_agent("crumb")
+    remember(offline, "Crumb likes rain.")
+    answer = admin.post(f"/agents/{offline.id}/settings", form(offline, **reader))
+    assert answer.status_code == 409
+    command = "agents set crumb --second-reader openai/judge --second-reader-api-base https://judge.example.org"
+    assert command in unescape(answer.text)
+    assert fresh(offline).second_reader_model is None
+
+
 def test_a_save_asks_and_the_page_says_so_with_an_undo(admin: Browser, agent: Agent, queued: list[str]) -> None:
     request = asks(admin, agent, system_prompt=NEW, core_token_budget="777")
     page = admin.get(f"/agents/{agent.id}/settings").text

@@ -64,6 +64,72 @@ def test_one_wrong_field_saves_none(admin: Browser, agent: Agent) -> None:
     assert fresh(agent).core_token_budget == 5000
 
 
+GUARDS = {
+    "recall_probes": "5",
+    "max_confirmed_losses": "1",
+    "second_reader_model": "openai/judge",
+    "second_reader_api_base": "http://127.0.0.1:9/v1",
+    "second_reader_api_key_env": "JUDGE_API_KEY",
+    "second_reader_action": "reverse",
+}
+
+
+def test_what_guards_meaning_is_saved_shown_and_emptied(admin: Browser, agent: Agent) -> None:
+    path = f"/agents/{agent.id}/settings"
+    said = admin.get(admin.post(path, sent(agent, **GUARDS)).headers["Location"]).text
+    configuration = fresh(agent).configuration()
+    assert {name: str(configuration[name]) for name in GUARDS} == GUARDS
+    assert admin.get(f"{path}.json").json["settings"] == configuration
+    assert "second reader" in said.partition("Saved: ")[2].partition("<")[0]
+    fields = [name for name in GUARDS if name != "second_reader_action"]
+    assert [re.findall(rf'<input[^>]*value="([^"]*)"[^>]* name="{name}"', said) for name in fields] == [
+        [GUARDS[name]] for name in fields
+    ]
+    assert '<option value="reverse" selected>' in said
+
+    assert admin.post(path, sent(agent)).status_code == 303
+    unset = dict.fromkeys(GUARDS) | {"recall_probes": 0}
+    assert {name: fresh(agent).configuration()[name] for name in GUARDS} == unset
+    assert verify().ok
+
+
+WRONG = [
+    ("recall_probes", "11", "recall probes must be a whole number from 0 to 10"),
+    ("recall_probes", "NaN", "recall probes must be a whole number from 0 to 10"),
+    ("max_confirmed_losses", "4", "confirmed losses must be a whole number from 0 to 3"),
+    ("max_confirmed_losses", "-1", "confirmed losses must be a whole number from 0 to 3"),
+    ("second_reader_model", "whetstone/offline", "it reads nothing"),
+    ("second_reader_api_base", "ftp://example.org", "starts with http://"),
+    ("second_reader_api_key_env", "DATABASE_URL", "WHETSTONE_API_KEY_ENVS"),
+    ("second_reader_action", "undo", "'flag' or 'reverse'"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "said"), WRONG, ids=lambda value: str(value)[:24])
+def test_what_guards_nothing_is_refused_beside_its_field(
+    admin: Browser, agent: Agent, field: str, value: str, said: str
+) -> None:
+    before = fresh(agent).configuration()
+    answer = admin.post(f"/agents/{agent.id}/settings", sent(agent, core_token_budget="7000", **{field: value}))
+    assert answer.status_code == 422
+    beside = re.search(rf'id="f-{field}-error">(.*?)</p>', answer.text, re.DOTALL)
+    assert beside is not None
+    assert said in unescape(beside[1])
+    assert fresh(agent).configuration() == before
+
+
+def test_the_page_says_what_the_operator_allows(web: Flask, admin: Browser, agent: Agent) -> None:
+    """There is nothing to choose that would be refused."""
+    path, known = f"/agents/{agent.id}/settings", web.extensions["settings"]
+    assert 'value="flag"' in admin.get(path).text
+    stricter = {"second_reader_model": "mistral/large", "second_reader_action": "reverse", "max_confirmed_losses": 1}
+    web.extensions["settings"] = known.model_copy(update=stricter)
+    page = unescape(admin.get(path).text)
+    assert 'value="flag"' not in page
+    assert "The operator has set mistral/large for all agents" in page
+    assert "confirmed: 0 to 1. Empty means 1." in page
+
+
 def test_the_history_tells_who_changed_what_when(admin: Browser, agent: Agent) -> None:
     admin.post(f"/agents/{agent.id}/settings", sent(agent, core_token_budget="6000"))
     with writing():
