@@ -91,7 +91,7 @@ def get_import(caller: Caller, import_id: str) -> OneImport:
     return OneImport.of(_find_own_import(caller, import_id))
 
 
-def _checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str | None]:
+def _checked_settings(data: bytes, format_: ImportFormat | None) -> dict[str, str | int | None]:
     """The settings of a bundle; none of other files. Raises as `receive_file` and `author_setting` do."""
     settings = dict(read_file(data, format=format_).settings)
     for field, value in settings.items():

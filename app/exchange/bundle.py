@@ -29,8 +29,11 @@ MARK = "whetstone-bundle/"
 VERSION = f"{MARK}1"
 BATCH = 200
 
-SETTINGS = (*PROMPTS, "refinement_threshold")
-"""What an agent authors itself, but for its name, which is another one's elsewhere."""
+COUNTS = ("recall_probes", "max_confirmed_losses")
+"""Settings that are whole numbers."""
+
+SETTINGS = (*PROMPTS, "refinement_threshold", *COUNTS, "second_reader_action")
+"""What an agent authors itself, but for what is another's elsewhere: its name, and who its second reader is."""
 
 KEYS = ("format", "exported_at", "agent", "settings", "memories")
 
@@ -45,7 +48,7 @@ def recognises(found: object) -> bool:
 def parse(data: bytes) -> ParsedFile:
     """Raises ImportRefused with the memories that can't be used, or Invalid.
 
-    The settings only have to be texts: who applies them checks them.
+    The settings only have to be texts or whole numbers: who applies them checks them.
     """
     found = load_document(data)
     if not recognises(found):
@@ -77,7 +80,7 @@ def export_bundle(agent: Agent, keys: AgentKeys) -> Iterator[str]:
         "format": VERSION,
         "exported_at": iso(now()),
         "agent": {"name": agent.name},
-        "settings": {name: as_json(getattr(agent, name)) for name in SETTINGS},  # null stands for the default
+        "settings": {name: _read_setting(agent, name) for name in SETTINGS},
     }
     places = _find_places(agent.id)
     end_reading()
@@ -90,12 +93,26 @@ def export_bundle(agent: Agent, keys: AgentKeys) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _parse_settings(found: object) -> dict[str, str | None]:
+def _read_setting(agent: Agent, name: str) -> object:
+    """Null stands for the default."""
+    value = getattr(agent, name)
+    return None if name == "recall_probes" and value == 0 else as_json(value)
+
+
+def _parse_settings(found: object) -> dict[str, str | int | None]:
     if not isinstance(found or {}, dict):
         raise Invalid("The settings must be a JSON object.")
     settings: dict[str, Any] = dict(found or {})  # type: ignore[call-overload]
     check_keys(settings, SETTINGS)
-    return {name: None if value is None else clean_text(value, what=name) for name, value in settings.items()}
+    return {name: None if value is None else _parse_setting(name, value) for name, value in settings.items()}
+
+
+def _parse_setting(name: str, value: object) -> str | int:
+    if name not in COUNTS:
+        return clean_text(value, what=name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Invalid(f"The {name} must be a whole number.")
+    return value
 
 
 def _parse_memories(found: object) -> list[object]:

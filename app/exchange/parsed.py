@@ -61,7 +61,7 @@ class ParsedFile:
 
     format: ImportFormat
     drafts: Sequence[Draft] = field(repr=False)
-    settings: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, str | int | None] = field(default_factory=dict, repr=False)
     left_out: Mapping[str, int] = field(default_factory=dict)
     divided: int = 0
     is_partial: bool = False

@@ -18,7 +18,14 @@ from tests.api.looking import assert_refused, unchanged
 from tests.support.factories import remember
 from tests.support.rows import entries_of
 
-SETTINGS = {"system_prompt": "I am Ezra.", "refinement_prompt": None, "refinement_threshold": "0.9000"}
+SETTINGS = {
+    "system_prompt": "I am Ezra.",
+    "refinement_prompt": None,
+    "refinement_threshold": "0.9000",
+    "recall_probes": 4,
+    "max_confirmed_losses": 0,
+    "second_reader_action": "reverse",
+}
 
 
 def bundle(*contents: str, settings: dict[str, Any] | None = None, **more: Any) -> str:
@@ -135,6 +142,11 @@ def test_settings_stay_as_they_are_unless_asked_for(app: Flask, door: Door) -> N
         {"refinement_prompt": "x" * 10_001},
         {"system_prompt": " "},
         {"system_prompt": "fine", "refinement_threshold": "7"},
+        {"recall_probes": 11},
+        {"max_confirmed_losses": 4},
+        {"max_confirmed_losses": 1.5},
+        {"second_reader_action": "undo"},
+        {"second_reader_model": "openai/judge"},
         {"name": "another"},
         {"model_id": "openai/x"},
         {"system_prompt": 7},

@@ -30,6 +30,9 @@ SETTINGS = {
     "memory_reflection_prompt": "Keep what hurts.",
     "refinement_prompt": None,
     "refinement_threshold": "0.8500",
+    "recall_probes": 4,
+    "max_confirmed_losses": 0,
+    "second_reader_action": "reverse",
 }
 
 
@@ -134,7 +137,7 @@ def test_settings_are_not_part_of_an_import_of_memories_and_are_counted(app: Fla
     found = check_file(written(bundle({"content": "Tea."}, settings=SETTINGS)), by=COMMAND_LINE)
 
     assert found.settings == {}
-    assert found.left_out == {"settings": 3}
+    assert found.left_out == {"settings": 6}
 
 
 def test_what_changes_while_it_is_read_does_not_change_it(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +219,9 @@ def _with(**fields: object) -> dict[str, Any]:
         (_with(settings={"name": "x"}), "Unknown key 'name'"),
         (_with(settings=[CANARY]), "The settings must be a JSON object."),
         (_with(settings={"system_prompt": 7}), "The system_prompt must be text."),
+        (_with(settings={"recall_probes": "4"}), "The recall_probes must be a whole number."),
+        (_with(settings={"max_confirmed_losses": True}), "The max_confirmed_losses must be a whole number."),
+        (_with(settings={"second_reader_model": "openai/judge"}), "Unknown key 'second_reader_model'"),
         (_with(settings={"system_prompt": CANARY + "\x00"}), "The system_prompt holds a NUL"),
         (_with(memories={CANARY: 1}), "The memories must be a list."),
         (_with(memories=[{"content": "Fine."}, CANARY]), "memory 2: It must be a JSON object"),
