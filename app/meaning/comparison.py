@@ -10,7 +10,7 @@ from itertools import islice
 from app.meaning.order import swapped
 from app.meaning.owners import lost_owners
 from app.meaning.reading import AGE, FoundSpecific, Negation, Reading
-from app.meaning.replaced import replaced_words
+from app.meaning.replaced import lost_predicates, replaced_words
 from app.meaning.roles import emptied_places
 from app.meaning.specifics import Atom, ChangeKind, Specific, SpecificKind
 from app.meaning.tense import changed_tenses
@@ -50,6 +50,7 @@ def _missing(before: Reading, after: Reading, kind: ChangeKind) -> list[Specific
         *emptied_places(before, after),
         *swapped(before, after),
         *replaced_words(before, after),
+        *lost_predicates(before, after),
         *lost_owners(before, after),
     ]
     said = "\n".join(each.words for each in verbatim)
@@ -186,6 +187,11 @@ def _negations(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Sp
 
 def _is_negated(negation: Negation, reached: Set[str], before: Reading, after: Reading) -> bool:
     prefixes = before.language.negative_prefixes if before.language else ()
+    word = before.words[negation.first].key
+    if before.language and word in before.language.synonyms:
+        new = after.keys - before.keys
+        if any(before.language.share_a_class(word, key) for key in new):
+            return True
     if before.language and any(
         after.counts[opposite] > before.counts[opposite]
         for key in negation.scope[:1]

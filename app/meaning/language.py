@@ -68,6 +68,7 @@ class Language:
     name_links: frozenset[str]
     given_names: frozenset[str]
     group_endings: tuple[tuple[str, ...], ...]
+    derivations: frozenset[str]
     dated: frozenset[str]
     """Of days, months, rates and ordinals."""
     marks: dict[str, list[Mark]] = field(default_factory=dict)
@@ -204,6 +205,7 @@ def read_language(path: Path) -> Language:
         name_links=frozenset(names["links"].split()),
         given_names=frozenset(names["given_names"].split()),
         group_endings=tuple(tuple(ending for ending, _ in group) for group in data["endings"]),
+        derivations=frozenset(data["derivations"].split()),
         dated=frozenset(
             [
                 *data["rates"].split(),

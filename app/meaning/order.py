@@ -118,7 +118,9 @@ def _exchanges(before: Reading, after: Reading) -> Iterator[tuple[int, int]]:
 
 def _stays_near(before: Reading, places: tuple[int, int], pair: tuple[str, str], then: Places, now: Places) -> bool:
     """Side by side in both texts, as in "17 August" and "August 17"; or in one of them, as in "city of York" and "York
-    city". Two names that changed sides do say something else."""
+    city"; or a number and a name, which can't be mistaken. Two names that changed sides do say something else."""
+    if len({bool(before.words[at].number) for at in places}) == 2:
+        return True
     plain = _plain_words(before, places)
     dated = before.language is not None and any(before.lows[at] in before.language.months for at in places)
     besides = [_is_beside(*pair, each, "<>") for each in (then, now)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Set
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 
 from app.meaning.language import Language
 from app.meaning.reading import Reading
 from app.meaning.specifics import Specific, SpecificKind
+from app.meaning.words import Word
 
 MOST_REPLACED = 3
 """Words with content between two neighbours. Where more of them are new, it is another way to say it."""
@@ -18,6 +19,7 @@ MOST_GAPS = 200
 """Bounds of what is looked at in a long text."""
 LEAST_SHARE = 10
 """It is asked about from one in so many of its sentence's words with content: in a long one, a synonym is likelier."""
+LEAST_STEM = 3
 LEAST_RELATED = 4
 LEAST_ALIKE = 0.5
 """Letters that two words begin with, and their share of the longer one: decision and decide."""
@@ -71,6 +73,31 @@ def replaced_words(before: Reading, after: Reading) -> Iterator[Specific]:
         yield Specific(SpecificKind.CONTENT, before.words_of(at, at + 1))
 
 
+def lost_predicates(before: Reading, after: Reading) -> Iterator[Specific]:
+    """What someone or something was said to be, right behind a form of "to be", and nothing like it in the new text."""
+    language = before.language
+    if language is None or before.keys <= after.keys:
+        return
+    new = [*islice(after.keys - before.keys, MOST_GAPS)]
+    finite = language.be & (language.past | language.present)
+    found = (
+        at + 1
+        for at, (verb, word) in enumerate(pairwise(before.words))
+        if verb.low in finite and _may_be_predicate(word, language) and word.key not in after.keys
+    )
+    lost = (at for at in found if not any(related(before.words[at].key, key, language) for key in new))
+    for at in islice(lost, MOST_NAMED):
+        yield Specific(SpecificKind.CONTENT, before.words_of(at, at + 1))
+
+
+def _may_be_predicate(word: Word, language: Language) -> bool:
+    """Not of the passive, nor compared by itself."""
+    is_plain = (
+        bool(word.keys) and word.tense == "now" and not (word.marks or word.phrases or word.negation or word.number)
+    )
+    return is_plain and not word.low.endswith(language.common_endings) and word.key not in language.light
+
+
 def _gaps(row: ContentRow, kept: Set[str]) -> Iterator[tuple[int, int]]:
     """The kept words on both sides of those that are gone."""
     last_kept = 0
@@ -119,6 +146,9 @@ def _unrelated(gone: list[int], then: ContentRow, new: list[str], language: Lang
 def related(one: str, other: str, language: Language) -> bool:
     """Forms or synonyms of one word, or its opposite, which is asked about by itself."""
     if one == other or language.share_a_class(one, other):
+        return True
+    short, long = sorted((one, other), key=len)
+    if len(short) >= LEAST_STEM and long.startswith(short) and long[len(short) :] in language.derivations:
         return True
     alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     return alike >= LEAST_RELATED and alike >= LEAST_ALIKE * max(len(one), len(other))

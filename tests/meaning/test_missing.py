@@ -90,6 +90,7 @@ LOSSES = [
     ("content", "Mia is allergic to peanuts.", "Mia is fine with peanuts.", "allergic"),
     ("content", "The backup job is slow.", "The backup job is empty.", "slow"),
     ("number", "Her second child is called Ivo.", "Her child is called Ivo.", "second"),
+    ("content", "Grandpa is shaky but walks daily.", "Grandpa walks daily.", "shaky"),
     # whose it is
     ("content", "The client's lawyer wrote on Monday.", "The client wrote on Monday.", "client's lawyer"),
     ("content", "My creator's birthday is in May.", "My birthday is in May.", "creator's birthday"),
@@ -148,6 +149,9 @@ HARMLESS = [
     ("It starts at 7:15 pm.", "It starts at 19:15."),
     ("The shop doesn't open today.", "The shop is closed today."),
     ("It should be noted that Ada sails.", "Ada sails."),
+    ("Petra's uncle is the owner of the bakery.", "Petra's uncle owns the bakery."),
+    ("She was born in 1990 in Split.", "She was born in Split in 1990."),
+    ("Vic quit his job in May.", "Vic left his job in May."),
     ("Ada, Bob and Eva visited Rome.", "Eva, Ada and Bob visited Rome."),
     ("See docs/rules.md (max_tokens).", "See `docs/rules.md` (`max_tokens`)."),
 ]
