@@ -1,12 +1,12 @@
 """How many losses of meaning are noticed before a change, and how many harmless changes are asked about.
 
-    python -m benchmarks.meaning --data FOLDER [--half report|develop|all] [--most 400] [--failures KIND]
+    python -m benchmarks.meaning [--data FOLDER] [--half report|develop|all] [--most 400] [--failures KIND]
 
-FOLDER holds `ledgers/*.jsonl` (the format of `memories import`) and, where there is one, a file of pairs of sentences,
-`near_duplicates_paws.jsonl` (`a`, `b`, `label` 1 = the same meaning). The rules were made on one half of the texts,
-chosen by their SHA-256; unless told otherwise the other half is measured. Beside it stand two rules of other systems,
-written from their documentation: a change passes as long as a share of the text's length is left (0.75), or as half of
-all tokens are common to both texts.
+Without a folder it runs on sentences of our own (`meaning_scenes.toml`). FOLDER holds `ledgers/*.jsonl` (the format of
+`memories import`) and, where there is one, a file of pairs of sentences, `near_duplicates_paws.jsonl` (`a`, `b`,
+`label` 1 = the same meaning). The rules were made on one half of the texts, chosen by their SHA-256; unless told
+otherwise the other half is measured. Beside it stand two rules of other systems, written from their documentation: a
+change passes as long as a share of the text's length is left (0.75), or as half of all tokens are common to both texts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from app.meaning import ChangeKind, missing, missing_of_sources
 from benchmarks.meaning_changes import HARMLESS, LOSSES, Pair, Planter
+from benchmarks.meaning_scenes import memories, parts, read_scenes
 
 _LEAST_MASS = 0.75
 _LEAST_OVERLAP = 0.5
@@ -39,6 +41,12 @@ class Tally:
     asked: int = 0
     by_mass: int = 0
     by_overlap: int = 0
+
+    def add(self, other: Tally) -> None:
+        self.changes += other.changes
+        self.asked += other.asked
+        self.by_mass += other.by_mass
+        self.by_overlap += other.by_overlap
 
     def row(self) -> str:
         low, high = wilson(self.asked, self.changes)
@@ -94,7 +102,7 @@ def in_half(text: str, half: str) -> bool:
     return half == "all" or odd is (half == "report")
 
 
-def read_lines(path: Path) -> list[dict[str, str]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
@@ -109,59 +117,129 @@ def head(title: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="without it: sentences of our own, all of them")
     parser.add_argument("--half", choices=("report", "develop", "all"), default="report")
     parser.add_argument("--most", type=int, default=400, help="changes of a kind")
     parser.add_argument("--failures", default="", help="print those of this kind")
     given = parser.parse_args()
-    chance, bench = random.Random(12), Bench(given.most, given.failures)
+    half = given.half if given.data else "all"
+    ledgers = read_ledgers(given.data) if given.data else {"our own sentences": memories()}
+    paws_file = given.data / "near_duplicates_paws.jsonl" if given.data else None
+    paws = read_lines(paws_file) if paws_file and paws_file.exists() else []
+    Run(Bench(given.most, given.failures), half, ledgers, [line for line in paws if in_half(line["a"], half)]).all()
 
-    ledgers = {
+
+def read_ledgers(folder: Path) -> dict[str, list[str]]:
+    return {
         path.stem: [*dict.fromkeys(line["content"] for line in read_lines(path))]
-        for path in sorted((given.data / "ledgers").glob("*.jsonl"))
+        for path in sorted((folder / "ledgers").glob("*.jsonl"))
     }
-    paws_file = given.data / "near_duplicates_paws.jsonl"
-    paws = [line for line in read_lines(paws_file) if in_half(line["a"], given.half)] if paws_file.exists() else []
-    memories = sorted({text for ledger in ledgers.values() for text in ledger if in_half(text, given.half)})
-    texts = memories + [line["a"] for line in paws]
 
-    head("planted loss (update)")
-    for name, planter in LOSSES.items():
-        print(bench.measured(name, planted(planter, texts, chance), ChangeKind.UPDATE, asks=True).row())
-    head("harmless (update)")
-    total = Tally("all of them")
-    for name, planter in HARMLESS.items():
-        tally = bench.measured(name, planted(planter, texts, chance), ChangeKind.UPDATE, asks=False)
-        for count in ("changes", "asked", "by_mass", "by_overlap"):
-            setattr(total, count, getattr(total, count) + getattr(tally, count))
+
+@dataclass
+class Run:
+    """All tables, in the order in which docs/meaning.md prints them."""
+
+    bench: Bench
+    half: str
+    ledgers: dict[str, list[str]]
+    paws: list[dict[str, Any]]
+    chance: random.Random = field(default_factory=lambda: random.Random(12))
+
+    def all(self) -> None:
+        memories = sorted({text for ledger in self.ledgers.values() for text in ledger if in_half(text, self.half)})
+        texts = memories + [line["a"] for line in self.paws]
+        losses = self.table("planted loss (update)", LOSSES, texts, asks=True)
+        harmless = self.table("harmless (update)", HARMLESS, texts, asks=False)
+        self.written_by_hand()
+        if self.paws:
+            self.pairs_of_paws()
+        passed = [*self.deletions(), *self.merges(memories)]
+        print_errors(passed)
+        print_rules(losses, harmless)
+        print_times(self.bench.seconds)
+
+    def table(self, title: str, planters: dict[str, Planter], texts: list[str], *, asks: bool) -> Tally:
+        head(title)
+        total = Tally("all of them")
+        for name, planter in planters.items():
+            pairs = planted(planter, texts, self.chance)
+            total.add(self.show(name, pairs, ChangeKind.UPDATE, asks=asks))
+        print(total.row())
+        return total
+
+    def show(self, name: str, pairs: Iterable[Pair], kind: ChangeKind, *, asks: bool) -> Tally:
+        tally = self.bench.measured(name, pairs, kind, asks=asks)
         print(tally.row())
-    print(total.row())
-    head("PAWS pairs (update)")
-    for label, name in ((0, "other meaning"), (1, "same meaning, other words")):
-        pairs = [(line["a"], line["b"]) for line in paws if line["label"] == label]
-        print(bench.measured(name, pairs, ChangeKind.UPDATE, asks=label == 0).row())
-    head("random deletion, random carrier")
-    for name, ledger in ledgers.items():
-        own = [text for text in ledger if in_half(text, given.half)]
-        carried = [
-            (text, chance.choice([other for other in ledger if other != text])) for text in own for _ in range(4)
-        ]
-        print(bench.measured(name, carried, ChangeKind.DELETE, asks=True).row())
-    head("merge")
-    couples = [tuple(chance.sample(memories, 2)) for _ in range(given.most)]
-    joined = [(one, f"{one.rstrip('. ')}. {other}") for one, other in couples]
-    print(bench.measured("two memories joined", joined, ChangeKind.CONSOLIDATE, asks=False).row())
-    print(
-        bench.measured(
-            "one of two kept", [(one, other) for one, other in couples], ChangeKind.CONSOLIDATE, asks=True
-        ).row()
-    )
-    asked = sum(
-        bool(missing_of_sources(couple, joined[at][1], kind=ChangeKind.CONSOLIDATE))
-        for at, couple in enumerate(couples)
-    )
-    print(f"\nBoth sources of {len(couples)} joined couples: {asked} asked about.")
-    print_times(bench.seconds)
+        return tally
+
+    def written_by_hand(self) -> None:
+        for side, asks in (("losses", True), ("harmless", False)):
+            for part in parts():
+                head(f"written by hand: {side}, {part.replace('_', ' ')} part")
+                total = Tally("all of them")
+                for name, pairs in read_scenes(part, side).items():
+                    kind = ChangeKind.CONSOLIDATE if name.startswith("merged") else ChangeKind.UPDATE
+                    total.add(self.show(name, pairs, kind, asks=asks))
+                print(total.row())
+
+    def pairs_of_paws(self) -> None:
+        head("PAWS pairs (update)")
+        for label, name in ((0, "other meaning"), (1, "same meaning, other words")):
+            pairs = [(line["a"], line["b"]) for line in self.paws if line["label"] == label]
+            self.show(name, pairs, ChangeKind.UPDATE, asks=label == 0)
+
+    def deletions(self) -> Iterator[Tally]:
+        """With a carrier at random, and with the most similar memory of the same ledger."""
+        head("deletion with a random carrier")
+        own = {name: [text for text in ledger if in_half(text, self.half)] for name, ledger in self.ledgers.items()}
+        for name, ledger in self.ledgers.items():
+            carried = [(text, self.carrier(text, ledger)) for text in own[name] for _ in range(4)]
+            yield self.show(name, carried, ChangeKind.DELETE, asks=True)
+        head("deletion with the most similar memory")
+        for name, ledger in self.ledgers.items():
+            carried = [(text, nearest(text, ledger)) for text in own[name][: self.bench.most]]
+            yield self.show(f"{name}, most similar", carried, ChangeKind.DELETE, asks=True)
+
+    def carrier(self, text: str, ledger: list[str]) -> str:
+        return self.chance.choice([other for other in ledger if other != text])
+
+    def merges(self, memories: list[str]) -> Iterator[Tally]:
+        head("merge of two memories")
+        drawn = (self.chance.sample(memories, 2) for _ in range(self.bench.most))
+        couples = [(one, other) for one, other in drawn]
+        joined = [(one, f"{one.rstrip('. ')}. {other}") for one, other in couples]
+        self.show("both joined", joined, ChangeKind.CONSOLIDATE, asks=False)
+        yield self.show("only the other kept", couples, ChangeKind.CONSOLIDATE, asks=True)
+        halves = [(one, f"{' '.join(one.split()[: len(one.split()) // 2])}. {other}") for one, other in couples]
+        yield self.show("half of it kept", halves, ChangeKind.CONSOLIDATE, asks=True)
+        both = sum(
+            bool(missing_of_sources(couple, whole, kind=ChangeKind.CONSOLIDATE))
+            for couple, (_, whole) in zip(couples, joined, strict=True)
+        )
+        print(f"\nBoth sources of {len(couples)} joined couples: {both} asked about.")
+
+
+def nearest(text: str, ledger: list[str]) -> str:
+    return max((other for other in ledger if other != text), key=lambda other: overlap(text, other))
+
+
+def print_errors(tallies: Iterable[Tally]) -> None:
+    """What would have gone unasked, at most, with 95 % confidence."""
+    print("\n| error | changes | passed unasked | 95 % |\n|---|---|---|---|")
+    for tally in tallies:
+        passed = tally.changes - tally.asked
+        low, high = wilson(passed, tally.changes)
+        share = 100 * passed / max(tally.changes, 1)
+        print(f"| {tally.name} | {tally.changes} | {share:.1f} % | {100 * low:.1f}–{100 * high:.1f} % |")
+
+
+def print_rules(losses: Tally, harmless: Tally) -> None:
+    print("\n| rule | planted losses asked about | harmless changes asked about |\n|---|---|---|")
+    for name, count in (("specifics (this one)", "asked"), ("mass ratio", "by_mass"), ("token overlap", "by_overlap")):
+        shares = [100 * getattr(each, count) / max(each.changes, 1) for each in (losses, harmless)]
+        print(f"| {name} | {shares[0]:.1f} % | {shares[1]:.1f} % |")
+    print("| cosine ≥ 0.9 | not measured: no embedding model here | not measured |")
 
 
 def print_times(seconds: list[float]) -> None:
