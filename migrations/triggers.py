@@ -142,12 +142,16 @@ _AFTER_THE_END = " OR ".join(
                 *("cap", "mass_before", "kept_mass", "mass_after", "snapshot_entry_id", "mutations", *NOUNS),
                 *("deduplicated_tokens", "turns", "calls"),
                 *("memories_merged", "memories_before", "memories_after"),
+                *("reader_model", "reader_action", "ending", "probes_asked", "probes_kept"),
                 *("prompt_tokens", "completion_tokens", "cost_usd", "erosion_floor", "erosion_cut", "erosion_base"),
                 *("reason", "failure", "summary", "worker", "heartbeat_at", "stop_requested_at"),
                 *("stop_requested_by", "requested_at", "started_at", "ended_at"),
             )
         ),
-        "CAST(NEW.refused AS TEXT) IS {differs} CAST(OLD.refused AS TEXT)",
+        *(
+            f"CAST(NEW.{column} AS TEXT) IS {{differs}} CAST(OLD.{column} AS TEXT)"
+            for column in ("refused", "second_reading")
+        ),
     ]
 )
 """All of a refinement but `undone_by`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.history import erasing, telling
+from app.history import erasing, reversing, telling
 from app.keys.provision import find_unprovisioned
 from app.keys.shredding import shred_files
 from app.models import WORKER, event, model_call
@@ -41,9 +41,12 @@ def find_lost_keys() -> None:
 
 @task
 def tell_human_acts() -> None:
-    """Tell agents, in their journals, what humans did to their memories: the dashboard has no key to do so."""
+    """Tell agents, in their journals, what humans did to their memories, and what was reversed there: the dashboard has
+    no key to do so."""
     for agent_id, actor in telling.find_acts_to_tell():
         telling.tell_human_acts(agent_id, actor)
+    for refinement_id in reversing.find_untold_reversals():
+        reversing.tell_reversal(refinement_id)
 
 
 @task

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
 from typing import Any, Self
 
 from app.asking.model_endpoint import ModelEndpoint
@@ -105,6 +106,7 @@ class ModelCalls:
         self._settings = operator_settings()
         longest = min(self._settings.deadline_seconds, LONGEST_SECONDS)
         self._deadline = dependencies.monotonic() + longest if deadline is None else deadline
+        self._set_aside = 0.0
         self._client: ModelClient | None = None
         self._unbooked: list[ModelCall] = []
 
@@ -124,15 +126,16 @@ class ModelCalls:
                 raise
         return self._client
 
-    def ask(self, purpose: CallPurpose, compose: Compose, tools: Tools = ()) -> Reply:
-        """One call with its retries. Raises ModelError; and what `compose` raises, when nothing was sent yet."""
+    def ask(self, purpose: CallPurpose, compose: Compose, tools: Tools = (), *, within: float | None = None) -> Reply:
+        """One call with its retries, at most `within` seconds. Raises ModelError; and what `compose` raises, when
+        nothing was sent yet."""
         client = self.open(purpose)
         messages = compose(client.context_window())
         end_reading()
         started_at, start = now(), self._dependencies.monotonic()
         outcome, usage = UNEXPECTED, Usage()
         try:
-            reply = self._send_with_retries(client, messages, tools)
+            reply = self._send_with_retries(client, messages, tools, within)
             outcome, usage = ANSWERED, reply.usage
         except ModelError as error:
             outcome = str(error.kind)
@@ -144,8 +147,12 @@ class ModelCalls:
         return reply
 
     def time_left(self) -> float:
-        """Seconds until the deadline."""
-        return float(self._deadline - self._dependencies.monotonic())
+        """Seconds until the deadline, without those that are set aside."""
+        return float(self._deadline - self._set_aside - self._dependencies.monotonic())
+
+    def set_aside(self, seconds: float) -> None:
+        """Keep so many seconds before the deadline for what comes later; 0 gives them back."""
+        self._set_aside = seconds
 
     def book(self) -> None:
         """Write down, in the open transaction, every call that is not written yet: tokens, cost, time."""
@@ -160,13 +167,14 @@ class ModelCalls:
             with writing():
                 self.book()
 
-    def _send_with_retries(self, client: ModelClient, messages: Messages, tools: Tools) -> Reply:
+    def _send_with_retries(self, client: ModelClient, messages: Messages, tools: Tools, within: float | None) -> Reply:
+        end = inf if within is None else self._dependencies.monotonic() + within
         return complete_with_retries(
             client,
             messages,
             tools,
             step_timeout=self._settings.step_timeout_seconds,
-            time_left=self.time_left,
+            time_left=lambda: min(self.time_left(), end - self._dependencies.monotonic()),
             pause=self._dependencies.pause,
             base=self._settings.retry_base_seconds,
         )

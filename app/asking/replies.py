@@ -30,7 +30,7 @@ _NOTE = re.compile(r"^[ \t>*_]*to admins[*_]*:[*_]*[ \t]*(.+)$", re.IGNORECASE |
 CUT_OFF = frozenset({"length", "max_tokens", "content_filter", "refusal"})
 """Reasons to end a reply that make it no whole one."""
 
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json|text|plaintext)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 
 
 class MalformedReply(WhetstoneError):
@@ -82,6 +82,12 @@ def without_thought(text: str) -> str:
     return text[found.end() :] if found else text
 
 
+def without_code_fence(text: str) -> str:
+    """The text less one code fence around all of it."""
+    found = _FENCE.fullmatch(text)
+    return found[1] if found else text
+
+
 def says_no_too(text: str) -> bool:
     """Whether its first sentence or first two lines hold NO in capitals, or "or no": then it echoes the question.
 
@@ -118,10 +124,9 @@ def read_object(reply: Reply, *keys: str) -> dict[str, Any]:
     """
     if reply.finish_reason in CUT_OFF:
         raise MalformedReply("it was cut off")
-    text = without_thought(reply.text).strip()
-    fenced = _FENCE.fullmatch(text)
+    text = without_code_fence(without_thought(reply.text).strip())
     try:
-        found = json.loads(fenced[1] if fenced else text, object_pairs_hook=no_duplicates)
+        found = json.loads(text, object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError):
         raise MalformedReply("it is not one JSON object and nothing else") from None
     if not isinstance(found, dict) or set(found) != set(keys):

@@ -18,6 +18,7 @@ from app.cli.crash import record_crash
 from app.cli.printing import say_on_stderr
 from app.cli.refinement_facts import step_line
 from app.extensions import db, end_reading, writing
+from app.history.reversing import end_unread
 from app.history.steps import Step
 from app.history.timeline import tell_step
 from app.llm.client import ModelClients
@@ -86,7 +87,7 @@ def refine_here(refinement_id: str, clients: ModelClients, tell: Tell) -> None:
         except KeyboardInterrupt:
             with writing():
                 refinement = Refinement.lock(refinement_id)
-                refinement.end(Agent.lock(refinement.agent_id), Status.STOPPED, reason=STOPPED_HERE, by=COMMAND_LINE)
+                end_unread(refinement, Agent.lock(refinement.agent_id), Status.STOPPED, STOPPED_HERE, by=COMMAND_LINE)
         except Exception as error:  # noqa: BLE001 - the refinement has reached its end; its result is told all the same
             say_on_stderr(f"Something unexpected happened ({type(error).__name__}). {record_crash(error)}")
     if follower.is_open():

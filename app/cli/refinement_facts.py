@@ -45,6 +45,8 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
             ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
             ("effort", f"{refinement.turns} turns, {refinement.calls} calls, {model_tokens:,} model tokens"),
             ("refusals", _refusal_words(refinement)),
+            ("second reading", _reading_words(refinement)),
+            ("recall", refinement.probes_line or None),
             *(("note to admins", f"{day_and_time(note.at)}: “{note.text}”") for note in refinement.notes),
         ]
     )
@@ -68,6 +70,10 @@ def tell_outcome(refinement: Refinement) -> None:
         say(f"Mass: {story.line}.")
     if refinement.refused_calls:
         say(f"{_refusal_words(refinement)}.")
+    if reading := _reading_words(refinement):
+        say(f"Second reading: {reading}.")
+    if refinement.probes_line:
+        say(f"Recall: {refinement.probes_line}.")
     for note in refinement.notes:
         say(f"The agent's note to you: “{note.text}”")
     print_hint(f"refinements show {refinement.id[:SHORT]}", "Look at it")
@@ -101,6 +107,13 @@ def _failed_row(refinement: Refinement, agent: str) -> list[Cell]:
 
 def _refusal_words(refinement: Refinement) -> str | None:
     return f"{refinement.refusal_line} ({refinement.refusal_kinds})" if refinement.refused_calls else None
+
+
+def _reading_words(refinement: Refinement) -> str | None:
+    if not refinement.reading_line:
+        return None
+    flagged = "; ".join(", ".join(map(str, group)) for group in refinement.flagged_groups)
+    return f"{refinement.reading_line}; not kept: memory {flagged}" if flagged else refinement.reading_line
 
 
 def _retention_words(refinement: Refinement) -> str:

@@ -37,6 +37,8 @@ from app.models.audit import queue_note_to_agent
 from app.models.base import iso, lock_row, require_row
 from app.models.declaring import declare
 from app.models.installation import note_what_to_shred
+from app.models.recall_probe import drop_probes
+from app.models.second_reading import drop_reader_words
 from app.models.statement import StatementKind
 from app.models.statement_log import holds_master_key
 from app.silo import TokenKey
@@ -276,9 +278,12 @@ def _not_erased(ids: set[int]) -> list[int]:
 
 
 def _remove_content(memory: Memory) -> None:
-    """The texts, hashes and key of all states; stored answers that quote one, and what waits for a look's page."""
+    """The texts, hashes and key of all states; stored answers, probes and a second reader's words that quote one; and
+    what waits for a look's page."""
     for model in (MemoryText, ContentKey):
         db.session.execute(delete(model).where(model.memory_id == memory.id))
+    drop_reader_words(memory.id)
+    drop_probes(memory.id)
     answers = update(IdempotencyKey).where(IdempotencyKey.memory_id == memory.id).values(answer=None)
     looks = select(AccessGrant.id).where(AccessGrant.agent_id == memory.agent_id)
     views = update(AccessView).where(AccessView.grant_id.in_(looks), AccessView.sealed.is_not(None))

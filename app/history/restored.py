@@ -17,6 +17,7 @@ from sqlalchemy import select
 from app.errors import NotFound, Refused
 from app.extensions import db, now, reading, writing
 from app.history.erasing import MemoryErased, erase_memory
+from app.history.reversing import end_unread
 from app.keys.provision import settle_keys
 from app.keys.tokens import revoke_token
 from app.models import COMMAND_LINE, AccessGrant, Agent, GrantStatus, Memory, Refinement, Status
@@ -190,4 +191,4 @@ def _stop_open_refinement(agent_id: int) -> None:
         running = Refinement.open_of(agent_id)
         if running is not None:
             running = Refinement.lock(running.id)
-            running.end(Agent.lock(agent_id), Status.STOPPED, reason="A backup was restored.", by=COMMAND_LINE)
+            end_unread(running, Agent.lock(agent_id), Status.STOPPED, "A backup was restored.", by=COMMAND_LINE)

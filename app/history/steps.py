@@ -1,7 +1,7 @@
 """Steps: what a refinement did, in order: read from its events, or from the log once those are gone.
 
 Events are announcements and are removed after a time. The log is never: what is read from it lacks only what no entry
-records, the turns of the model and the calls that were refused.
+records: the turns of the model, the calls that were refused, and when the last change was made.
 """
 
 from __future__ import annotations
@@ -73,5 +73,6 @@ _ENTRIES: Mapping[Action, tuple[str, Callable[[AuditLog], dict[str, Any]]]] = {
         OPERATIONS, ("operation", lambda entry: {"entry": entry.id, "action": str(entry.action), **entry.data})
     ),
     Action.REFINEMENT_STOP_REQUESTED: ("stop_requested", lambda entry: {}),
+    Action.SECOND_READING: ("read", lambda entry: {name: entry.data[name] for name in ("groups", "kept", "outcome")}),
     Action.REFINEMENT_END: ("ended", lambda entry: {"status": entry.data["status"]}),
 }

@@ -16,6 +16,7 @@ from sqlalchemy import select
 from app.extensions import db
 from app.history.steps import Step, steps_of
 from app.models import COMMAND_LINE, AuditLog, Refinement, Rollback, RollbackKind, Status, Trigger
+from app.models.closing import READING_OUTCOMES
 from app.values.mass_story import exact_percent
 from app.values.plural import count_nouns
 from app.values.refinement_states import CHANGELESS_STATES
@@ -206,6 +207,14 @@ def _stop_requested(step: Step, refinement: Refinement) -> TimelineRow:
     return TimelineRow("stop_requested", "stop", "Stop pressed", step.at, "warn", who)
 
 
+def _tell_read(step: Step, refinement: Refinement) -> TimelineRow:
+    """Which model it was stands with the figures."""
+    groups, kept = int(step.data["groups"]), int(step.data["kept"])
+    title = f"Second reading: {kept} of {count_nouns(groups, 'group')} of changes called kept"
+    tone = "ok" if kept == groups else "warn"
+    return TimelineRow("read", "eye", title, step.at, tone, READING_OUTCOMES.get(step.data["outcome"], ""))
+
+
 def _tell_ended(step: Step, refinement: Refinement) -> TimelineRow:
     term = STATUSES[step.data["status"]]
     return TimelineRow("ended", term.icon, term.ending, step.at, term.tone)
@@ -223,6 +232,8 @@ _TELLERS: Mapping[str, Callable[[Step, Refinement], TimelineRow | None]] = {
     "operation": _tell_operation,
     "refused": _tell_refused,
     "stop_requested": _stop_requested,
+    "closing": lambda step, _: TimelineRow("closing", "eye", "The last change was made", step.at),
+    "read": _tell_read,
     "ended": _tell_ended,
 }
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import update
 
 from app.errors import Refused
-from app.extensions import db, now, writing
+from app.extensions import db, writing
 from app.history.plan import Plan, Target, find_target, make_plan
-from app.history.trace import MemoryReversal
-from app.models import Action, Actor, Agent, AuditLog, Refinement, Rollback, RollbackKind, Status, announce, record
+from app.history.reversing import end_unread, give_back
+from app.models import Action, Actor, Agent, Refinement, Rollback, RollbackKind, Status, announce
 from app.models.audit import queue_note_to_agent
-from app.models.restoring import restore_states
 from app.models.rollback import ROLLED_BACK
 
 ATTEMPTS = 5
@@ -61,7 +58,10 @@ def roll_back(target: Target, *, by: Actor) -> UndoResult:
 
 
 def _try_roll_back(target: Target, by: Actor) -> UndoResult | None:
-    """None when a refinement started meanwhile: locks go refinement, agent, memories, so it has to begin again."""
+    """None when a refinement started meanwhile: locks go refinement, agent, memories, so it has to begin again.
+
+    None, too, where the open one was reversed because its changes were not read: that is another past to plan from.
+    """
     with writing():
         found = find_target(target)
         running = Refinement.open_of(found.agent_id)
@@ -76,7 +76,10 @@ def _try_roll_back(target: Target, by: Actor) -> UndoResult | None:
         if plan.conflicts:
             raise RollbackConflict(plan)
         if plan.stops and still is not None:
-            still.end(agent, Status.STOPPED, reason="An admin rolled back; that ended it first.", by=by)
+            is_reversed = still.reverses and still.awaits_reading
+            end_unread(still, agent, Status.STOPPED, "An admin rolled back; that ended it first.", by=by)
+            if is_reversed:
+                return None
         if not plan.changes:
             return UndoResult(db.session.get(Rollback, plan.undone_by) if plan.undone_by else None, plan, applied=False)
         return UndoResult(_apply_plan(plan, agent, by), plan, applied=True)
@@ -99,25 +102,6 @@ def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     about = {"rollback": rollback.id, "kind": str(rollback.kind)}
     announce(ROLLED_BACK, *agent.audited_as, rollback.refinement_id, **about)
     return rollback
-
-
-def give_back(
-    changes: Sequence[MemoryReversal], agent: Agent, action: Action, *, by: Actor, **of_entry: Any
-) -> AuditLog:
-    """Carry out changes as a set, with one entry, for which `of_entry` has the rest of what `record` takes.
-
-    The caller holds the locks, and what it changed itself is flushed.
-    """
-    moment = now()
-    ways = [change.restoration(moment) for change in changes]
-    agent.weigh(
-        removed=[change.memory for change in changes], added=[change.state for change in changes if change.state]
-    )
-    entry = record(action, actor=by, of=agent, restored=ways, **of_entry)
-    then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
-    changed_flags = {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}
-    restore_states(entry.id, ways, immutable=changed_flags)
-    return entry
 
 
 def _make_rollback(plan: Plan, by: Actor) -> Rollback:

@@ -68,7 +68,7 @@ def _try_to_forget(agent_id: int, by: Actor) -> Forgotten | None:
         if still is not None and (running is None or running.id != still.id):
             return None
         if still is not None:
-            still.end(agent, Status.STOPPED, reason="The agent was forgotten; that ended it first.", by=by)
+            still.end_now(agent, Status.STOPPED, reason="The agent was forgotten; that ended it first.", by=by)
         return _forget_locked_agent(agent, waiting, by)
 
 

@@ -4,8 +4,18 @@ Pure functions over texts: no rows, no settings, no model. What `missing` finds 
 two texts mean the same. docs/meaning.md explains it by examples.
 """
 
+from app.meaning.answers import says_expected
 from app.meaning.comparison import missing, missing_of_sources
 from app.meaning.reading import extract
 from app.meaning.specifics import ChangeKind, Specific, SpecificKind, Specifics
 
-__all__ = ["ChangeKind", "Specific", "SpecificKind", "Specifics", "extract", "missing", "missing_of_sources"]
+__all__ = [
+    "ChangeKind",
+    "Specific",
+    "SpecificKind",
+    "Specifics",
+    "extract",
+    "missing",
+    "missing_of_sources",
+    "says_expected",
+]

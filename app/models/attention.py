@@ -42,6 +42,8 @@ class AttentionKind(StrEnum):
     """A refinement made as many memories constitutional as it may."""
     REFUSALS = "refusals"
     """A refinement's model may not be able to refine: most of its calls were refused."""
+    READING = "reading"
+    """A second reader did not call kept what a refinement changed."""
 
 
 class AttentionItem(Lockable, Model):
@@ -106,6 +108,8 @@ class AttentionItem(Lockable, Model):
                 return f"ended a refinement unfinished: {self.refinement.machine_line}"
             case AttentionKind.PROTECTIONS:
                 return f"made {self.refinement.protected} memories constitutional, as many as one refinement may"
+            case AttentionKind.READING:
+                return f"ended a refinement; second reading: {self.refinement.reading_line}"
             case _:
                 return self.refinement.refusal_line
 
@@ -166,7 +170,7 @@ class HasNotesToAdmins:
 
 NEWEST_ITEMS = Keyset((AttentionItem.at, AttentionItem.id), newest_first=True)
 
-_ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS)
+_ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS, AttentionKind.READING)
 """These ask for nothing once the refinement is undone."""
 
 
@@ -210,9 +214,11 @@ def facts_called_for(entry: AuditLog) -> dict[str, Any]:
 
 
 def attention_kinds_for(entry: AuditLog) -> list[AttentionKind]:
-    """What an entry of a refinement's end, or of a note, calls for; nothing for any other."""
+    """What an entry of a refinement's end or second reading, or of a note, calls for; nothing for any other."""
     if entry.action == Action.NOTE_TO_ADMINS:
         return [AttentionKind.NOTE]
+    if entry.action == Action.SECOND_READING:
+        return [AttentionKind.READING] if entry.data["flagged"] and entry.data["action"] == "flag" else []
     if entry.action != Action.REFINEMENT_END:
         return []
     status, stats = entry.data["status"], entry.data["stats"]

@@ -39,6 +39,7 @@ class Action(StrEnum):
     REFINEMENT_COMPLETE = "memory_refinement_complete"
     REFINEMENT_ROLLBACK = "memory_refinement_rollback"
     REFINEMENT_STOP_REQUESTED = "memory_refinement_stop_requested"
+    SECOND_READING = "memory_refinement_second_reading"
     REFINEMENT_END = "memory_refinement_end"
     NOTE_TO_ADMINS = "note_to_admins"
     ATTENTION_SEEN = "attention_seen"

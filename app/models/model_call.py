@@ -32,6 +32,8 @@ class CallPurpose(StrEnum):
     CONVERSATION = "conversation"
     PROMOTION = "promotion"
     SETTINGS_CHANGE = "settings_change"
+    SECOND_READING = "second_reading"
+    RECALL_PROBES = "recall_probes"
 
 
 class ModelCall(Model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -28,9 +28,11 @@ from app.models.base import (
     iso,
     partial_index,
 )
+from app.models.closing import Closing
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
+from app.models.second_reading import GroupVerdict, ReadingOutcome
 from app.models.tally import MAX_PROTECTIONS, Tally
 from app.silo import Sealed
 from app.values.actor import WORKER, Actor
@@ -40,8 +42,8 @@ from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger
 _OPEN = f"status IN {tuple(map(str, OPEN_STATES))}"
 
 
-class Refinement(Tally, HasNotesToAdmins, Logged, Lockable, Model):
-    """What it counted and weighed, and what became of that, is its tally.
+class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
+    """What it counted and weighed, and what became of that, is its tally; what follows its last change, its closing.
 
     `erosion_cut` and `erosion_base` are, as of the snapshot, what other standing refinements of the last 30 days cut
     and what they cut it from. `failure` is why it broke down, as every other that broke down so says it: without the
@@ -164,15 +166,18 @@ class Refinement(Tally, HasNotesToAdmins, Logged, Lockable, Model):
         mass, threshold = agent.core_token_usage, str(self.threshold)
         data: dict[str, Any] = {"mass": mass, "count": agent.core_count, "threshold": threshold, "cap": self.cap}
         data |= {"model": self.model_id, "erosion": {"cut": self.erosion_cut, "base": self.erosion_base}}
+        if self.reader_action is not None:
+            data["second_reader"] = {"model": self.reader_model, "action": str(self.reader_action)}
         self.snapshot_entry_id = self.record_action(Action.REFINEMENT_SNAPSHOT, agent, WORKER, data).id
         self.announce("running", mass=mass, threshold=threshold)
 
     def request_stop(self, agent: Agent, *, by: Actor) -> None:
-        """End it where no worker has begun; else it ends before its next change. Nothing happens to an ended one.
+        """End it where no worker has begun; else it ends before its next change. Nothing happens to an ended one, nor
+        to one that has made its last change and is read once more.
 
         The caller holds the locks of this row and of the agent.
         """
-        if not self.is_open or self.stop_requested_at is not None:
+        if not self.is_open or self.stop_requested_at is not None or self.ending is not None:
             return
         self.stop_requested_at, self.stop_requested_by = now(), str(by)
         self.record_action(Action.REFINEMENT_STOP_REQUESTED, agent, by)
@@ -184,7 +189,24 @@ class Refinement(Tally, HasNotesToAdmins, Logged, Lockable, Model):
     def end(
         self, agent: Agent, status: Status, *, reason: str | None = None, failure: str | None = None, by: Actor = WORKER
     ) -> None:
-        """Reach an end state, for good: recorded, announced, and the agent is free for the next run.
+        """Reach an end, for whoever holds it. Where its changes are to be read once more, or probes to be answered, it
+        only takes no call any more, and its worker calls `end_now` once that is done; else it has ended.
+
+        The caller holds the locks of this row and of the agent. Does nothing when it has ended already, or comes to it.
+        """
+        if not self.is_open or self.ending is not None:
+            return
+        if self.status == Status.RUNNING and self.is_held_before(status):
+            self.ending, self.reason, self.failure = status, reason, failure
+            self.announce("closing", status=str(status))
+        else:
+            self.end_now(agent, status, reason=reason, failure=failure, by=by)
+
+    def end_now(
+        self, agent: Agent, status: Status, *, reason: str | None = None, failure: str | None = None, by: Actor = WORKER
+    ) -> None:
+        """Reach an end state, for good: recorded, announced, and the agent is free for the next run. Changes that were
+        to be read once more, and were not, count as not kept.
 
         An agent counts as refined from when the refinement was asked for, so that the next tick finds it due however
         long this one waited and worked.
@@ -192,14 +214,27 @@ class Refinement(Tally, HasNotesToAdmins, Logged, Lockable, Model):
         """
         if not self.is_open:
             return
+        if self.awaits_reading and status != Status.ROLLED_BACK:
+            self.book_reading(agent, ReadingOutcome.NOT_READ)
         moment = now()
         self.status, self.reason, self.failure, self.ended_at = status, reason, failure, moment
         self.measure(agent)
         agent.take_end(self)
         data: dict[str, Any] = {"status": str(status), "line": self.machine_line, "stats": self.stats}
         data |= {"turns": self.turns, "calls": self.calls, "schedule": agent.schedule_as_json()}
+        data |= {"second_reading": self.second_reading} if self.second_reading else {}
+        data |= {"probes": self.probes} if self.probes else {}
         create_attention_items(self.record_action(Action.REFINEMENT_END, agent, by, data))
         self.announce("ended", status=str(status))
+
+    def book_reading(self, agent: Agent, outcome: ReadingOutcome, verdicts: Sequence[GroupVerdict] = ()) -> None:
+        """Record what the second reader said of each group of changes; without verdicts, that it called none kept.
+
+        The caller holds the locks of this row and of the agent.
+        """
+        said = self.note_verdicts(outcome, verdicts)
+        create_attention_items(self.record_action(Action.SECOND_READING, agent, WORKER, said))
+        self.announce("read", groups=said["groups"], kept=said["kept"], outcome=said["outcome"])
 
     def record_action(
         self, action: Action, agent: Agent, by: Actor, data: Mapping[str, Any] | None = None, **more: Any
@@ -207,6 +242,12 @@ class Refinement(Tally, HasNotesToAdmins, Logged, Lockable, Model):
         """Record it with this refinement; as its subject, too, unless `more` names another one. See `record`."""
         about = {"subject": self.subject} | more
         return record(action, actor=by, of=agent, refinement_id=self.id, data=data, **about)
+
+    def book_usage(self, prompt_tokens: int, completion_tokens: int, cost_usd: Decimal) -> None:
+        """Put the tokens and the cost of one reply, in US dollars, on its account."""
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        self.cost_usd = (self.cost_usd or Decimal(0)) + cost_usd
 
     def measure(self, agent: Agent) -> None:
         """Take down what it leaves: the mass, and how many core memories."""
@@ -228,6 +269,7 @@ _SAID_FROM_THE_START = (
 _SAID_WHILE_RUNNING = (
     *("status", "model_id", "mass_before", "kept_mass", "mutations", *NOUNS),
     *("deduplicated_tokens", "erosion_floor", "erosion_cut", "erosion_base", "started_at"),
+    *("reader_model", "reader_action"),
 )
 
 

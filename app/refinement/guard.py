@@ -16,9 +16,8 @@ from sqlalchemy import bindparam, select, update
 
 from app.errors import NotFound, Refused
 from app.extensions import db, writing
-from app.history.undo import give_back
-from app.history.undo_rules import plan_undo
-from app.models import Action, Agent, AuditLog, Memory, MemoryState, MemoryType, Refinement, Source, Status
+from app.history.reversing import RETENTION_GUARD, reverse_changes
+from app.models import Agent, Memory, MemoryState, MemoryType, Refinement, Status
 from app.models.tally import MAX_PROTECTIONS
 from app.refinement.erosion import WINDOW, Erosion, excess_erosion
 from app.silo import AgentKeys
@@ -76,6 +75,8 @@ def check_fence(claim: Claim) -> Refinement:
         )
     if refinement.stop_requested_at is not None:
         raise Terminated("This refinement is terminated: an admin pressed Stop.", "Nothing was changed.")
+    if refinement.ending is not None:
+        raise Terminated(f"This refinement is terminated ({refinement.ending}).", "Nothing was changed.")
     return refinement
 
 
@@ -86,6 +87,7 @@ _FENCE = (
         Refinement.status == Status.RUNNING,
         Refinement.worker == bindparam("held_by"),
         Refinement.stop_requested_at.is_(None),
+        Refinement.ending.is_(None),
         Refinement.mutations + bindparam("mutations") <= Refinement.cap,
         Refinement.protected + bindparam("protections") <= MAX_PROTECTIONS,
     )
@@ -174,24 +176,7 @@ def enforce_latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> Latc
     if refinement.retention is None or not (refinement.has_tripped or erosion):
         return None
     trip = LatchTrip(_trip_reason(refinement, erosion), refinement.retention, refinement.stats)
-    db.session.flush()
-    operations = select(AuditLog.id).where(AuditLog.refinement_id == refinement.id, AuditLog.action != Action.DEDUP)
-    findings = plan_undo(operations, lock=True)
-    text = _journal_text(refinement, trip.reason)
-    note = Memory.write(agent, text, keys=keys, source=Source.REFINEMENT, type_=MemoryType.JOURNAL)
-    db.session.flush()
-    give_back(
-        findings.changes,
-        agent,
-        Action.REFINEMENT_ROLLBACK,
-        by=agent.as_actor,
-        subject=refinement.subject,
-        refinement_id=refinement.id,
-        data=_trip_data(refinement, erosion)
-        | {"journal": note.id, "restored": findings.restored, "removed": findings.removed},
-        memories=[note],
-    )
-    refinement.end(agent, Status.ROLLED_BACK, reason=trip.reason)
+    reverse_changes(refinement, agent, RETENTION_GUARD, trip.reason, data=_trip_data(refinement, erosion), keys=keys)
     return trip
 
 
@@ -223,13 +208,3 @@ def _trip_data(refinement: Refinement, erosion: Erosion | None) -> dict[str, Any
     if erosion is not None:
         said["erosion"] = {"cut": erosion.cut, "base": erosion.base, "floor": str(refinement.erosion_floor)}
     return said
-
-
-def _journal_text(refinement: Refinement, reason: str) -> str:
-    counts = ", ".join(f"{n} {name}" for name, n in refinement.counts.items() if n and name != "deduplicated")
-    return (
-        f"My refinement was rolled back by the system's retention guard and ended. {reason} "
-        f"{(refinement.mass_before or 0) - (refinement.kept_mass or 0):,} tokens would have been cut. "
-        f"What had been done ({counts or 'nothing'}) was reversed: my core memories are as they were before it. "
-        "Exact duplicates that were removed before it began stay removed."
-    )

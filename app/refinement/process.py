@@ -1,4 +1,4 @@
-"""The process of one refinement: claim → exact duplicates → consent → snapshot → loop → close.
+"""The process of one refinement: claim → exact duplicates → consent → snapshot → loop → close (`closing`).
 
 Every step is a transaction of its own; none is open while the model thinks. Whatever goes wrong, the refinement reaches
 an end state, and the valid changes made until then are kept.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull
 from app.extensions import db, end_reading, now, writing
+from app.history.reversing import end_unread
 from app.llm.client import Message, ModelError, Reply, Usage
 from app.models import (
     OPEN_STATES,
@@ -38,6 +38,7 @@ from app.models import (
 from app.models.declaring import declare, hash_words
 from app.models.statement import StatementKind
 from app.models.statement_log import AgentStopped
+from app.refinement.closing import CloseWork
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.failures import AGENT_STOPPED
@@ -87,6 +88,7 @@ class _Process:
         self._settings: Settings = current_app.extensions["settings"]
         self._deadline = dependencies.monotonic() + self._settings.deadline_seconds
         self._calls: ModelCalls | None = None
+        self._close: CloseWork | None = None
         self.stopped: AgentStopped | None = None
 
     def run(self) -> None:
@@ -98,24 +100,31 @@ class _Process:
 
     def _run_to_an_end(self) -> None:
         try:
-            self._run_steps()
-        except _Stopped:
-            self._end_refinement(Status.STOPPED, f"An admin pressed Stop; {EARLIER_CHANGES_KEPT}.")
-        except ModelError as error:
-            self._end_refinement(Status.FAILED, error.sentence, error.summary)
+            self._run_until_the_last_change()
+            if self._close is not None:
+                self._close.finish()
         except SealBroken as error:
             end_reading()
             self.stopped = error if isinstance(error, AgentStopped) else None
             kept = EARLIER_CHANGES_KEPT.capitalize()
             reason = f"{error.sentence} {kept}; `./whetstone verify` finds what it was."
-            self._end_refinement(Status.INTERRUPTED, reason, AGENT_STOPPED if self.stopped else SEAL_BROKEN)
+            self._interrupt(reason, AGENT_STOPPED if self.stopped else SEAL_BROKEN)
         except DiskFull:
             end_reading()
-            self._interrupt(DISK_FULL)
+            self._interrupt(f"{DISK_FULL}; {EARLIER_CHANGES_KEPT}.", DISK_FULL)
         except Exception as error:
             end_reading()
-            self._interrupt(f"Something unexpected happened in the worker ({type(error).__name__})")
+            failure = f"Something unexpected happened in the worker ({type(error).__name__})"
+            self._interrupt(f"{failure}; {EARLIER_CHANGES_KEPT}.", failure)
             raise
+
+    def _run_until_the_last_change(self) -> None:
+        try:
+            self._run_steps()
+        except _Stopped:
+            self._end_refinement(Status.STOPPED, f"An admin pressed Stop; {EARLIER_CHANGES_KEPT}.")
+        except ModelError as error:
+            self._end_refinement(Status.FAILED, error.sentence, error.summary)
 
     def _run_steps(self) -> None:
         refined = self._remove_duplicates()
@@ -127,6 +136,8 @@ class _Process:
         calls.open(CallPurpose.CONSENT if refined.is_asked else CallPurpose.REFINEMENT)
         figures = self._ask_consent(calls, refined)
         if figures is not None:
+            self._close = CloseWork(self._claim, self._dependencies, refined, calls, self._deadline)
+            self._close.write_probes(self._unless_stopped)
             self._run_loop(calls, refined, figures)
 
     def _remove_duplicates(self) -> RefinedAgent | None:
@@ -159,9 +170,9 @@ class _Process:
         with writing():
             refinement, agent = self._lock_rows()
             calls.book()
-            _book_usage(refinement, usage)
+            refinement.book_usage(**vars(usage))
             self._record_answer(refinement, agent, answer, refined, asked)
-            return self._take_ledger_snapshot(refinement, agent) if answer.granted else None
+            return self._take_ledger_snapshot(refinement, agent, refined) if answer.granted else None
 
     def _record_answer(
         self,
@@ -201,8 +212,10 @@ class _Process:
         if not answer.granted:
             refinement.end(agent, Status.DECLINED, reason="The agent said NO.", by=agent.as_actor)
 
-    def _take_ledger_snapshot(self, refinement: Refinement, agent: Agent) -> PromptFigures:
+    def _take_ledger_snapshot(self, refinement: Refinement, agent: Agent, refined: RefinedAgent) -> PromptFigures:
         fix_erosion_limit(refinement, agent)
+        if refined.reader is not None:
+            refinement.reader_model, refinement.reader_action = refined.reader.endpoint.model_id, refined.reader.action
         refinement.begin(agent)
         return PromptFigures.of(agent, refinement)
 
@@ -247,18 +260,28 @@ class _Process:
             if not refinement.is_held_by(self._claim.worker):
                 return
             refinement.turns = max(refinement.turns, turn)
-            _book_usage(refinement, reply.usage)
+            refinement.book_usage(**vars(reply.usage))
             refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
 
-    def _interrupt(self, failure: str) -> None:
-        self._end_refinement(Status.INTERRUPTED, f"{failure}; {EARLIER_CHANGES_KEPT}.", failure)
+    def _interrupt(self, reason: str, failure: str) -> None:
+        """End it where this process can do no more: what was not read once more until then is not called kept."""
+        keys = None if self._close is None else self._close.keys
+
+        def end(refinement: Refinement, agent: Agent) -> None:
+            end_unread(refinement, agent, Status.INTERRUPTED, reason, failure=failure, keys=keys)
+
+        self._write_the_end(end)
 
     def _end_refinement(self, status: Status, reason: str, failure: str | None = None) -> None:
+        """End it, or let it come to its end, where `CloseWork` has something to do before."""
+        self._write_the_end(lambda refinement, agent: refinement.end(agent, status, reason=reason, failure=failure))
+
+    def _write_the_end(self, end: Callable[[Refinement, Agent], None]) -> None:
         """Where the disk is full, wait for room: else nobody would know why it ended."""
-        while not self._try_to_end(status, reason, failure):
+        while not self._try_to_end(end):
             self._dependencies.pause(ROOM_SECONDS)
 
-    def _try_to_end(self, status: Status, reason: str, failure: str | None) -> bool:
+    def _try_to_end(self, end: Callable[[Refinement, Agent], None]) -> bool:
         """End it, unless somebody did. False where the disk has no room for that."""
         try:
             with writing():
@@ -266,7 +289,7 @@ class _Process:
                 if self._calls is not None:
                     self._calls.book()
                 if refinement.is_held_by(self._claim.worker):
-                    refinement.end(Agent.lock(refinement.agent_id), status, reason=reason, failure=failure)
+                    end(refinement, Agent.lock(refinement.agent_id))
         except DiskFull:
             log.error("no room on the disk to end a refinement", refinement=self._claim.refinement_id)  # noqa: TRY400
             return False
@@ -300,9 +323,3 @@ UNFINISHED_REASONS = {
 _HOLD = select(Refinement.status, Refinement.worker, Refinement.stop_requested_at).where(
     Refinement.id == bindparam("id")
 )
-
-
-def _book_usage(refinement: Refinement, usage: Usage) -> None:
-    refinement.prompt_tokens += usage.prompt_tokens
-    refinement.completion_tokens += usage.completion_tokens
-    refinement.cost_usd = (refinement.cost_usd or Decimal(0)) + usage.cost_usd

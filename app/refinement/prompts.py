@@ -11,6 +11,7 @@ from typing import Any
 from app.asking.calls import AskedAgent
 from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, consent_context, fit_ledger, imported_lately
 from app.asking.rendering import render_prompt
+from app.asking.second_reader import SecondReader, second_reader_of
 from app.extensions import now
 from app.keys.agent_keys import open_keys
 from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger
@@ -50,19 +51,23 @@ class PromptFigures:
 class RefinedAgent:
     """The agent of one refinement, as it is needed while no row may be held: taken once, at the start.
 
-    `is_asked` is false where the agent itself wanted the refinement.
+    `is_asked` is false where the agent itself wanted the refinement. `reader` is to read its changes once more, and it
+    is to write so many `probes`.
     """
 
     agent: AskedAgent
     instructions: str = field(repr=False)
     is_asked: bool
     figures: PromptFigures
+    reader: SecondReader | None
+    probes: int
 
     @classmethod
     def of(cls, agent: Agent, refinement: Refinement) -> RefinedAgent:
         asked, figures = AskedAgent.of(agent, open_keys(agent)), PromptFigures.of(agent, refinement)
         instructions = agent.refinement_prompt or DEFAULT_REFINEMENT_PROMPT
-        return cls(asked, instructions, not _is_own_request(agent, refinement), figures)
+        is_asked, reader = not _is_own_request(agent, refinement), second_reader_of(agent)
+        return cls(asked, instructions, is_asked, figures, reader, agent.recall_probes)
 
     def question(self, window: int | None) -> list[dict[str, Any]]:
         """Whether it wants the refinement."""

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import DiskFull, NotFound, Refused, WhetstoneError
 from app.extensions import db, end_reading, now, reading, writing
+from app.history.reversing import end_unread
 from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
 from app.models.agent_settings import operator_settings
 from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
@@ -179,5 +180,5 @@ def _close_refinement(refinement_id: str, still: ColumnElement[bool], failure: s
         if holds is None or not refinement.is_open:
             return False
         reason = f"{failure}; {EARLIER_CHANGES_KEPT}."
-        refinement.end(Agent.lock(refinement.agent_id), Status.INTERRUPTED, reason=reason, failure=failure)
+        end_unread(refinement, Agent.lock(refinement.agent_id), Status.INTERRUPTED, reason, failure=failure)
         return True

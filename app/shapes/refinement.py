@@ -40,6 +40,19 @@ class Mass(ResponseModel):
     line: str = Field(description="The same in words.")
 
 
+class Probes(ResponseModel):
+    asked: int = Field(description="Questions that you wrote for yourself before the first change.")
+    kept: int | None = Field(description="How many you answered from the new ledger; null where that was not asked.")
+
+
+class SecondReadingShape(ResponseModel):
+    groups: int = Field(description="Groups of changes that another model compared, before and after.")
+    kept: int = Field(description="How many of them it called kept.")
+    flagged: list[list[int]] = Field(description="The memories of each group that it did not call kept.")
+    action: str = Field(description="What becomes of those: `flag`, or `reverse` for the whole refinement.")
+    outcome: str = Field(description="`read`, `unusable`, `unreachable` or `not_read`.")
+
+
 class RefinementShape(ResponseModel):
     id: str
     status: str
@@ -54,6 +67,8 @@ class RefinementShape(ResponseModel):
     calls: int
     retention: float | None
     mass: Mass | None = Field(description="What became of the mass, as one story.")
+    second_reading: SecondReadingShape | None = Field(description="Null where no second reader was to read.")
+    probes: Probes | None = Field(description="Your recall probes; null where you wanted none.")
     reason: str | None = Field(description="Why it ended so, in the system's words.")
     note_to_admins: str | None = Field(description="The latest of `notes`.")
     notes: list[NoteToAdmins] = Field(description="What you wrote to the admins, oldest first.")

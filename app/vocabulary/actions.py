@@ -32,8 +32,9 @@ ACTIONS: Mapping[str, ActionTerm] = {
     ),
     Action.REFINEMENT_COMPLETE: ActionTerm("check", "Completed the refinement", "ok"),
     Action.REFINEMENT_ROLLBACK: ActionTerm(
-        "undo", "A guard reversed every change: too little would have been kept", "warn"
+        "undo", "A guard reversed every change: not enough would have been kept", "warn"
     ),
+    Action.SECOND_READING: ActionTerm("eye", "A second reader compared what was changed"),
     Action.REFINEMENT_STOP_REQUESTED: ActionTerm("stop", "Pressed Stop", "warn"),
     Action.REFINEMENT_END: ActionTerm("flag", "The refinement ended"),
     Action.NOTE_TO_ADMINS: ActionTerm("chat", "Wrote to the admins", "ask"),

@@ -48,10 +48,10 @@ STATUSES: Mapping[str, StatusTerm] = {
         alert="The agent declined. You can ask again after 24 hours.",
     ),
     Status.ROLLED_BACK: _end(
-        *("undo", "rolled back", "warn", "Too little would have been kept: a guard reversed every change"),
+        *("undo", "rolled back", "warn", "Not enough would have been kept: a guard reversed every change"),
         ending="Rolled back: every change was reversed",
         headline="Rolled back.",
-        alert="Too little would have been kept: a guard reversed every change.",
+        alert="Not enough would have been kept: a guard reversed every change.",
     ),
     Status.STOPPED: _end("stop", "stopped", "neutral", f"An admin stopped it; {EARLIER_CHANGES_KEPT}"),
     Status.UNFINISHED: _end(

@@ -13,6 +13,7 @@ ATTENTION_KINDS: Mapping[str, Term] = {
     AttentionKind.UNFINISHED: Term("dashed", "Unfinished, with changes", "warn"),
     AttentionKind.PROTECTIONS: Term("shield", "Many protections", "warn"),
     AttentionKind.REFUSALS: Term("ban", "Refused calls", "bad"),
+    AttentionKind.READING: Term("eye", "Not called kept by the second reader", "warn"),
 }
 
 INTAKE_STATUSES: Mapping[str, Term] = {

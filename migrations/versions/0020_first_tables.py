@@ -442,6 +442,12 @@ def upgrade() -> None:
         sa.Column("turns", sa.Integer(), nullable=False),
         sa.Column("calls", sa.Integer(), nullable=False),
         sa.Column("refused", sa.JSON(), nullable=False),
+        sa.Column("reader_model", sa.String(length=200), nullable=True),
+        sa.Column("reader_action", sa.String(length=16), nullable=True),
+        sa.Column("ending", sa.String(length=16), nullable=True),
+        sa.Column("second_reading", sa.JSON(), nullable=True),
+        sa.Column("probes_asked", sa.Integer(), nullable=True),
+        sa.Column("probes_kept", sa.Integer(), nullable=True),
         sa.Column("prompt_tokens", sa.Integer(), nullable=False),
         sa.Column("completion_tokens", sa.Integer(), nullable=False),
         sa.Column("cost_usd", sa.BigInteger(), nullable=False),
@@ -484,6 +490,36 @@ def upgrade() -> None:
         sqlite_where=sa.text("status IN ('queued', 'asking', 'running')"),
         postgresql_where=sa.text("status IN ('queued', 'asking', 'running')"),
     )
+    op.create_table(
+        "recall_probes",
+        sa.Column("refinement_id", sa.String(length=36), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("memory_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("question", sa.LargeBinary(), nullable=False),
+        sa.Column("answer", sa.LargeBinary(), nullable=False),
+        sa.Column("kept", sa.Boolean(), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["memory_id"], ["memories.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.PrimaryKeyConstraint("refinement_id", "number"),
+    )
+    op.create_index(op.f("ix_recall_probes_agent_id"), "recall_probes", ["agent_id"], unique=False)
+    op.create_index("ix_recall_probes_memory", "recall_probes", ["memory_id"], unique=False)
+    op.create_table(
+        "second_reading_words",
+        sa.Column("refinement_id", sa.String(length=36), nullable=False),
+        sa.Column("memory_id", Identity, autoincrement=False, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("words", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["memory_id"], ["memories.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.PrimaryKeyConstraint("refinement_id", "memory_id"),
+    )
+    op.create_index(op.f("ix_second_reading_words_agent_id"), "second_reading_words", ["agent_id"], unique=False)
+    op.create_index("ix_second_reading_words_memory", "second_reading_words", ["memory_id"], unique=False)
     op.create_table(
         "roles_users",
         sa.Column("user_id", sa.Integer(), nullable=False),

@@ -16,9 +16,10 @@ from app.models import Agent, CallPurpose, ModelCall, Refinement, TokenRequest, 
 from tests.authoring.conftest import ask_about, guarded, read_by, writes
 from tests.grants.conftest import put
 from tests.refinement.driving import call, carry, say
+from tests.refinement.reading import DONE, choose_reader, run, want_probes
 from tests.refinement.soundness import assert_sound
 from tests.reflection.conftest import jot, look_back, talk
-from tests.support.factories import make_agent, make_user, remember
+from tests.support.factories import ledger, make_agent, make_user, remember
 from tests.support.scripted import Scripted
 from tests.tokens.conftest import think
 
@@ -86,6 +87,17 @@ def _settings_change(agent: Agent, *replies: Scripted) -> str:
     return ask_about(agent, cleo, *replies, reflection_prompt="Keep what rhymes.")[0].id
 
 
+def _second_reading(agent: Agent, *replies: Scripted) -> str:
+    choose_reader(agent)
+    change = call("update_memory", id=ledger(agent)[-1][0], content="Bob moved to Oslo!")
+    return run(agent, [change, DONE], replies, trigger=Trigger.AGENT).refinement.id
+
+
+def _recall_probes(agent: Agent, *replies: Scripted) -> str:
+    want_probes(agent, 1)
+    return run(agent, [*replies, DONE] if replies else [], trigger=Trigger.AGENT).refinement.id
+
+
 ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
     CallPurpose.CONSENT: (_consent, say("NO")),
     CallPurpose.REFINEMENT: (_refinement, call("complete_refinement", summary="All is well.")),
@@ -95,6 +107,8 @@ ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
     CallPurpose.CONVERSATION: (_conversation, say('{"journal": ["Tea without sugar."], "core": []}')),
     CallPurpose.PROMOTION: (_promotion, say('{"promote": []}')),
     CallPurpose.SETTINGS_CHANGE: (_settings_change, say("YES")),
+    CallPurpose.SECOND_READING: (_second_reading, say("1: kept")),
+    CallPurpose.RECALL_PROBES: (_recall_probes, say('{"probes": []}')),
 }
 """By purpose: how its question is put, and a reply to it."""
 

@@ -23,12 +23,16 @@ from app.refinement.sweep import close_stalled
 from app.reflection.conversation import hand_in, reflect_on_conversation
 from tests.asking.conftest import ASKED, COST, SECRET, booked, costly, on_account, total
 from tests.refinement.driving import DONE, call, carry, say
+from tests.refinement.reading import READER
 from tests.reflection.conftest import TALK, means_of
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.scripted import ScriptedClient, ScriptedClients, ScriptEmpty
 
-JUDGE = {CallPurpose.SAFETY_READING: "openai/judge"}
+JUDGE = {CallPurpose.SAFETY_READING: "openai/judge", CallPurpose.SECOND_READING: READER}
+
+AFTER_OTHERS = (CallPurpose.SECOND_READING, CallPurpose.RECALL_PROBES)
+"""These follow calls of the agent's own model, which a key that is missing never lets begin."""
 
 
 def after(act: Callable[[], object], reply: Reply) -> Callable[[Sequence[Message]], Reply]:
@@ -48,7 +52,7 @@ def test_an_answered_call_of_every_purpose_is_booked_once_with_its_usage(
     ask, reply = ASKED[purpose]
     subject = ask(agent, costly(reply))
 
-    (row,) = booked()
+    (row,) = booked(purpose)
     assert (row.purpose, row.subject_id, row.outcome) == (purpose, subject, "answered")
     assert (row.account_id, row.agent_id) == (agent.account_id, agent.id)
     assert row.model_id == JUDGE.get(purpose, agent.model_id)
@@ -63,12 +67,12 @@ def test_a_failed_call_of_every_purpose_is_booked_once_with_its_kind_however_oft
 ) -> None:
     subject = ASKED[purpose][0](agent, *[ModelError(ModelErrorKind.OVERLOADED, "The model is overloaded.")] * 3)
 
-    (row,) = booked()
+    (row,) = booked(purpose)
     assert (row.purpose, row.subject_id, row.outcome) == (purpose, subject, "overloaded")
     assert (row.total_tokens, row.cost_usd) == (0, 0)
 
 
-@pytest.mark.parametrize("purpose", [each for each in CallPurpose if each != CallPurpose.SAFETY_READING])
+@pytest.mark.parametrize("purpose", [each for each in CallPurpose if each not in (*JUDGE, *AFTER_OTHERS)])
 def test_a_call_that_no_key_lets_begin_is_booked_as_that(app: Flask, agent: Agent, purpose: CallPurpose) -> None:
     with writing():
         Agent.lock(agent.id).change(api_key_env="WRENS_API_KEY", by=COMMAND_LINE)
@@ -83,7 +87,7 @@ def test_what_breaks_unexpectedly_is_booked_too(agent: Agent, guarded: None, pur
     with pytest.raises(ScriptEmpty):
         ASKED[purpose][0](agent)
 
-    assert [(row.purpose, row.outcome) for row in booked()] == [(purpose, "unexpected")]
+    assert [(row.purpose, row.outcome) for row in booked(purpose)] == [(purpose, "unexpected")]
 
 
 def test_the_calls_of_a_refinement_agree_with_its_own_totals(agent: Agent) -> None:

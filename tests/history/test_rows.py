@@ -68,6 +68,8 @@ UNAUDITED = {
     "marks": "what this installation remembers about its own work",
     "master_keys": "the files of the keys are the truth, and the log of statements",
     "model_calls": "what calls of models cost: telemetry, removed after 400 days",
+    "recall_probes": "what an agent asked itself, sealed, and removed with the memory: the score is logged",
+    "second_reading_words": "what a second reader said, sealed, and removed with a memory: what it flagged is logged",
     "passkeys": "nobody can sign in by one yet",
     "signed_requests": "what waits to be stated: each is signed, and its row is compared with what was signed",
     "setting_proposals": "texts that wait; what becomes of them is a change of settings, which is logged",

@@ -195,9 +195,15 @@ def test_of_an_ended_refinement_only_who_undid_it_changes(run: Running) -> None:
         **dict.fromkeys(("deduplicated_tokens", "prompt_tokens", "completion_tokens", "cost_usd"), "99"),
         **dict.fromkeys(("memories_merged", "memories_before", "memories_after"), "99"),
         **dict.fromkeys(("erosion_floor", "erosion_cut", "erosion_base", "agent_id"), "99"),
-        **dict.fromkeys(("cap", "mutations", "protected"), "2"),
+        **dict.fromkeys(("cap", "mutations", "protected", "probes_asked", "probes_kept"), "2"),
+        **dict.fromkeys(("reader_model", "reader_action", "ending"), "'other'"),
         **dict.fromkeys(("heartbeat_at", "stop_requested_at", "requested_at", "started_at"), "'2026-01-01 00:00:00'"),
-        **{"ended_at": "'2026-01-01 00:00:00'", "refused": """'{"invalid": 1}'""", "summary": "NULL"},
+        **{
+            "ended_at": "'2026-01-01 00:00:00'",
+            "refused": """'{"invalid": 1}'""",
+            "second_reading": "'{}'",
+            "summary": "NULL",
+        },
     }
     for name in fixed:
         refuses(f"UPDATE refinements SET {name} = {others[name]}", "only who undid it", "its number and its agent")

@@ -51,7 +51,7 @@ class ShownItem:
     @property
     def rollback_url(self) -> str:
         """Where to take the changes back; empty where there are none, or none any more."""
-        if self.item.kind != AttentionKind.UNFINISHED or self.item.is_resolved:
+        if self.item.kind not in (AttentionKind.UNFINISHED, AttentionKind.READING) or self.item.is_resolved:
             return ""
         return url_for("rollbacks.undo_refinement", refinement_id=self.item.refinement_id)
 

@@ -31,7 +31,8 @@ class RefinementPage:
         self.last_event = newest_event(refinement.account_id)
         db.session.refresh(refinement)
         self.refinement = refinement
-        self.is_stopping = refinement.is_open and refinement.stop_requested_at is not None
+        self.is_closing = refinement.is_open and refinement.ending is not None
+        self.is_stopping = refinement.is_open and refinement.stop_requested_at is not None and not self.is_closing
         self.agent = db.session.get_one(Agent, refinement.agent_id)
         self.consent = db.session.scalar(select(Consent).where(Consent.refinement_id == refinement.id))
         self.due = Timetable().outlooks([self.agent])[self.agent.id].due
@@ -160,7 +161,8 @@ def _outcome_words(refinement: Refinement) -> str:
         case Status.COMPLETED if not refinement.mutations and not refinement.protected:
             return f"The agent looked through its ledger and changed nothing: a valid and good outcome.{kept}"
         case Status.COMPLETED:
-            return f"The agent finished, and every change passed the guards.{kept}"
+            read = " A second reader did not call all of it kept." if refinement.flagged_groups else ""
+            return f"The agent finished, and every change passed the guards.{read}{kept}"
         case Status.DECLINED:
             return f"That is a normal outcome: no model changed a memory.{kept}"
         case Status.ROLLED_BACK:
