@@ -264,7 +264,7 @@ def _settle_model(agent: Agent, current: Current, signed: _Signed) -> None:
     _require(not beyond, "A token changes prompts and the second reader, and nothing else of what is asked and where.")
     _require(not reader or signed.has_scope(Scope.DECIDE), "The token that signed it may not decide who reads.")
     said = [*reader.values(), *prompts.values()]
-    _require(bool(said) and prompts.keys() <= {*PROMPTS}, _NO_FORM)
+    _require(("prompts" in body or bool(reader)) and prompts.keys() <= {*PROMPTS}, _NO_FORM)
     _require(all(isinstance(each, str | None) for each in said), _NO_FORM)
 
 

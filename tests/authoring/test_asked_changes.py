@@ -319,6 +319,28 @@ def test_model_and_address_are_one(agent: Agent, ann: User) -> None:
     assert reload(first).status == "superseded"
 
 
+def test_so_are_those_of_a_second_reader_and_they_are_no_part_of_the_model_s(agent: Agent, ann: User) -> None:
+    own = wants(agent, ann, model_id="openai/other").request
+    first = wants(agent, ann, second_reader_model="openai/judge").request
+    newer = wants(agent, ann, second_reader_api_base="https://elsewhere.example.org").request
+    assert own is not None
+    assert first is not None
+    assert newer is not None
+    assert [reload(each).status for each in (own, first, newer)] == ["pending", "superseded", "pending"]
+
+
+def test_a_second_reader_that_the_operator_allows_no_more_is_not_set_by_a_yes(
+    app: Flask, agent: Agent, ann: User
+) -> None:
+    saved = wants(agent, ann, second_reader_model="anthropic/claude")
+    app.extensions["settings"] = app.extensions["settings"].model_copy(update={"models": ("openai/*",)})
+    assert saved.request is not None
+    request, _ = put(saved.request, say("YES"))
+    assert (request.status, fresh(agent).second_reader_model) == ("failed", None)
+    with pytest.raises(Invalid, match="WHETSTONE_MODELS"):
+        wants(agent, ann, second_reader_model="mistral/large")
+
+
 def test_the_same_once_more_asks_nothing_new(agent: Agent, ann: User) -> None:
     first = wants(agent, ann, system_prompt=NEW).request
     again = wants(agent, ann, system_prompt=NEW)

@@ -17,7 +17,7 @@ KEYS = {
     "GOOGLE_APPLICATION_CREDENTIALS",
     "DATABRICKS_CLIENT_SECRET",
 }
-LISTED = {"OF_ADA", "OF_THE_READER"}
+LISTED = {"OF_ADA", "OF_THE_READER", "OF_THE_SECOND_READER"}
 NEEDED = {"PATH", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "WHETSTONE_SECRET_KEY", "TZ"}
 
 
@@ -25,7 +25,8 @@ NEEDED = {"PATH", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "WHETSTONE_SECRET_K
 def all_set(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name in KEYS | LISTED | NEEDED:
         monkeypatch.setenv(name, "a value")
-    return settings.model_copy(update={"api_key_envs": ("OF_ADA",), "safety_api_key_env": "OF_THE_READER"})
+    operators = {"safety_api_key_env": "OF_THE_READER", "second_reader_api_key_env": "OF_THE_SECOND_READER"}
+    return settings.model_copy(update={"api_key_envs": ("OF_ADA",), **operators})
 
 
 @pytest.mark.parametrize("part", ["web", "beat"])
