@@ -37,6 +37,10 @@ HELP = {
     "refinements": ("status", "Refinements by their present status."),
     "queue_length": ("queue", "Messages that wait for a worker."),
     "mutations": ("", "Changes that refinements made, those undone since included."),
+    "specifics": (
+        "outcome",
+        "Specifics that changes were held to, and what became of those that would have been lost.",
+    ),
     "agents": ("", "Agents of all accounts."),
     "agents_stopped": ("", "Agents whose rows differ from the log of statements: nothing of theirs is opened."),
     "log_broken": ("", "1 while the log of statements is not the one that was seen before: everything is stopped."),
@@ -138,8 +142,18 @@ def _count_rows() -> Counted:
     agents, stopped = db.session.execute(select(func.count(Agent.id), func.count(Agent.stopped_at))).tuples().one()
     refinements = {str(status): by_status.get(str(status), 0) for status in Status}
     mutations = sum(changes for _, _, changes in rows)
-    counted = {"refinements": refinements, "mutations": {"": mutations}, "agents": {"": agents}}
+    specifics = {str(name): int(total or 0) for name, total in db.session.execute(_SPECIFICS).mappings().one().items()}
+    counted = {"refinements": refinements, "mutations": {"": mutations}, "specifics": specifics}
+    counted |= {"agents": {"": agents}}
     return counted | {"agents_stopped": {"": stopped}} | _count_log()
+
+
+_SPECIFICS = select(
+    func.sum(Refinement.specifics_checked).label("checked"),
+    func.sum(Refinement.specifics_missing).label("missing"),
+    func.sum(Refinement.specifics_restored).label("restored"),
+    func.sum(Refinement.specifics_confirmed).label("confirmed"),
+)
 
 
 def _check_database() -> str:

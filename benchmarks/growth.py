@@ -123,13 +123,18 @@ def _import(agent: Agent, chance: random.Random) -> None:
 
 
 def _refine(agent: Agent, chance: random.Random) -> None:
-    ids = chance.sample([row.id for row in db.session.scalars(Memory.active(agent.id, MemoryType.CORE))], 6)
+    """Five changes that lose nothing: the Knife asks about any other."""
+    keys = open_keys(agent)
+    picked = chance.sample(list(db.session.scalars(Memory.active(agent.id, MemoryType.CORE))), 6)
+    texts = {row.id: keys.reveal_memory(row.id, row.content) for row in picked}
+    ids = list(texts)
     db.session.rollback()
     client = ScriptedClient(
         say("YES"),
-        *(call("update_memory", id=number, content=_text(chance)) for number in ids[:3]),
-        call("consolidate_memories", ids=ids[3:5], content=_text(chance)),
-        call("delete_memory", id=ids[5]),
+        *(call("update_memory", id=number, content=f"{texts[number][:-1]}!") for number in ids[:2]),
+        call("update_memory", id=ids[2], content=_joined(texts[ids[2]], texts[ids[5]])),
+        call("consolidate_memories", ids=ids[3:5], content=_joined(texts[ids[3]], texts[ids[4]])),
+        call("delete_memory", id=ids[5], carried_by=ids[2]),
         call("complete_refinement", summary=_text(chance)),
     )
     refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
@@ -147,6 +152,10 @@ def _pause_and_resume(agent: Agent) -> None:
 
 def _text(chance: random.Random) -> str:
     return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz    ", k=LENGTH - 1)).strip().ljust(LENGTH, ".")
+
+
+def _joined(one: str, other: str) -> str:
+    return f"{one[:-1]} {other}"
 
 
 def _measure() -> Size:

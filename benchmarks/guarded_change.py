@@ -68,9 +68,15 @@ def _measure(size: int) -> tuple[float, float]:
         number = ids[turn % 50]
         for side, sink in ((_guarded, guarded), (_by_hand, by_hand)):
             run = begin(agent)
-            sink += [_timed(side(run, number, f"Memory number {turn}.{n}: tin, harbour.")) for n in range(BATCH)]
+            sink += [_timed(side(run, number, _reworded(turn % 50, n))) for n in range(BATCH)]
             _end(run)
     return statistics.median(guarded), statistics.median(by_hand)
+
+
+def _reworded(number: int, turn: int) -> str:
+    """Another text at every turn, that says the same."""
+    filler = "really " * (1 + turn)
+    return f"Memory number {number}: we {filler}spoke about the harbour and the price of tin."
 
 
 def _timed(work: Callable[[], None]) -> float:

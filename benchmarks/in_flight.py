@@ -30,7 +30,7 @@ CALLS = 3
 
 
 class SlowModel(BaseHTTPRequestHandler):
-    """Stateless: YES, then one deletion of the first memory in the ledger, then complete."""
+    """Stateless: YES, then one deletion of the first memory, which the second carries, then complete."""
 
     protocol_version = "HTTP/1.1"
 
@@ -59,8 +59,8 @@ def _completion(body: dict[str, Any]) -> dict[str, Any]:
     if any(message["role"] == "tool" for message in body["messages"]):
         return _message(_call("complete_refinement", {"summary": "One said twice."}), "tool_calls")
     ledger = body["messages"][-1]["content"]
-    first = re.search(r'^\{"id": (\d+)', ledger, re.MULTILINE)
-    return _message(_call("delete_memory", {"id": int(first[1]) if first else 0}), "tool_calls")
+    first, second, *_ = map(int, re.findall(r'^\{"id": (\d+)', ledger, re.MULTILINE))
+    return _message(_call("delete_memory", {"id": first, "carried_by": second}), "tool_calls")
 
 
 def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,8 @@ def _queue(count: int, base: str) -> list[str]:
     ids = []
     for number in range(count):
         agent = make_agent(f"agent-{number}", model_id="openai/slow", api_base=base)
-        remember(agent, *(f"We spoke about ship {n} and its captain at length." for n in range(20)))
+        ships = ("0", "0 and 1", *map(str, range(2, 20)))
+        remember(agent, *(f"We spoke about ship {ship} and its captain at length." for ship in ships))
         ids.append(start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id)
     return ids
 

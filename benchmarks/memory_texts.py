@@ -127,8 +127,9 @@ def _time_changes(agent: Agent, ids: list[int]) -> float:
     for turn in range(ROUNDS):
         run = begin(agent)
         for n in range(BATCH):
+            content = f"Memory number {turn}: we {'really ' * (1 + n)}spoke about the harbour and the price of tin."
             started = time.perf_counter()
-            done = run.tool.execute("update", id=ids[turn], content=f"Memory number {turn}.{n}: tin, harbour. " * 4)
+            done = run.tool.execute("update", id=ids[turn], content=content)
             spent.append(time.perf_counter() - started)
             if done["type"] != "updated":
                 raise RuntimeError(done)

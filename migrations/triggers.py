@@ -142,6 +142,8 @@ _AFTER_THE_END = " OR ".join(
                 *("cap", "mass_before", "kept_mass", "mass_after", "snapshot_entry_id", "mutations", *NOUNS),
                 *("deduplicated_tokens", "turns", "calls"),
                 *("memories_merged", "memories_before", "memories_after"),
+                *("specifics_checked", "specifics_missing", "specifics_restored", "specifics_confirmed"),
+                *("confirmed_losses", "max_confirmed_losses"),
                 *("reader_model", "reader_action", "ending", "probes_asked", "probes_kept"),
                 *("prompt_tokens", "completion_tokens", "cost_usd", "erosion_floor", "erosion_cut", "erosion_base"),
                 *("reason", "failure", "summary", "worker", "heartbeat_at", "stop_requested_at"),

@@ -202,6 +202,12 @@ def web(app: Flask, settings: Settings, clock: FakeClock) -> Iterator[Flask]:
         let_go(db.engine)
 
 
+@pytest.fixture
+def nothing_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what comes after the comparison of texts: no change is asked about, whatever it would lose."""
+    monkeypatch.setattr("app.refinement.losses._compare_texts", lambda _: (0, {}))
+
+
 @pytest.fixture(autouse=True)
 def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever leaves this machine is a mistake."""

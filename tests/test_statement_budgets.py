@@ -59,9 +59,9 @@ def budget(sqlite: int, server: int) -> int:
 
 
 CHANGES: dict[str, tuple[dict[str, Any], int]] = {
-    "update": ({"id": 0, "content": "Ann drinks tea."}, budget(11, 12)),
-    "delete": ({"id": 0}, budget(10, 11)),
-    "consolidate": ({"ids": [0, 1], "content": "Ann likes tea, Bob rum."}, budget(14, 15)),
+    "update": ({"id": 0, "content": "Ann likes tea."}, budget(11, 12)),
+    "delete": ({"id": 1, "carried_by": 3}, budget(11, 12)),  # its carrier gets its dates
+    "consolidate": ({"ids": [0, 1], "content": "Ann likes tea, milk. Bob likes rum."}, budget(14, 15)),
     "protect": ({"id": 0}, budget(9, 10)),
 }
 
@@ -72,11 +72,12 @@ def test_a_change(app: Flask, name: str, others: int) -> None:
     arguments, statements = CHANGES[name]
     agent = make_agent()
     remember(agent, *(f"Something else, number {number}." for number in range(others)))
-    ids = remember(agent, "Ann likes tea with milk.", "Bob likes rum.", "Cleo likes ink.")
+    ids = remember(agent, "Ann likes tea with milk.", "Bob likes rum.", "Cleo likes ink.", "Bob likes rum and ink.")
     run = begin(agent)
     given = dict(arguments)
-    if "id" in given:
-        given["id"] = ids[given["id"]]
+    for each in ("id", "carried_by"):
+        if each in given:
+            given[each] = ids[given[each]]
     if "ids" in given:
         given["ids"] = [ids[place] for place in given["ids"]]
     run.tool.execute("search", query="rum")

@@ -11,11 +11,11 @@ from app.api.caller import Caller
 from app.api.operation import DIGITS, UUID_FORM, PathParameter, QueryModel, RequestBody, operation
 from app.errors import NotFound
 from app.extensions import db
-from app.models import Mode, Refinement, Trigger
+from app.models import Mode, Refinement, Trigger, asked_losses
 from app.models.key import Scope
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.start import start_refinement
-from app.shapes.refinement import RefinementShape
+from app.shapes.refinement import AskedAbout, RefinementShape
 from app.shapes.response import ResponseModel
 from tasks import refinement as queue
 
@@ -31,6 +31,7 @@ class NewRefinement(RequestBody):
 
 class OneRefinement(RefinementShape):
     summary: str | None = Field(description="What you said of it when you completed it.")
+    asked_about: list[AskedAbout] = Field(description="What your calls would have lost, in the order of the questions.")
 
 
 class WantedRefinements(QueryModel):
@@ -78,4 +79,13 @@ def get_refinement(caller: Caller, refinement_id: str) -> OneRefinement:
 def _describe_refinement(caller: Caller, refinement: Refinement) -> OneRefinement:
     summary = refinement.summary
     words = caller.keys.reveal(summary, purpose="summary", subject=refinement.id) if summary else None
-    return OneRefinement.of(refinement, summary=words)
+    return OneRefinement.of(refinement, summary=words, asked_about=_asked_about(caller, refinement))
+
+
+def _asked_about(caller: Caller, refinement: Refinement) -> list[AskedAbout]:
+    if not refinement.specifics_missing:
+        return []
+    return [
+        AskedAbout.of(row, at=row.asked_at, missing=words or None)
+        for row, words in asked_losses(refinement.id, caller.keys)
+    ]

@@ -100,9 +100,10 @@ def refinements() -> None:
 @click.option(
     "--failed", is_flag=True, help="Only those that failed or were interrupted in 7 days, and none came since."
 )
+@click.option("--lossy", is_flag=True, help="Only those in which the agent confirmed a loss.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
 @installation_command()
-def list_(context: CommandContext, name: str | None, only_open: bool, failed: bool, limit: int) -> None:
+def list_(context: CommandContext, name: str | None, only_open: bool, failed: bool, lossy: bool, limit: int) -> None:
     """List refinements, newest first."""
     query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id)
     query = query.where(context.concerns(Refinement, name))
@@ -110,6 +111,8 @@ def list_(context: CommandContext, name: str | None, only_open: bool, failed: bo
         query = query.where(*failure_conditions(context.find_account().id))
     if only_open:
         query = query.where(Refinement.status.in_(OPEN_STATES))
+    if lossy:
+        query = query.where(Refinement.confirmed_losses > 0)
     found = db.session.execute(query.order_by(*NEWEST_REFINEMENTS.order).limit(limit)).tuples().all()
     if context.as_json:
         print_json([NamedRefinement.of(refinement, agent=agent).as_json() for refinement, agent in found])
@@ -117,7 +120,7 @@ def list_(context: CommandContext, name: str | None, only_open: bool, failed: bo
         print_refinements(found, failed=failed)
         print_hint("refinements show ID", "Look at one")
     else:
-        say("None is open." if only_open else "None failed in 7 days." if failed else "There are none yet.")
+        say(_none_words(only_open=only_open, failed=failed, lossy=lossy))
         print_hint("refine AGENT --wait", "Start one")
 
 
@@ -153,6 +156,12 @@ def stop(context: CommandContext, number: str) -> None:
         print_hint(f"refinements show {refinement.id[:SHORT]}", "See how it ended")
     else:
         say("Stopped before a worker began; nothing was changed.")
+
+
+def _none_words(*, only_open: bool, failed: bool, lossy: bool) -> str:
+    if lossy:
+        return "None has a confirmed loss."
+    return "None is open." if only_open else "None failed in 7 days." if failed else "There are none yet."
 
 
 def _refinement_json(refinement: Refinement, agent: Agent) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
             ("mass", story.line if story else None),
             ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
             ("effort", f"{refinement.turns} turns, {refinement.calls} calls, {model_tokens:,} model tokens"),
+            ("specifics", refinement.specifics_line or None),
             ("refusals", _refusal_words(refinement)),
             ("second reading", _reading_words(refinement)),
             ("recall", refinement.probes_line or None),
@@ -68,6 +69,8 @@ def tell_outcome(refinement: Refinement) -> None:
         say(refinement.reason)
     if story := refinement.mass_story():
         say(f"Mass: {story.line}.")
+    if refinement.specifics_line:
+        say(f"{refinement.specifics_line}.")
     if refinement.refused_calls:
         say(f"{_refusal_words(refinement)}.")
     if reading := _reading_words(refinement):

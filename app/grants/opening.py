@@ -35,6 +35,7 @@ from app.models import (
     Refinement,
     User,
     announce,
+    asked_losses,
     record,
 )
 from app.models.base import database_now, iso, require_row
@@ -237,7 +238,8 @@ def _read_history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str
     changed = select(MemoryState.memory_id).where(MemoryState.entry_id.in_(select(AuditLog.id).where(*mine)))
     texts = _Texts(texts_of(MemoryText.memory_id.in_(changed)), keys)
     items = [_describe_change(entry_id, action, iso(at), new, old, texts) for entry_id, action, at, new, old in rows]
-    return {"part": "history", "items": items, "said": _read_agent_words(refinement_id, keys)}
+    said, asked = _read_agent_words(refinement_id, keys), _read_questions(refinement_id, keys)
+    return {"part": "history", "items": items, "said": said, "asked": asked}
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,22 @@ def _describe_change(
     }
 
 
+def _read_questions(refinement_id: str, keys: AgentKeys) -> list[dict[str, Any]]:
+    """What calls would have lost of memories that were not erased, and what became of that."""
+    return [
+        {
+            "id": row.memory_id,
+            "at": iso(row.asked_at),
+            "action": row.action,
+            "missing": words,
+            "restored": row.restored,
+            "confirmed": row.confirmed,
+        }
+        for row, words in asked_losses(refinement_id, keys)
+        if words
+    ]
+
+
 def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
     """The agent's own words about the refinement: its answer, and its summary."""
     words = db.session.scalar(select(Consent.words).where(Consent.refinement_id == refinement_id))
@@ -281,7 +299,7 @@ def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
 
 def _write_receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
     user = db.session.get_one(User, view.user_id)
-    ids = sorted({item["id"] for item in shown["items"]})
+    ids = sorted({item["id"] for item in (*shown["items"], *shown.get("asked", ()))})
     data = {"exception": grant.id, "view": view.id, "part": shown["part"], "ids": ids, "count": len(ids)}
     record(Action.ACCESS_VIEWED, actor=user.actor, of=agent, subject=grant.subject, data=data)
     announce("exception.viewed", *agent.audited_as, exception=grant.id, seen=len(ids))

@@ -23,6 +23,7 @@ from app.models import (
     Actor,
     ActorKind,
     Agent,
+    AskedLoss,
     AuditLog,
     ContentKey,
     IdempotencyKey,
@@ -278,16 +279,17 @@ def _not_erased(ids: set[int]) -> list[int]:
 
 
 def _remove_content(memory: Memory) -> None:
-    """The texts, hashes and key of all states; stored answers, probes and a second reader's words that quote one; and
-    what waits for a look's page."""
+    """The texts, hashes and key of all states; stored answers, questions, probes and a second reader's words that quote
+    one; and what waits for a look's page."""
     for model in (MemoryText, ContentKey):
         db.session.execute(delete(model).where(model.memory_id == memory.id))
     drop_reader_words(memory.id)
     drop_probes(memory.id)
+    asked = update(AskedLoss).where(AskedLoss.memory_id == memory.id).values(words=None)
     answers = update(IdempotencyKey).where(IdempotencyKey.memory_id == memory.id).values(answer=None)
     looks = select(AccessGrant.id).where(AccessGrant.agent_id == memory.agent_id)
     views = update(AccessView).where(AccessView.grant_id.in_(looks), AccessView.sealed.is_not(None))
-    for statement in (answers, views.values(sealed=None)):
+    for statement in (asked, answers, views.values(sealed=None)):
         db.session.execute(statement.execution_options(synchronize_session=False))
 
 

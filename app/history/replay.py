@@ -18,6 +18,7 @@ from app.models import (
     Action,
     Agent,
     AgentKey,
+    AskedLoss,
     AttentionItem,
     AuditLog,
     ContentKey,
@@ -27,6 +28,7 @@ from app.models import (
     Refinement,
     Rollback,
 )
+from app.models.asked_loss import digest_of_questions
 from app.models.attention import attention_kinds_for, facts_called_for
 from app.models.audit import is_human_act
 from app.values.mass_story import NOUNS
@@ -207,6 +209,7 @@ def check_refinements(agent: Agent) -> None:
         .where(Refinement.agent_id == agent.id)
         .order_by(Refinement.requested_at, Refinement.id)
     )
+    asked: list[tuple[str, AuditLog]] = []
     with stream_rows(rows) as found:
         for refinement, entry in found:
             what = f"refinement {refinement.id}"
@@ -220,6 +223,29 @@ def check_refinements(agent: Agent) -> None:
                 )
             if (refinement.stats, refinement.calls) != (entry.data.get("stats"), entry.data.get("calls")):
                 raise Difference(f"the counts of {what} are not what {entry_name(entry)} says.", entry.id)
+            if "questions" in entry.data:
+                asked.append((refinement.id, entry))
+    for refinement_id, entry in asked:
+        if entry.data["questions"] != digest_of_questions(refinement_id):
+            raise Difference(
+                f"what refinement {refinement_id} was asked is not what {entry_name(entry)} says.", entry.id
+            )
+
+
+def check_questions(agent: Agent) -> None:
+    """Questions are of refinements that asked some, and quote their memory until it is erased. Raises Difference."""
+    mine = AskedLoss.agent_id == agent.id
+    asked = select(AskedLoss.refinement_id).where(mine).join(Refinement, Refinement.id == AskedLoss.refinement_id)
+    for refinement_id in db.session.scalars(asked.where(Refinement.specifics_missing == 0).limit(1)):
+        raise Difference(f"refinement {refinement_id} asked about no loss, but a question of it is there.")
+    emptied = select(AskedLoss.memory_id).where(mine, AskedLoss.words.is_(None))
+    emptied = emptied.join(Memory, Memory.id == AskedLoss.memory_id).where(Memory.erased_at.is_(None))
+    for number in db.session.scalars(emptied.limit(1)):
+        raise Difference(f"the words of a question about memory {number} were removed, but it was not erased.")
+    quoted = select(AskedLoss.memory_id).where(mine, AskedLoss.words.is_not(None))
+    quoted = quoted.join(Memory, Memory.id == AskedLoss.memory_id).where(Memory.erased_at.is_not(None))
+    for number in db.session.scalars(quoted.limit(1)):
+        raise Difference(f"memory {number} was erased, but the words of a question about it are there again.")
 
 
 def check_snapshots(agent: Agent) -> None:
@@ -248,7 +274,10 @@ def check_rollbacks(agent: Agent) -> None:
 
 _COUNTS = [
     getattr(Refinement, name)
-    for name in (*NOUNS, "memories_merged", "memories_before", "memories_after", "refused", "calls")
+    for name in (
+        *(*NOUNS, "memories_merged", "memories_before", "memories_after", "refused", "calls"),
+        *("specifics_checked", "specifics_missing", "specifics_restored", "specifics_confirmed"),
+    )
 ]
 
 

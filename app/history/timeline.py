@@ -18,7 +18,7 @@ from app.history.steps import Step, steps_of
 from app.models import COMMAND_LINE, AuditLog, Refinement, Rollback, RollbackKind, Status, Trigger
 from app.models.closing import READING_OUTCOMES
 from app.values.mass_story import exact_percent
-from app.values.plural import count_nouns
+from app.values.plural import count_nouns, noun_for
 from app.values.refinement_states import CHANGELESS_STATES
 from app.vocabulary import ROLLBACKS, STATUSES, TRIGGERS
 from app.vocabulary.actions import action_term, refusal_reason
@@ -53,6 +53,16 @@ class TimelineRow:
     quote: str = ""
     rollback: str = ""
     entry: int | None = None
+    specifics: Mapping[str, int] | None = None
+
+    @property
+    def specifics_words(self) -> str:
+        """Of an operation: how many specifics it kept; empty where none was looked for."""
+        if not self.specifics or not self.specifics["checked"]:
+            return ""
+        checked, confirmed = self.specifics["checked"], self.specifics["confirmed"]
+        kept = f"{checked - confirmed:,} of {checked:,} specifics kept"
+        return f"{kept}, {count_nouns(confirmed, 'loss', 'losses')} confirmed by the agent" if confirmed else kept
 
     @property
     def can_be_undone(self) -> bool:
@@ -67,6 +77,7 @@ class TimelineRow:
             "count": self.count,
             "reversed": self.reversed or None,
             "quote": self.quote or None,
+            "specifics": self.specifics and dict(self.specifics),
         }
         return {key: value for key, value in (said | counted | rest).items() if value is not None}
 
@@ -191,6 +202,17 @@ def _tell_operation(step: Step, refinement: Refinement) -> TimelineRow:
         tokens=(before, after),
         retention=Decimal(data["retention"]) if data.get("retention") else None,
         entry=data.get("entry"),
+        specifics=data.get("specifics"),
+    )
+
+
+def _tell_question(step: Step, refinement: Refinement) -> TimelineRow:
+    """The model was asked about what its call would have lost. What it was is sealed."""
+    missing, ids = int(step.data["missing"]), tuple(int(number) for number in step.data["ids"])
+    title = f"Asked about {count_nouns(missing, 'specific')} that would be lost"
+    which = f"{noun_for(len(ids), 'memory')} {', '.join(map(str, ids))}"
+    return TimelineRow(
+        "question", "chat", title, step.at, "ask", f"{step.data['action']} {which}: nothing changed", ids
     )
 
 
@@ -230,6 +252,7 @@ _TELLERS: Mapping[str, Callable[[Step, Refinement], TimelineRow | None]] = {
     "running": _tell_running,
     "turn": _tell_turn,
     "operation": _tell_operation,
+    "would_lose": _tell_question,
     "refused": _tell_refused,
     "stop_requested": _stop_requested,
     "closing": lambda step, _: TimelineRow("closing", "eye", "The last change was made", step.at),

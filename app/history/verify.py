@@ -155,6 +155,7 @@ def _agent_steps(agent_id: int) -> Steps:
         erasures.compare,
         check_memories,
         replay.check_refinements,
+        replay.check_questions,
         replay.check_snapshots,
         replay.check_rollbacks,
         attention.compare,

@@ -106,7 +106,7 @@ def _next_step(messages: Messages) -> Reply:
     left = [number for number in plan if number not in tried]
     refused = any(outcome.get("type") != "deleted" for outcome in outcomes)
     if left and not refused:
-        return _make_call(len(calls), "delete_memory", id=left[0])
+        return _make_call(len(calls), "delete_memory", id=left[0], carried_by=plan[left[0]])
     done = [number for number, outcome in zip(tried, outcomes, strict=False) if outcome.get("type") == "deleted"]
     return _make_call(len(calls), "complete_refinement", summary=_write_summary(done, plan))
 

@@ -5,15 +5,17 @@ two texts mean the same. docs/meaning.md explains it by examples.
 """
 
 from app.meaning.answers import says_expected
-from app.meaning.comparison import missing, missing_of_sources
+from app.meaning.comparison import compare, missing, missing_of_sources
 from app.meaning.reading import extract
-from app.meaning.specifics import ChangeKind, Specific, SpecificKind, Specifics
+from app.meaning.specifics import ChangeKind, Comparison, Specific, SpecificKind, Specifics
 
 __all__ = [
     "ChangeKind",
+    "Comparison",
     "Specific",
     "SpecificKind",
     "Specifics",
+    "compare",
     "extract",
     "missing",
     "missing_of_sources",

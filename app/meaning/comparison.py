@@ -12,7 +12,7 @@ from app.meaning.owners import lost_owners
 from app.meaning.reading import AGE, FoundSpecific, Negation, Reading
 from app.meaning.replaced import lost_predicates, replaced_words
 from app.meaning.roles import emptied_places
-from app.meaning.specifics import Atom, ChangeKind, Specific, SpecificKind
+from app.meaning.specifics import Atom, ChangeKind, Comparison, Specific, SpecificKind
 from app.meaning.tense import changed_tenses
 
 LEAST_CONTENT = Fraction(4, 5)
@@ -28,8 +28,16 @@ MOST_NAMED = 100
 """Missing specifics of one kind that are named. More say nothing more."""
 
 
-def missing(old: str, new: str, *, kind: ChangeKind) -> list[Specific]:
+def compare(old: str, new: str, *, kind: ChangeKind) -> Comparison:
     """What `new` does not say of what `old` says, each with its words as they stand in `old`."""
+    before = Reading(old)
+    lacking = _missing(before, Reading(new, like=before), kind)
+    found = list(before.named_specifics())
+    return Comparison(len(found) + len({*lacking}.difference(found)), lacking)
+
+
+def missing(old: str, new: str, *, kind: ChangeKind) -> list[Specific]:
+    """The same, without the count."""
     before = Reading(old)
     return _missing(before, Reading(new, like=before), kind)
 
@@ -100,9 +108,7 @@ def _is_lost(found: FoundSpecific, before: Reading, after: Reading, soft: Set[At
     """Gone; or said less often, while something of its kind is new: one of two equal numbers was changed."""
     if found.kind in (SpecificKind.OPPOSITE, SpecificKind.MODAL):
         (atom,) = found.atoms
-        if _is_said_by_negation(found, before, after):
-            return _is_replaced(found, before, after)
-        if atom in after.atoms or atom in soft:
+        if atom in after.atoms or atom in soft or _is_said_by_negation(found, before, after):
             return after.counts[atom] < before.counts[atom] and _is_replaced(found, before, after)
         return True
     if not (found.atoms <= after.atoms or all(map(after.holds, found.atoms))):

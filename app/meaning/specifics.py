@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class ChangeKind(StrEnum):
@@ -63,3 +64,10 @@ class Specifics:
 
     def of(self, kind: SpecificKind) -> tuple[str, ...]:
         return tuple(each.words for each in self.found if each.kind is kind)
+
+
+class Comparison(NamedTuple):
+    """`checked`: how many specifics of the old text were looked for, what is `missing` of it included."""
+
+    checked: int
+    missing: list[Specific]

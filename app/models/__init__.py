@@ -7,6 +7,7 @@ from app.models.agent_settings import (
     DEFAULT_REFINEMENT_THRESHOLD,
     DEFAULT_REFLECTION_PROMPT,
 )
+from app.models.asked_loss import AskedLoss, asked_losses
 from app.models.attention import AttentionItem, AttentionKind, note_to_admins
 from app.models.audit import Action, AuditLog, HumanAct, record
 from app.models.event import Event, announce

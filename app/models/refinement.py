@@ -14,6 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.errors import Refused
 from app.extensions import db, now
 from app.models.agent import Agent
+from app.models.asked_loss import digest_of_questions
 from app.models.attention import HasNotesToAdmins, create_attention_items
 from app.models.audit import Action, AuditLog, record
 from app.models.base import (
@@ -61,6 +62,10 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
     __table_args__ = (
         CheckConstraint("mutations >= 0 AND mutations <= cap AND cap <= 10", name="ck_refinements_cap"),
         CheckConstraint(f"protected >= 0 AND protected <= {MAX_PROTECTIONS}", name="ck_refinements_protections"),
+        CheckConstraint(
+            "confirmed_losses >= 0 AND confirmed_losses <= max_confirmed_losses AND max_confirmed_losses <= 10",
+            name="ck_refinements_confirmed_losses",
+        ),
         partial_index("uq_refinements_one_open", "agent_id", unique=True, where=_OPEN),
         partial_index("ix_refinements_open", "heartbeat_at", where=_OPEN),
         Index("ix_refinements_agent", "agent_id", "requested_at"),
@@ -131,6 +136,7 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
             model_id=agent.model_id,
             threshold=agent.effective_refinement_threshold,
             cap=cap,
+            max_confirmed_losses=agent.effective_max_confirmed_losses,
             requested_at=now(),
         )
         agent.last_attempt_at = refinement.requested_at
@@ -163,6 +169,7 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
         self.status = Status.RUNNING
         self.mass_before = self.kept_mass = agent.core_token_usage
         self.threshold = agent.effective_refinement_threshold
+        self.max_confirmed_losses = agent.effective_max_confirmed_losses
         mass, threshold = agent.core_token_usage, str(self.threshold)
         data: dict[str, Any] = {"mass": mass, "count": agent.core_count, "threshold": threshold, "cap": self.cap}
         data |= {"model": self.model_id, "erosion": {"cut": self.erosion_cut, "base": self.erosion_base}}
@@ -222,6 +229,8 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
         agent.take_end(self)
         data: dict[str, Any] = {"status": str(status), "line": self.machine_line, "stats": self.stats}
         data |= {"turns": self.turns, "calls": self.calls, "schedule": agent.schedule_as_json()}
+        if self.specifics_missing:
+            data["questions"] = digest_of_questions(self.id)
         data |= {"second_reading": self.second_reading} if self.second_reading else {}
         data |= {"probes": self.probes} if self.probes else {}
         create_attention_items(self.record_action(Action.REFINEMENT_END, agent, by, data))
@@ -268,6 +277,7 @@ _SAID_FROM_THE_START = (
 )
 _SAID_WHILE_RUNNING = (
     *("status", "model_id", "mass_before", "kept_mass", "mutations", *NOUNS),
+    *("specifics_checked", "specifics_restored", "specifics_confirmed", "confirmed_losses", "max_confirmed_losses"),
     *("deduplicated_tokens", "erosion_floor", "erosion_cut", "erosion_base", "started_at"),
     *("reader_model", "reader_action"),
 )

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import ExactRatio
 from app.values.mass_story import NOUNS, MassStory, as_nouns
+from app.values.plural import count_nouns
 from app.values.refinement_states import Mode, Status
 
 MAX_PROTECTIONS = 10
@@ -30,6 +31,9 @@ class Tally:
     `memories_merged` counts the memories that went into consolidations, `memories_before` the core memories before
     anything was done, exact duplicates included, `memories_after` those at the end. `calls` counts the calls that the
     Knife answered while the refinement was running, `refused` those of them that it refused, by the refusal's `code`.
+    `specifics_checked` counts the specifics that the texts of its changes said before; `specifics_missing` those that
+    questions named, of which `specifics_restored` were put back and `specifics_confirmed` given up, by so many
+    `confirmed_losses` (calls) of at most `max_confirmed_losses`.
     `undone_by` is the rollback that took this refinement's work back, while it is so.
     """
 
@@ -51,6 +55,12 @@ class Tally:
     memories_after: Mapped[int | None]
     calls: Mapped[int] = mapped_column(default=0)
     refused: Mapped[dict[str, int]] = mapped_column(default=dict)
+    specifics_checked: Mapped[int] = mapped_column(default=0)
+    specifics_missing: Mapped[int] = mapped_column(default=0)
+    specifics_restored: Mapped[int] = mapped_column(default=0)
+    specifics_confirmed: Mapped[int] = mapped_column(default=0)
+    confirmed_losses: Mapped[int] = mapped_column(default=0)
+    max_confirmed_losses: Mapped[int] = mapped_column(default=0)
     undone_by: Mapped[str | None] = mapped_column(String(36))
 
     @property
@@ -116,7 +126,33 @@ class Tally:
     def stats(self) -> dict[str, Any]:
         """The same, how many memories that were, and what was refused, by kind."""
         memories = {name: getattr(self, name) for name in ("memories_merged", "memories_before", "memories_after")}
-        return self.counts | memories | {"refused": dict(self.refused)}
+        return self.counts | memories | {"refused": dict(self.refused), "specifics": self.specifics}
+
+    @property
+    def confirmations_left(self) -> int:
+        """Calls that may still confirm a loss."""
+        return self.max_confirmed_losses - self.confirmed_losses
+
+    def count_specifics(self, checked: int, missing: int, restored: int, confirmed: int) -> None:
+        """Book those of one change; `missing` were booked when they were asked about."""
+        self.specifics_checked += checked
+        self.specifics_restored += restored
+        self.specifics_confirmed += confirmed
+        self.confirmed_losses += bool(confirmed)
+
+    @property
+    def specifics(self) -> dict[str, int]:
+        """Specifics that changes were held to, and what became of those that would have been lost."""
+        return {name: getattr(self, f"specifics_{name}") for name in ("checked", "missing", "restored", "confirmed")}
+
+    @property
+    def specifics_line(self) -> str:
+        """How many specifics its changes kept, in words; empty where none was looked for."""
+        checked, confirmed = self.specifics_checked, self.specifics_confirmed
+        if not checked:
+            return ""
+        line = f"{checked - confirmed:,} of {checked:,} specifics kept"
+        return f"{line}, {count_nouns(confirmed, 'loss', 'losses')} confirmed by the agent" if confirmed else line
 
     @property
     def has_done_something(self) -> bool:

@@ -73,6 +73,13 @@ def memory_ids(value: object) -> list[int]:
     return ids
 
 
+def flag(value: object, *, name: str) -> bool:
+    """A JSON boolean. Raises Invalid."""
+    if isinstance(value, bool):
+        return value
+    raise Invalid(f"{name} must be true or false; leave it out where there is nothing to confirm.")
+
+
 def query_text(value: object) -> str:
     """What to look for. Raises Invalid."""
     text = clean_text(value, what="query").strip()

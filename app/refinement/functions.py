@@ -28,6 +28,11 @@ def _text_parameter(description: str) -> dict[str, Any]:
 
 _ID = {"type": "integer", "description": "the memory's id"}
 
+_CONFIRM = {
+    "type": "boolean",
+    "description": "leave it out, but to send a call again whose answer was would_lose: true gives up what it named",
+}
+
 _FUNCTIONS = [
     _make_function(
         "search_memories",
@@ -44,16 +49,24 @@ _FUNCTIONS = [
         ["ids", "content"],
         ids={"type": "array", "items": {"type": "integer"}, "description": "at least two ids"},
         content=_text_parameter("the text of the new memory; every fact, name, number and quote kept"),
+        confirm_loss=_CONFIRM,
     ),
     _make_function(
         "update_memory",
-        "Tighten the phrasing of one memory without losing anything that it says.",
+        "Tighten the phrasing of one memory without losing anything that it says. An answer of type would_lose names "
+        "what the new text lacks; nothing was changed then.",
         ["id", "content"],
         id=_ID,
-        content=_text_parameter("the memory's new text"),
+        content=_text_parameter("the memory's new text; every fact, name, number and quote kept"),
+        confirm_loss=_CONFIRM,
     ),
     _make_function(
-        "delete_memory", "Remove one memory whose whole content another memory already carries.", ["id"], id=_ID
+        "delete_memory",
+        "Remove one memory whose whole content another active core memory already says. That one gets its dates and "
+        "tags. An answer of type would_lose names what the other one lacks; nothing was changed then.",
+        ["id", "carried_by"],
+        id={"type": "integer", "description": "the id of the memory to remove"},
+        carried_by={"type": "integer", "description": "the id of the other memory, which says all of it and stays"},
     ),
     _make_function(
         "protect_memory",

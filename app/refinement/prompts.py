@@ -30,11 +30,20 @@ class PromptFigures:
     cap: int
     threshold: Decimal
     deduplicated: int = 0
+    confirmations: int = 0
 
     @classmethod
     def of(cls, agent: Agent, refinement: Refinement) -> PromptFigures:
         mass, budget = agent.core_token_usage, agent.core_token_budget
-        return cls(agent.core_count, mass, budget, refinement.cap, refinement.threshold, refinement.deduplicated)
+        return cls(
+            agent.core_count,
+            mass,
+            budget,
+            refinement.cap,
+            refinement.threshold,
+            refinement.deduplicated,
+            refinement.max_confirmed_losses,
+        )
 
     def with_counts(self, core: Sequence[PromptMemory]) -> dict[str, Any]:
         """The values for a template, with what the ledger tells."""

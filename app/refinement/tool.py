@@ -18,7 +18,8 @@ from app.asking.prompt_memories import PromptMemory, read_entries
 from app.asking.replies import clean_note
 from app.errors import DiskFull, Invalid, NotFound, Refused, WhetstoneError
 from app.extensions import db, end_reading, writing
-from app.models import Action, Agent, Memory, MemoryType, Refinement, Source, Status, note_to_admins
+from app.meaning import ChangeKind
+from app.models import Action, Agent, AskedLoss, Memory, MemoryType, Refinement, Source, Status, note_to_admins
 from app.refinement import arguments as accept
 from app.refinement.functions import ACTIONS, ARGUMENTS, specifications
 from app.refinement.guard import (
@@ -31,10 +32,14 @@ from app.refinement.guard import (
     fenced_transaction,
     kept_weights,
 )
+from app.refinement.losses import Allowed, Proposal, Questions, WouldLose, advise, canonical_call, describe
 from app.silo import AgentKeys
 from app.values.text import clean_content, clean_text, is_blank
 
 Result = dict[str, Any]
+
+FEW = 10
+"""Texts that are compared while rows are locked; more of them before that."""
 
 MAX_RESULTS = 50
 """Memories in one search result; `count` says how many there were."""
@@ -77,6 +82,7 @@ class RefinementTool:
         self._keys = keys
         self._calls = 0
         self._refused: Counter[tuple[str, str]] = Counter()
+        self._questions = Questions()
         self.is_over = False
         self.was_rolled_back = False
 
@@ -91,7 +97,8 @@ class RefinementTool:
         return self._run_action(ACTIONS[name], lambda: accept.parse_arguments(raw_arguments))
 
     def execute(self, action: str, /, **arguments: Any) -> Result:
-        """The same for code: the actions of `ACTIONS`."""
+        """The same for code: the actions of `ACTIONS`. Each call has read the answers to all before it."""
+        self._questions.begin_reply()
         self._calls += 1
         if action not in ACTIONS.values():
             return self._refuse_call("unknown", UnknownFunction("There is no such action."))
@@ -109,7 +116,10 @@ class RefinementTool:
         try:
             found = read_arguments()
             accept.check_argument_names(found, *ARGUMENTS[action])
-            return steps[action](found)
+            try:
+                return steps[action](found)
+            except WouldLose as question:
+                return self._ask_about(question, action, found)
         except DiskFull:
             raise  # nothing that a model could do about it
         except WhetstoneError as error:
@@ -131,9 +141,15 @@ class RefinementTool:
 
     def _consolidate_memories(self, found: Mapping[str, Any]) -> Result:
         ids, content = accept.memory_ids(found["ids"]), clean_content(found["content"])
+        confirm = _confirms(found)
+        if len(ids) > FEW:
+            self._compare_ahead(ids, content)
         with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
             sources = [_check_touchable(memory) for memory in _all_of(agent, ids)]
-            self._check_shorter(content, sources)
+            texts = self._reveal(sources)
+            _check_shorter(content, texts)
+            proposal = Proposal(ChangeKind.CONSOLIDATE, texts, content)
+            allowed = self._check_losses(refinement, proposal, confirm=confirm)
             kept = kept_weights(refinement, sources)
             origin = min(date for memory in sources for date in memory.dates)
             merged = Memory.write(agent, content, keys=self._keys, source=Source.REFINEMENT, origin_at=origin)
@@ -152,35 +168,51 @@ class RefinementTool:
                 kept,
                 after,
                 {"id": merged.id, "sources": sorted(ids), "tokens": [weight, merged.token_estimate]},
+                allowed,
             )
+        self._questions.close(proposal)
         return done or self._make_result(refinement, type="consolidated", id=merged.id, merged_count=len(sources))
 
     def _update_memory(self, found: Mapping[str, Any]) -> Result:
         number, content = accept.memory_id(found["id"]), clean_content(found["content"])
+        confirm = _confirms(found)
         with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
             memory = _check_touchable(_all_of(agent, [number])[0])
-            if self._keys.reveal_memory(memory.id, memory.content) == content:
+            proposal = Proposal(ChangeKind.UPDATE, self._reveal([memory]), content)
+            if proposal.old[memory.id] == content:
                 raise Invalid("The content is identical to what the memory says already.")
+            allowed = self._check_losses(refinement, proposal, confirm=confirm)
             kept, before = kept_weights(refinement, [memory]), memory.token_estimate
             memory.rewrite(agent, content, keys=self._keys)
             refinement.updated += 1
             after = {memory.id: min(kept[memory.id], memory.token_estimate)}
             data = {"id": memory.id, "tokens": [before, memory.token_estimate]}
-            done = self._book_change(refinement, agent, Action.REFINEMENT_UPDATE, [memory], kept, after, data)
+            done = self._book_change(refinement, agent, Action.REFINEMENT_UPDATE, [memory], kept, after, data, allowed)
+        self._questions.close(proposal)
         return done or self._make_result(
             refinement, type="updated", id=memory.id, tokens_before=before, tokens_after=memory.token_estimate
         )
 
     def _delete_memory(self, found: Mapping[str, Any]) -> Result:
-        number = accept.memory_id(found["id"])
+        number, other = accept.memory_id(found["id"]), accept.memory_id(found["carried_by"])
+        if number == other:
+            raise Invalid(f"Memory {number} can't carry itself: carried_by is another memory, which stays.")
         with fenced_transaction(self.claim, mutations=1) as (refinement, agent):
-            memory = _check_touchable(_all_of(agent, [number])[0])
-            kept = kept_weights(refinement, [memory])
+            memory, carrier = _all_of(agent, [number, other])
+            _check_touchable(memory)
+            texts = self._reveal([memory, carrier])
+            proposal = Proposal(ChangeKind.DELETE, {number: texts[number]}, texts[other], carrier=other)
+            allowed = self._check_losses(refinement, proposal)
+            kept = kept_weights(refinement, [memory, carrier])
             memory.discard(agent)
+            changed = [memory, carrier] if carrier.take_over(agent, [memory]) else [memory]
             refinement.deleted += 1
-            data = {"id": memory.id, "tokens": [memory.token_estimate, 0]}
-            done = self._book_change(refinement, agent, Action.REFINEMENT_DELETE, [memory], kept, {memory.id: 0}, data)
-        return done or self._make_result(refinement, type="deleted", id=memory.id)
+            after = {each.id: 0 if each is memory else kept[each.id] for each in changed}
+            data = {"id": number, "carrier": other, "tokens": [memory.token_estimate, 0]}
+            before = {each: kept[each] for each in after}
+            done = self._book_change(refinement, agent, Action.REFINEMENT_DELETE, changed, before, after, data, allowed)
+        self._questions.close(proposal)
+        return done or self._make_result(refinement, type="deleted", id=number, carried_by=other)
 
     def _protect_memory(self, found: Mapping[str, Any]) -> Result:
         number = accept.memory_id(found["id"])
@@ -232,14 +264,20 @@ class RefinementTool:
         kept: Mapping[int, int],
         after: Mapping[int, int],
         data: dict[str, Any],
+        allowed: Allowed | None = None,
     ) -> Result | None:
         """Record a change, keep the account of mass, and let the latch look at it. A result only if it tripped."""
         book_kept_mass(refinement, kept, after)
+        if allowed is not None:
+            data["specifics"] = allowed.count.as_json()
+            refinement.count_specifics(**data["specifics"])
         data["retention"] = str(refinement.retention)
         about = f"memory:{data['id']}"
         entry = refinement.record_action(
             action, agent, agent.as_actor, data, subject=about, memories=memories, kept=after
         )
+        if allowed is not None:
+            AskedLoss.settle(refinement, entry, allowed.settled)
         self._book_calls(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
         trip = enforce_latch(refinement, agent, self._keys)
@@ -260,13 +298,37 @@ class RefinementTool:
         left = 0 if self.is_over else max(refinement.cap - refinement.mutations, 0)
         return result | {"changes_left": left, "retention": str(retention)}
 
-    def _check_shorter(self, content: str, sources: list[Memory]) -> None:
-        together = sum(len(self._keys.reveal_memory(memory.id, memory.content)) for memory in sources)
-        if len(content) > together:
-            raise Invalid(
-                f"The content has {len(content):,} characters, its sources together {together:,}: "
-                "a consolidation may not be longer than its sources."
-            )
+    def _reveal(self, memories: list[Memory]) -> dict[int, str]:
+        return {memory.id: self._keys.reveal_memory(memory.id, memory.content) for memory in memories}
+
+    def _check_losses(self, refinement: Refinement, proposal: Proposal, *, confirm: bool = False) -> Allowed:
+        """Raises WouldLose, which takes the transaction back, or ConfirmationsUsed."""
+        return self._questions.check(proposal, confirm=confirm, confirmations_left=refinement.confirmations_left)
+
+    def _compare_ahead(self, ids: list[int], content: str) -> None:
+        try:
+            query = Memory.active(check_fence(self.claim).agent_id, MemoryType.CORE).where(Memory.id.in_(ids))
+            sealed = dict(Memory.read_contents(query.order_by(None)))
+        finally:
+            end_reading()
+        texts = {number: self._keys.reveal_memory(number, sealed[number]) for number in ids if number in sealed}
+        self._questions.compare_ahead(Proposal(ChangeKind.CONSOLIDATE, texts, content))
+
+    def _ask_about(self, question: WouldLose, action: str, found: Mapping[str, Any]) -> Result:
+        """Name what would be lost, and write down that it was asked. Raises AskedBefore or Terminated."""
+        number, new = self._questions.note(question, canonical_call(action, found))
+        losses: dict[int, list[str]] = {}
+        for loss in question.losses:
+            losses.setdefault(loss.memory_id, []).append(str(loss))
+        with fenced_transaction(self.claim) as (refinement, agent):
+            for memory in Memory.lock_active_core(agent.id, list(losses)).values():
+                AskedLoss.ask(self._keys, refinement, memory, number, action, losses[memory.id])
+            refinement.specifics_missing += new
+            ids = sorted(question.proposal.old)
+            refinement.announce("would_lose", action=action, ids=ids, missing=len(question.losses))
+            left = refinement.confirmations_left
+        missing, advice = describe(question), advise(question, left)
+        return self._make_result(refinement, type="would_lose", missing=missing, advice=advice)
 
     def _refuse_call(self, action: str, error: WhetstoneError) -> Result:
         """The answer to what was wrong; once it is over, to everything, that it is: that is no refusal that counts."""
@@ -286,6 +348,7 @@ class RefinementTool:
 
     def settle(self) -> None:
         """After the calls of one reply: those that no change took along are booked, unless it is over."""
+        self._questions.begin_reply()
         if self._calls:
             with writing():
                 refinement = Refinement.lock(self.claim.refinement_id)
@@ -323,6 +386,19 @@ def _check_touchable(memory: Memory) -> Memory:
             f"Memory {memory.id} carries an immutable tag and is never touched.", "Nothing was changed."
         )
     return memory
+
+
+def _confirms(found: Mapping[str, Any]) -> bool:
+    return accept.flag(found.get("confirm_loss", False), name="confirm_loss")
+
+
+def _check_shorter(content: str, sources: Mapping[int, str]) -> None:
+    together = sum(map(len, sources.values()))
+    if len(content) > together:
+        raise Invalid(
+            f"The content has {len(content):,} characters, its sources together {together:,}: "
+            "a consolidation may not be longer than its sources."
+        )
 
 
 def _first_hits(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -17,6 +17,13 @@ class NoteToAdmins(ResponseModel):
     text: str
 
 
+class SpecificsCounts(ResponseModel):
+    checked: int = Field(description="Specifics that the texts of your changes said before.")
+    missing: int = Field(description="Those that you were asked about, because a change would have lost them.")
+    restored: int = Field(description="Of the missing: those that you put back.")
+    confirmed: int = Field(description="Of the missing: those that you gave up by confirm_loss.")
+
+
 class Stats(ResponseModel):
     consolidated: int
     updated: int
@@ -29,6 +36,7 @@ class Stats(ResponseModel):
     )
     memories_after: int | None = Field(description="Core memories at the end; null while it is open.")
     refused: dict[str, int] = Field(description="How many of your calls were refused, by kind.")
+    specifics: SpecificsCounts
 
 
 class Mass(ResponseModel):
@@ -38,6 +46,17 @@ class Mass(ResponseModel):
     retention: float | None
     limit: float | None = Field(description="The least that had to be kept; null where nothing is measured.")
     line: str = Field(description="The same in words.")
+
+
+class AskedAbout(ResponseModel):
+    """What a call would have lost of one memory, as you were told before anything was changed."""
+
+    at: Moment
+    action: str
+    memory_id: int
+    missing: list[str] | None = Field(description="Kind and words; null where the memory was erased since.")
+    restored: int | None = Field(description="Of these, how many the change kept after all; null: none was made.")
+    confirmed: int | None = Field(description="How many you gave up; null: no change was made.")
 
 
 class Probes(ResponseModel):

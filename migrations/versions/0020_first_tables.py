@@ -442,6 +442,12 @@ def upgrade() -> None:
         sa.Column("turns", sa.Integer(), nullable=False),
         sa.Column("calls", sa.Integer(), nullable=False),
         sa.Column("refused", sa.JSON(), nullable=False),
+        sa.Column("specifics_checked", sa.Integer(), nullable=False),
+        sa.Column("specifics_missing", sa.Integer(), nullable=False),
+        sa.Column("specifics_restored", sa.Integer(), nullable=False),
+        sa.Column("specifics_confirmed", sa.Integer(), nullable=False),
+        sa.Column("confirmed_losses", sa.Integer(), nullable=False),
+        sa.Column("max_confirmed_losses", sa.Integer(), nullable=False),
         sa.Column("reader_model", sa.String(length=200), nullable=True),
         sa.Column("reader_action", sa.String(length=16), nullable=True),
         sa.Column("ending", sa.String(length=16), nullable=True),
@@ -467,6 +473,10 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("mutations >= 0 AND mutations <= cap AND cap <= 10", name="ck_refinements_cap"),
         sa.CheckConstraint("protected >= 0 AND protected <= 10", name="ck_refinements_protections"),
+        sa.CheckConstraint(
+            "confirmed_losses >= 0 AND confirmed_losses <= max_confirmed_losses AND max_confirmed_losses <= 10",
+            name="ck_refinements_confirmed_losses",
+        ),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.PrimaryKeyConstraint("id"),
@@ -746,6 +756,26 @@ def upgrade() -> None:
     )
     op.create_index("ix_model_calls_account", "model_calls", ["account_id", "started_at"], unique=False)
     op.create_index("ix_model_calls_subject_id", "model_calls", ["subject_id"], unique=False)
+    op.create_table(
+        "asked_losses",
+        sa.Column("refinement_id", sa.String(length=36), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("memory_id", Identity, nullable=False),
+        sa.Column("agent_id", Identity, nullable=False),
+        sa.Column("action", sa.String(length=16), nullable=False),
+        sa.Column("missing", sa.Integer(), nullable=False),
+        sa.Column("restored", sa.Integer(), nullable=True),
+        sa.Column("confirmed", sa.Integer(), nullable=True),
+        sa.Column("entry_id", Identity, nullable=True),
+        sa.Column("words", sa.LargeBinary(), nullable=True),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["memory_id"], ["memories.id"]),
+        sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
+        sa.PrimaryKeyConstraint("refinement_id", "number", "memory_id"),
+    )
+    op.create_index(op.f("ix_asked_losses_agent_id"), "asked_losses", ["agent_id"], unique=False)
+    op.create_index("ix_asked_losses_memory", "asked_losses", ["memory_id"], unique=False)
     op.create_table(
         "access_views",
         sa.Column("id", sa.String(length=36), nullable=False),

@@ -123,7 +123,7 @@ def test_what_was_consolidated_from_it_is_left_out_too(agent: Agent) -> None:
     remember(agent, LONG * 3)
     import_by(agent, COMMAND_LINE, ORDER)
     run = begin(agent)
-    merged = run.tool.execute("consolidate", ids=[1, 3], content=f"{ORDER} Ann: tea.")
+    merged = run.tool.execute("consolidate", ids=[1, 3], content=f"{ORDER} Ann likes tea")
     assert merged["type"] == "consolidated", merged
     run.tool.execute("complete", summary="Merged.")
     assert merged["id"] in imported_lately(agent.id)

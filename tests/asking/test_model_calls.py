@@ -121,7 +121,7 @@ def test_a_worker_that_was_given_up_books_its_late_call_once_and_only_as_a_call(
             session.execute(text("UPDATE refinements SET heartbeat_at = :at"), {"at": now() - timedelta(days=999)})
         assert len(close_stalled()) == 1
 
-    done = carry(agent, *replies, after(sweep, call("delete_memory", id=1))).refinement
+    done = carry(agent, *replies, after(sweep, call("delete_memory", id=1, carried_by=2))).refinement
 
     assert done.status == "interrupted"
     late = booked()[len(replies) :]
@@ -130,10 +130,9 @@ def test_a_worker_that_was_given_up_books_its_late_call_once_and_only_as_a_call(
 
 
 def test_the_reply_to_a_rollback_is_booked_and_on_no_account_of_the_refinement(agent: Agent) -> None:
-    ids = remember(
-        agent, *(f"On the third of May, number {n}: tell the truth, even when it is small." for n in range(9))
-    )
-    cuts = [call("delete_memory", id=number) for number in ids[:3]]
+    said = "On the third of May, number {}: tell the truth, even when it is small."
+    *ids, carrier = remember(agent, *map(said.format, range(8)), said.format("0, 1, 2"))
+    cuts = [call("delete_memory", id=number, carried_by=carrier) for number in ids[:3]]
     told = carry(agent, say("YES"), *cuts, costly(say("I see."))).refinement
 
     assert told.status == "rolled_back"

@@ -38,7 +38,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent("ezra")
-    remember(made, *(f"{CANARY} {number}" for number in range(8)), f"{CANARY} 7")
+    remember(made, *(f"{CANARY} {mark}" for mark in "-.,;:!?*"), f"{CANARY} *")
     return made
 
 
@@ -61,7 +61,7 @@ def ids_of(agent: Agent) -> list[int]:
 def test_refused_calls_are_told_with_their_kinds(
     agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient]
 ) -> None:
-    wrong = [call("delete_memory", id=10**9 + number % 2) for number in range(9)]
+    wrong = [call("delete_memory", id=10**9 + number % 2, carried_by=1) for number in range(9)]
     model(say("YES"), *wrong, DONE)
     line = "5 of 5 calls were refused: this model may not be able to refine (5 unknown memory)"
 
@@ -80,7 +80,8 @@ def test_without_a_worker_it_does_the_work_itself(
     agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient]
 ) -> None:
     first, second, *_ = ids_of(agent)
-    model(say("YES. " + CANARY), call("delete_memory", id=first), call("protect_memory", id=second), DONE)
+    deletion = call("delete_memory", id=first, carried_by=second)
+    model(say("YES. " + CANARY), deletion, call("protect_memory", id=second), DONE)
 
     said = whetstone("refine", "ezra", "--wait", "--json")
 
@@ -94,6 +95,7 @@ def test_without_a_worker_it_does_the_work_itself(
         "protected": 1,
         "deduplicated": 1,
         "refused": {},
+        "specifics": {"checked": 3, "missing": 0, "restored": 0, "confirmed": 0},
         "memories_merged": 0,
         "memories_before": done["stats"]["memories_after"] + 2,
         "memories_after": done["stats"]["memories_after"],
@@ -107,14 +109,14 @@ def test_without_a_worker_it_does_the_work_itself(
 def test_people_see_every_step_as_it_happens(
     agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first, *_ = ids_of(agent)
+    first, second, *_ = ids_of(agent)
     seen: list[str] = []
 
     def look_then_complete(_: object) -> Reply:
         seen.append(capfd.readouterr().out)
         return DONE
 
-    model(say("YES"), call("delete_memory", id=first), call("burn", id=1), look_then_complete)
+    model(say("YES"), call("delete_memory", id=first, carried_by=second), call("burn", id=1), look_then_complete)
 
     said = whetstone("refine", "ezra", "--wait")
 
@@ -174,7 +176,7 @@ def test_a_rollback_exits_with_3_and_leaves_the_ledger_as_it_was(
 ) -> None:
     whetstone("refine", "ezra", "--mode", "dedup_only", "--wait")
     before = ledger(agent)
-    model(say("YES"), *(call("delete_memory", id=row[0]) for row in before[:3]), say("Oh."))
+    model(say("YES"), *(call("delete_memory", id=row[0], carried_by=before[3][0]) for row in before[:3]), say("Oh."))
 
     said = whetstone("refine", "ezra", "--wait", "--json")
 
@@ -201,13 +203,13 @@ def test_what_nobody_expected_ends_as_interrupted_and_is_told(
 def test_ctrl_c_stops_the_refinement_and_keeps_its_valid_changes(
     agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient], how: signal.Signals
 ) -> None:
-    first, *_ = ids_of(agent)
+    first, second, *_ = ids_of(agent)
 
     def press(_: object) -> Reply:
         signal.raise_signal(how)
         raise AssertionError("it went on")
 
-    model(say("YES"), call("delete_memory", id=first), press)
+    model(say("YES"), call("delete_memory", id=first, carried_by=second), press)
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores Ctrl-C
 
     said = whetstone("refine", "ezra", "--wait", "--json")
@@ -318,7 +320,8 @@ def test_stop_of_a_running_one_waits_for_its_next_change(agent: Agent, whetstone
     said = whetstone("refinements", "stop", running.refinement.id)
 
     assert "before its next change" in said.out
-    assert running.tool.execute("delete", id=ids_of(agent)[0])["type"] == "error"
+    first, second, *_ = ids_of(agent)
+    assert running.tool.execute("delete", id=first, carried_by=second)["type"] == "error"
 
 
 def test_sweep_starts_what_is_due_once(agent: Agent, whetstone: Whetstone) -> None:

@@ -23,7 +23,8 @@ CANARY = "the canary sang at dawn"
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent("ezra")
-    remember(made, *(f"Memory {number}: {CANARY}, and more of it." for number in range(12)))
+    remember(made, *(f"Memory {number}: {CANARY}, and more of it." for number in range(10)))
+    remember(made, *(f"Memories {', '.join(map(str, range(last)))}: {CANARY}, and more of it." for last in (10, 11)))
     return made
 
 
@@ -44,7 +45,7 @@ def hinted(said: Said) -> list[list[str]]:
 
 def test_a_refinement_is_taken_back_and_that_is_taken_back(agent: Agent, whetstone: Whetstone) -> None:
     original = ledger(agent)
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     later = ledger(agent)
 
     said = whetstone("rollback", number, "--json")
@@ -53,9 +54,9 @@ def test_a_refinement_is_taken_back_and_that_is_taken_back(agent: Agent, whetsto
 
     assert said.status == 0
     assert said.json.keys() >= KEYS
-    assert (said.json["applied"], said.json["reversed"], said.json["conflicts"]) == (True, 2, [])
+    assert (said.json["applied"], said.json["reversed"], said.json["conflicts"]) == (True, 3, [])
     assert (said.json["mass_before"], said.json["mass_after"]) == (sum_of(later), sum_of(original))
-    assert (said.json["restored"], said.json["removed"]) == (1, 1)
+    assert (said.json["restored"], said.json["removed"]) == (2, 1), "what was deleted, and its carrier"
     assert back == original
     assert (again.status, again.json["applied"], again.json["kind"]) == (0, True, "rollback")
     assert ledger(agent) == later
@@ -67,7 +68,7 @@ def sum_of(rows: list[tuple[Any, ...]]) -> int:
 
 
 def test_the_log_says_that_the_command_line_did_it(agent: Agent, whetstone: Whetstone) -> None:
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     made = whetstone("rollback", number, "--json").json["id"]
     (entry,) = [each for each in whetstone("audit", "--json").lines if each["action"] == "memory_rollback"]
 
@@ -75,21 +76,21 @@ def test_the_log_says_that_the_command_line_did_it(agent: Agent, whetstone: Whet
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(agent: Agent, whetstone: Whetstone) -> None:
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     later, count = ledger(agent), count_entries()
     dry = whetstone("rollback", number, "--dry-run", "--json")
     words = whetstone("rollback", number, "--dry-run")
 
-    assert (dry.status, dry.json["id"], dry.json["applied"], dry.json["reversed"]) == (0, None, False, 2)
+    assert (dry.status, dry.json["id"], dry.json["applied"], dry.json["reversed"]) == (0, None, False, 3)
     assert (ledger(agent), count_entries()) == (later, count)
-    assert "Nothing is done yet: restores 1 memory, removes 1" in words.out
+    assert "Nothing is done yet: restores 2 memories, removes 1" in words.out
     real = whetstone("rollback", number, "--json").json
     told = KEYS - {"id", "applied"}
     assert {key: real[key] for key in told} == {key: dry.json[key] for key in told}
 
 
 def test_what_is_undone_already_is_left_alone(agent: Agent, whetstone: Whetstone) -> None:
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     made = whetstone("rollback", number, "--json").json["id"]
     count = count_entries()
 
@@ -134,13 +135,13 @@ def test_a_rewind_reverses_the_later_ones_too(agent: Agent, whetstone: Whetstone
 
 def test_one_entry_is_named_by_its_number(agent: Agent, whetstone: Whetstone) -> None:
     original = ledger(agent)
-    refined(agent, delete(1), delete(2))
+    refined(agent, delete(1, 11), delete(2, 12))
     number = str(newest_entry(Action.REFINEMENT_DELETE))
     said = whetstone("rollback", number, "--json")
     second = whetstone("rollback", number, "--json")
 
-    assert (said.status, said.json["kind"], said.json["reversed"]) == (0, "entry", 1)
-    assert ledger(agent) == [row for row in original if row[0] != 1]
+    assert (said.status, said.json["kind"], said.json["reversed"]) == (0, "entry", 2)
+    assert [row for row in ledger(agent) if row[0] != 11] == [row for row in original if row[0] not in (1, 11)]
     assert (second.status, second.json["id"], second.json["applied"]) == (0, None, False)
     assert "Nothing is left to undo" in whetstone("rollback", number).out
 
@@ -153,7 +154,7 @@ def test_an_entry_that_changed_no_memory_is_refused(agent: Agent, whetstone: Whe
 
 
 def test_the_beginning_of_an_id_is_enough(agent: Agent, whetstone: Whetstone) -> None:
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     made = whetstone("rollback", number[:8], "--json").json["id"]
 
     assert whetstone("rollback", made[:8], "--json").json["kind"] == "rollback"
@@ -163,7 +164,7 @@ def test_the_beginning_of_an_id_is_enough(agent: Agent, whetstone: Whetstone) ->
 def test_digits_that_fit_an_entry_and_a_refinement_are_refused_and_both_named(
     agent: Agent, whetstone: Whetstone
 ) -> None:
-    number = twins_of(refined(agent, delete(1)))
+    number = twins_of(refined(agent, delete(1, 12)))
     said = whetstone("rollback", "123456", "--json")
 
     assert said.status == 1
@@ -207,7 +208,7 @@ def test_only_a_refinement_can_be_rewound_to(agent: Agent, whetstone: Whetstone)
 
 
 def test_an_account_that_is_named_is_the_only_one_looked_in(agent: Agent, whetstone: Whetstone) -> None:
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     with writing():
         Account.create("Other")
 
@@ -221,7 +222,7 @@ def test_an_account_that_is_named_is_the_only_one_looked_in(agent: Agent, whetst
 
 
 def test_a_running_refinement_is_ended_first_and_that_is_said(agent: Agent, whetstone: Whetstone) -> None:
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     run = begin(agent)
     said = whetstone("rollback", number)
 
@@ -251,7 +252,7 @@ def test_people_are_told_what_happened_and_how_to_take_it_back(agent: Agent, whe
 
 
 def test_an_undone_refinement_says_so_in_its_own_page(agent: Agent, whetstone: Whetstone) -> None:
-    number = refined(agent, delete(1))
+    number = refined(agent, delete(1, 12))
     assert whetstone("refinements", "show", number, "--json").json["undone_by"] is None
     made = whetstone("rollback", number, "--json").json["id"]
 
@@ -260,7 +261,7 @@ def test_an_undone_refinement_says_so_in_its_own_page(agent: Agent, whetstone: W
 
 
 def test_the_steps_of_a_refinement_tell_that_it_was_taken_back(agent: Agent, whetstone: Whetstone) -> None:
-    undone, rewound = refined(agent, delete(1)), refined(agent, delete(2))
+    undone, rewound = refined(agent, delete(1, 12)), refined(agent, delete(2, 11))
     whetstone("rollback", undone)
     whetstone("rollback", rewound, "--rewind")
 
@@ -274,7 +275,7 @@ def test_the_steps_of_a_refinement_tell_that_it_was_taken_back(agent: Agent, whe
 def test_what_a_guard_reversed_is_refused_for_good(agent: Agent, whetstone: Whetstone) -> None:
     run = begin(agent)
     for number in range(1, 6):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=12)
     assert run.reload().status == Status.ROLLED_BACK
     reversal, change = newest_entry(Action.REFINEMENT_ROLLBACK), newest_entry(Action.REFINEMENT_DELETE)
     before, counts = ledger(agent), count_entries()

@@ -19,7 +19,7 @@ KEYS += ["merged_sources", "merges", "source", "discarded", "discarded_at", "ver
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent()
-    remember(made, *(f"{CANARY} {number}" for number in range(4)), tags=["bird"])
+    remember(made, *(f"{CANARY} {number}" for number in range(3)), f"{CANARY} 0, 3", tags=["bird"])
     remember(made, CANARY, type_=MemoryType.JOURNAL)
     remember(make_agent("other"), "Not mine.")
     return made
@@ -46,7 +46,8 @@ def test_it_says_what_there_is_and_nothing_of_what_it_says(agent: Agent) -> None
 
 def test_soft_deleted_ones_and_one_kind_come_when_asked_for(agent: Agent) -> None:
     first = next(blind_rows(agent.id)).id
-    begin(agent).tool.execute("delete", id=first)
+    carrier = [row.id for row in blind_rows(agent.id, kind=MemoryType.CORE)][-1]
+    assert begin(agent).tool.execute("delete", id=first, carried_by=carrier)["type"] == "deleted"
 
     assert first not in [row.id for row in blind_rows(agent.id)]
     assert [row.id for row in blind_rows(agent.id, discarded=True) if row.discarded] == [first]

@@ -58,11 +58,12 @@ def make_ezra() -> Agent:
         Draft("Twice.", origin_at=new),
         Draft("Twice.", origin_at=new),
         Draft("Gone.", origin_at=old),
-        Draft("Long. " * 1500 + "end", origin_at=old),
+        Draft("Long. Gone. " + "Long. " * 1498 + "end", origin_at=old),
     )
     running = begin(agent)
-    running.tool.execute("update", id=_id_of(agent, "Twice."), content="Once.")
-    running.tool.execute("delete", id=_id_of(agent, "Gone."))
+    gone = _id_of(agent, "Gone.")
+    running.tool.execute("update", id=_id_of(agent, "Twice."), content="Twice!")
+    assert running.tool.execute("delete", id=gone, carried_by=gone + 1)["type"] == "deleted"
     return agent
 
 
@@ -84,7 +85,7 @@ def test_it_holds_the_settings_as_set_and_the_active_memories_oldest_first(app: 
         "Long. ",
         "Second",
         "It rai",
-        "Once.",
+        "Twice!",
         "Twice.",
     ]
     assert said["memories"][0] == {
@@ -148,12 +149,12 @@ def test_what_changes_while_it_is_read_does_not_change_it(app: Flask, monkeypatc
     said = [next(pieces), next(pieces)]
 
     tool = begin(agent).tool
-    tool.execute("consolidate", ids=[two, three], content="Both.")
+    tool.execute("consolidate", ids=[two, three], content="Two, three.")
     remember(agent, "Four.")
     said += pieces
 
     assert [each["content"] for each in json.loads("".join(said))["memories"]] == ["One.", "Two.", "Three."]
-    assert [each["content"] for each in exported(agent)["memories"]] == ["One.", "Both.", "Four."]
+    assert [each["content"] for each in exported(agent)["memories"]] == ["One.", "Two, three.", "Four."]
     assert one
 
 
@@ -178,19 +179,19 @@ def test_every_batch_size_reads_every_memory(app: Flask, monkeypatch: pytest.Mon
 
 def test_what_a_rollback_brought_back_is_in_it(app: Flask) -> None:
     agent = make_agent(refinement_threshold="1.00")
-    first, _ = remember(agent, "One.", "Two.")
-    assert begin(agent).tool.execute("delete", id=first)["type"] == "refinement_rolled_back"
+    first, second = remember(agent, "One.", "One. Two.")
+    assert begin(agent).tool.execute("delete", id=first, carried_by=second)["type"] == "refinement_rolled_back"
 
-    assert [each["content"] for each in exported(agent)["memories"]][:2] == ["One.", "Two."]
+    assert [each["content"] for each in exported(agent)["memories"]][:2] == ["One.", "One. Two."]
 
 
 def test_the_soft_deleted_and_other_agents_are_not_in_it(app: Flask) -> None:
     agent, other = make_agent(), make_agent("other")
-    first, _ = remember(agent, "One.", "Two." * 20)
+    first, second = remember(agent, "One.", "One. Two. " * 20 + "End.")
     remember(other, "Not mine.")
-    begin(agent).tool.execute("delete", id=first)
+    assert begin(agent).tool.execute("delete", id=first, carried_by=second)["type"] == "deleted"
 
-    assert [each["content"] for each in exported(agent)["memories"]] == ["Two." * 20]
+    assert [each["content"] for each in exported(agent)["memories"]] == ["One. Two. " * 20 + "End."]
 
 
 def test_an_agent_without_memories_takes_its_settings_along(app: Flask) -> None:

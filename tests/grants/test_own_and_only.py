@@ -240,7 +240,7 @@ def test_one_for_the_history_of_a_refinement_shows_no_other_one_s(agent: Agent, 
     runs = []
     for number, said in ((2, "Ann: tea."), (3, "Bob: Oslo.")):
         run = begin(agent)
-        run.tool.execute("update", id=number, content=said)
+        assert run.tool.execute("update", id=number, content=said)["type"] == "updated"
         run.tool.execute("complete", summary=f"Tightened {number}.")
         runs.append(run)
     wish = WantedException(GrantCategory.SAFETY, "Was it right?", 15, runs[0].refinement.id)

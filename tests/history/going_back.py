@@ -45,18 +45,23 @@ def just(agent: Agent, *ids: int) -> dict[int, dict[str, Any]]:
 
 
 def refined(agent: Agent, *calls: Call, deduplicate: bool = False, complete: bool = True) -> str:
-    """A whole refinement with these calls of the Knife, none of which may be refused; returns its id."""
+    """A whole refinement with these calls of the Knife, all of which must be made; returns its id."""
     run = begin(agent, deduplicate=deduplicate)
     for call in calls:
         result = do(run, call)
-        assert result["type"] != "error", result
+        assert result["type"] not in ("error", "would_lose"), result
     if complete and not run.tool.was_rolled_back:
         run.tool.execute("complete", summary="I am done.")
     return run.refinement.id
 
 
 def do(run: Running, call: Call) -> dict[str, Any]:
-    return run.tool.execute(call[0], **call[1])
+    """A loss that is asked about is confirmed, where that can be."""
+    action, arguments = call
+    result = run.tool.execute(action, **arguments)
+    if result["type"] == "would_lose" and action != "delete":
+        return run.tool.execute(action, **arguments, confirm_loss=True)
+    return result
 
 
 def deduplicated(agent: Agent) -> str:
@@ -68,8 +73,9 @@ def update(number: int, content: str = "Shorter.") -> Call:
     return "update", {"id": number, "content": content}
 
 
-def delete(number: int) -> Call:
-    return "delete", {"id": number}
+def delete(number: int, carried_by: int) -> Call:
+    """The carrier gets the dates of what goes."""
+    return "delete", {"id": number, "carried_by": carried_by}
 
 
 def protect(number: int) -> Call:

@@ -171,8 +171,15 @@ class Past:
         was = self.now(memory)
         self._operate({memory: replace(was, writing=self._write(text), updated_at=at, version=was.version + 1)})
 
-    def delete(self, memory: int, at: datetime) -> None:
-        self._operate({memory: self.now(memory).discarded(at)})
+    def delete(self, memory: int, carrier: int, at: datetime) -> None:
+        """Its dates and tags go on in the carrier, which is no deeper merge for that."""
+        was, goes = self.now(carrier), self.now(memory)
+        tags = tuple(sorted({*was.tags, *goes.tags}))
+        dates = tuple(sorted((was.dates | goes.dates) - {was.origin_at}))
+        wrote = {memory: goes.discarded(at)}
+        if (tags, dates) != (was.tags, was.other_dates):
+            wrote[carrier] = replace(was, tags=tags, other_dates=dates, version=was.version + 1)
+        self._operate(wrote)
 
     def consolidate(self, sources: Sequence[int], text: str, at: datetime) -> None:
         states = [self.now(memory) for memory in sources]

@@ -48,7 +48,7 @@ from tests.support.clock import FakeClock
 from tests.support.factories import begin, promote, remember, toggle
 from tests.support.tampering import tamper
 
-pytestmark = pytest.mark.usefixtures("sound")
+pytestmark = pytest.mark.usefixtures("sound", "nothing_missing")
 
 GUARDED = (Action.REFINEMENT_UPDATE, Action.REFINEMENT_PROTECT, Action.REFINEMENT_DELETE, Action.REFINEMENT_CONSOLIDATE)
 STATE = ("type", "content_digest", "token_estimate", "constitutional", "origin_at", "updated_at", "discarded_at")
@@ -189,8 +189,8 @@ def test_what_the_erosion_guard_reversed_is_as_final(app: Flask, agent: Agent, i
     strict = {"erosion_floor": Decimal("0.9")}
     app.extensions["settings"] = app.extensions["settings"].model_copy(update=strict)
     run = begin(agent, braced=True)
-    assert run.tool.execute("delete", id=ids[0])["type"] == "deleted"
-    result = run.tool.execute("delete", id=ids[1])
+    assert run.tool.execute("delete", id=ids[0], carried_by=ids[9])["type"] == "deleted"
+    result = run.tool.execute("delete", id=ids[1], carried_by=ids[9])
     assert (result["type"], "erosion floor" in result["reason"]) == ("refinement_rolled_back", True)
 
     refuse(Target.entry(reversal_of(agent)))
@@ -264,7 +264,7 @@ def test_twenty_acts_at_random_show_nothing_of_it(agent: Agent, ids: list[int], 
     tripped(agent, ids[:8], deduplicate=True)
     promote(agent, note)
     clock.advance(minutes=1)
-    refined(agent, update(ids[0], LONG + "Later"), delete(ids[3]))
+    refined(agent, update(ids[0], LONG + "Later"), delete(ids[3], ids[9]))
     clock.advance(minutes=1)
     tripped(agent, [ids[0], ids[1], ids[2], *ids[4:8]])
     acts = list(_acts(agent, ids, chance))

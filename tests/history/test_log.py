@@ -62,7 +62,8 @@ def house(app: Flask, clock: FakeClock) -> House:
         for turn in range(5):
             clock.advance(hours=chance.choice([0, 0, 5]))
             for run in running:
-                run.tool.execute("update", id=active(run.agent)[turn], content=f"Shorter {turn} {len(done)}.")
+                shorter = f"Memory number {turn} of {run.agent.name}, long enough{'!' * (1 + len(done))}"
+                assert run.tool.execute("update", id=active(run.agent)[turn], content=shorter)["type"] == "updated"
             sign(Action.SIGN_IN, ann)
             sign(Action.SIGN_OUT, operator)
         for run in running:

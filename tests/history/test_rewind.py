@@ -75,7 +75,7 @@ def test_it_needs_no_undo_in_the_right_order(agent: Agent, ids: list[int]) -> No
 
 
 def test_it_can_be_undone_byte_for_byte(agent: Agent, ids: list[int], clock: FakeClock) -> None:
-    first = refined(agent, update(ids[0]), delete(ids[1]))
+    first = refined(agent, update(ids[0]), delete(ids[1], ids[9]))
     second = refined(agent, consolidate(ids[0], ids[2], content="Both."), protect(ids[3]))
     refined_to = everything(agent)
     clock.advance(days=1)
@@ -120,7 +120,7 @@ def test_twice_the_same_rewind_has_one_effect(agent: Agent, ids: list[int]) -> N
 
 
 def test_a_toggle_alone_is_no_difference(agent: Agent, ids: list[int]) -> None:
-    refinement = refined(agent, delete(ids[0]))
+    refinement = refined(agent, delete(ids[0], ids[9]))
     toggle(agent, ids[1])
     toggled = just(agent, ids[1])
 
@@ -156,7 +156,7 @@ def test_a_new_memory_that_an_admin_made_constitutional_stays_and_is_listed(agen
 def test_a_promotion_since_goes_back_with_the_rest(agent: Agent, ids: list[int]) -> None:
     (note,) = remember(agent, "A note.", type_=MemoryType.JOURNAL)
     before = just(agent, note)
-    refinement = refined(agent, delete(ids[0]))
+    refinement = refined(agent, delete(ids[0], ids[9]))
     promote(agent, note)
 
     undo(Target.rewind(refinement))
@@ -167,7 +167,7 @@ def test_a_promotion_since_goes_back_with_the_rest(agent: Agent, ids: list[int])
 def test_the_undo_of_something_older_stays(agent: Agent, ids: list[int]) -> None:
     original = just(agent, *ids)
     older = refined(agent, update(ids[0]))
-    refinement = refined(agent, delete(ids[1]))
+    refinement = refined(agent, delete(ids[1], ids[9]))
     undo(older)
 
     undo(Target.rewind(refinement))
@@ -188,7 +188,7 @@ def test_the_undo_of_something_older_stays_though_the_memory_was_refined_since(a
 
 
 def test_the_undo_of_an_import_since_stays(agent: Agent, ids: list[int]) -> None:
-    refinement = refined(agent, delete(ids[0]))
+    refinement = refined(agent, delete(ids[0], ids[9]))
     import_lines(agent.id, [json.dumps({"content": "Wrong."})], keys=open_keys(agent), by=COMMAND_LINE)
     entry = entries_of(agent, Action.IMPORT)[0]
     undo(Target.entry(entry))
@@ -218,15 +218,15 @@ def test_it_ends_a_running_refinement(agent: Agent, ids: list[int]) -> None:
     undo(Target.rewind(run.refinement.id))
 
     assert status_of(run.refinement.id) is Status.STOPPED
-    assert "terminated" in do(run, delete(ids[0]))["error"]
+    assert "terminated" in do(run, delete(ids[0], ids[9]))["error"]
     assert just(agent, *ids) == before
 
 
 def test_nothing_leaks_to_another_agent(agent: Agent, ids: list[int]) -> None:
     other = make_agent("other", refinement_threshold="0.5")
-    others = remember(other, *(f"{LONG}{number}" for number in range(10)))
-    refinement = refined(agent, delete(ids[0]))
-    refined(other, delete(others[0]))
+    others = remember(other, *(f"{LONG}{number}" for number in range(8)), LONG, LONG + "0, 9")
+    refinement = refined(agent, delete(ids[0], ids[9]))
+    refined(other, delete(others[0], others[9]))
     untouched = everything(other)
 
     undo(Target.rewind(refinement))

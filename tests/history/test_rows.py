@@ -59,6 +59,7 @@ NOT_AUDITED = {
 
 UNAUDITED = {
     "alembic_version": "the version of the tables",
+    "asked_losses": "questions that changed nothing; what became of them is counted in the entries of the changes",
     "agent_keys": "each is used only with its statement in the log of statements (tests/adversaries)",
     "audit_log": "the log itself, proved by its hashes (test_tampering.py)",
     "events": "announcements, removed after 90 days",
@@ -105,7 +106,7 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
     toggle(made, flagged)
     request_stop(start_refinement(made.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, by=ann.actor)
     run = begin(made)
-    run.tool.execute("update", id=changed, content="One.")
+    assert run.tool.execute("update", id=changed, content="One that is changed!")["type"] == "updated"
     db.session.rollback()
     verdict = verify()
     assert verdict.ok, verdict.first_problem

@@ -24,13 +24,17 @@ from tests.support.scripted import ScriptedClient, ScriptedClients, call, calls,
 UNRECORDED = {"begun", "asked", "turn", "refused"}
 """Steps that no entry of the log tells."""
 
+SUM = f"Memories number {', '.join(map(str, range(9)))}, of which there are really some."
+"""Memory 24 says all that the first nine say."""
+BOTH = "Memories number 2 and 3, of which there are really some."
+
 DONE = call("complete_refinement", summary="Done.", note_to_admins="")
 
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent()
-    remember(made, *(f"Memory number {number}, of which there are some." for number in range(24)))
+    remember(made, *(f"Memory number {number}, of which there are really some." for number in range(23)), SUM)
     remember(made, "Twice.", "Twice.", "Twice.", "And this too.", "And this too.")
     return made
 
@@ -44,7 +48,7 @@ def run(agent: Agent, *replies: Reply, mode: Mode = Mode.FULL) -> Refinement:
 def told(steps: Sequence[Step]) -> list[tuple[str, dict[str, Any]]]:
     """What both ways tell; the log knows more of some steps."""
     names = ("trigger", "mode", "removed", "tokens", "granted", "asked", "mass", "threshold", "entry", "action", "id")
-    names += ("sources", "retention", "status")
+    names += ("sources", "carrier", "specifics", "retention", "status")
     kinds = [(step.name, step.data) for step in steps]
     return [
         (kind, {name: data[name] for name in names if name in data and (kind, name) != ("queued", "mass")})
@@ -60,10 +64,10 @@ def told(steps: Sequence[Step]) -> list[tuple[str, dict[str, Any]]]:
             [
                 say("YES"),
                 calls(
-                    ("delete_memory", {"id": 1}),
-                    ("delete_memory", {"id": 99}),
-                    ("update_memory", {"id": 2, "content": "Memory 2."}),
-                    ("consolidate_memories", {"ids": [3, 4], "content": "Both of them."}),
+                    ("delete_memory", {"id": 1, "carried_by": 24}),
+                    ("delete_memory", {"id": 99, "carried_by": 24}),
+                    ("update_memory", {"id": 2, "content": "Memory number 1, of which there are some."}),
+                    ("consolidate_memories", {"ids": [3, 4], "content": BOTH}),
                     ("protect_memory", {"id": 5}),
                 ),
                 DONE,
@@ -72,7 +76,11 @@ def told(steps: Sequence[Step]) -> list[tuple[str, dict[str, Any]]]:
         ),
         ([say("No.")], Status.DECLINED),
         (
-            [say("YES"), calls(*(("delete_memory", {"id": number}) for number in range(1, 10))), say("Oh.")],
+            [
+                say("YES"),
+                calls(*(("delete_memory", {"id": number, "carried_by": 24}) for number in range(1, 10))),
+                say("Oh."),
+            ],
             Status.ROLLED_BACK,
         ),
     ],
@@ -107,7 +115,7 @@ def test_a_stop_and_a_run_without_a_model_are_told_again_too(agent: Agent, clock
 
 
 def test_a_refinement_of_which_only_the_beginning_is_gone_is_told_by_the_log(agent: Agent, clock: FakeClock) -> None:
-    refinement = run(agent, say("YES"), call("delete_memory", id=1), DONE)
+    refinement = run(agent, say("YES"), call("delete_memory", id=1, carried_by=24), DONE)
     whole = told(steps_of(refinement))
     events = list(db.session.scalars(db.select(Event.at).where(Event.refinement_id == refinement.id)))
     db.session.execute(db.delete(Event).where(Event.kind == "refinement.queued"))

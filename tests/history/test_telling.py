@@ -27,13 +27,13 @@ BOB = Actor(ActorKind.USER, "bob@example.org")
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent()
-    remember(made, *(f"{LONG}{n}" for n in range(8)))
+    remember(made, *(f"{LONG}{n}" for n in range(7)), f"{LONG}0, 7")
     return made
 
 
 def refine(agent: Agent) -> str:
     run = begin(agent)
-    run.tool.execute("delete", id=1)
+    run.tool.execute("delete", id=1, carried_by=8)
     run.tool.execute("complete", summary="Done.")
     return run.refinement.id
 
@@ -83,10 +83,10 @@ def test_each_act_of_a_human_is_told_in_words_and_numbers(agent: Agent, clock: F
 
     assert told(agent) == [
         "A human who runs this system, ann@example.org, changed my memories between "
-        f"{first:%Y-%m-%d %H:%M} and {last:%H:%M} UTC: undid refinement {refinement_id} (1 memory restored, 1 "
-        "removed); undid an earlier rollback (2 memories restored, 0 removed); made memories 2, 3 constitutional; took "
+        f"{first:%Y-%m-%d %H:%M} and {last:%H:%M} UTC: undid refinement {refinement_id} (2 memories restored, 1 "
+        "removed); undid an earlier rollback (3 memories restored, 0 removed); made memories 2, 3 constitutional; took "
         "the constitutional flag off memory 3; imported 1 memory; rewound me to before refinement "
-        f"{refinement_id} (1 memory restored, 1 removed)."
+        f"{refinement_id} (2 memories restored, 1 removed)."
     ]
     assert verify().ok
 
@@ -159,6 +159,7 @@ def test_the_entry_of_such_a_note_can_not_be_undone(agent: Agent, clock: FakeClo
     assert len(told(agent)) == 1
 
 
+@pytest.mark.usefixtures("nothing_missing")
 def test_a_note_that_was_promoted_and_cut_comes_back_by_a_rewind(agent: Agent, clock: FakeClock) -> None:
     toggle(agent, 2, by=ANN)
     clock.advance(minutes=1)
@@ -167,7 +168,7 @@ def test_a_note_that_was_promoted_and_cut_comes_back_by_a_rewind(agent: Agent, c
     first = refine(agent)
     promote(agent, note)
     run = begin(agent)
-    run.tool.execute("delete", id=note)
+    assert run.tool.execute("delete", id=note, carried_by=8)["type"] == "deleted"
     run.tool.execute("complete", summary="Done.")
     assert told(agent) == []
 

@@ -58,7 +58,7 @@ pytestmark = pytest.mark.usefixtures("sound")
 def test_it_gives_back_every_byte_and_takes_away_what_was_new(agent: Agent, ids: list[int], clock: FakeClock) -> None:
     before = everything(agent)
     clock.advance(days=1)
-    calls = (update(ids[0]), consolidate(ids[1], ids[2], content=LONG * 2), delete(ids[3]), protect(ids[4]))
+    calls = (update(ids[0]), consolidate(ids[1], ids[2], content=LONG * 2), delete(ids[3], ids[9]), protect(ids[4]))
     refinement = refined(agent, *calls)
     clock.advance(days=3)
 
@@ -67,7 +67,7 @@ def test_it_gives_back_every_byte_and_takes_away_what_was_new(agent: Agent, ids:
     after = everything(agent)
     assert {number: after[number] for number in before} == before
     assert all(after[number]["discarded_at"] == clock.at for number in after.keys() - before.keys())
-    assert (done.plan.restored, done.plan.removed, done.plan.conflicts) == (5, 2, ()), "new: merged, and the note"
+    assert (done.plan.restored, done.plan.removed, done.plan.conflicts) == (6, 2, ()), "new: merged, and the note"
     assert done.plan.mass_after == before[0]["mass"]
     assert undoer_of(Refinement, refinement) == rollback_of(done)
 
@@ -90,7 +90,7 @@ def test_the_undo_can_be_undone_and_that_again(agent: Agent, ids: list[int], clo
 
 
 def test_the_entry_of_an_undo_stands_for_the_undo(agent: Agent, ids: list[int]) -> None:
-    refinement = refined(agent, update(ids[0]), delete(ids[1]))
+    refinement = refined(agent, update(ids[0]), delete(ids[1], ids[9]))
     refined_to = everything(agent)
     first = rollback_of(undo(refinement))
 
@@ -102,7 +102,7 @@ def test_the_entry_of_an_undo_stands_for_the_undo(agent: Agent, ids: list[int]) 
 
 
 def test_the_same_undo_twice_has_one_effect(agent: Agent, ids: list[int]) -> None:
-    refinement = refined(agent, update(ids[0]), delete(ids[1]))
+    refinement = refined(agent, update(ids[0]), delete(ids[1], ids[9]))
     first = undo(refinement)
     after, counts = everything(agent), count_of(agent)
 
@@ -115,7 +115,7 @@ def test_the_same_undo_twice_has_one_effect(agent: Agent, ids: list[int]) -> Non
 
 
 def test_a_later_edit_of_the_same_memory_is_named_and_nothing_is_applied(agent: Agent, ids: list[int]) -> None:
-    refinement = refined(agent, update(ids[0]), delete(ids[1]))
+    refinement = refined(agent, update(ids[0]), delete(ids[1], ids[9]))
     later = refined(agent, update(ids[0], "Short."))
     after, counts = everything(agent), count_of(agent)
 
@@ -139,6 +139,7 @@ def test_two_refinements_of_one_memory_go_back_in_the_right_order_only(agent: Ag
     assert just(agent, *ids) == before
 
 
+@pytest.mark.usefixtures("nothing_missing")
 def test_a_later_refinement_that_the_latch_reversed_is_not_named_as_a_conflict(agent: Agent, ids: list[int]) -> None:
     first = refined(agent, update(ids[0]))
     reversed_ = refined(agent, update(ids[0], "Short."), consolidate(*ids[1:9]))
@@ -254,13 +255,13 @@ def test_it_ends_a_running_refinement_whose_late_calls_then_do_nothing(agent: Ag
 
     assert status_of(run.refinement.id) is Status.STOPPED
     late: list[Call] = [("search", {"query": "May"}), ("complete", {"summary": "Late."})]
-    for call in (update(ids[1]), delete(ids[1]), protect(ids[1]), *late):
+    for call in (update(ids[1]), delete(ids[1], ids[9]), protect(ids[1]), *late):
         assert "terminated" in do(run, call)["error"]
     assert everything(agent) == before
 
 
 def test_a_refinement_that_only_waits_is_ended_too(agent: Agent, ids: list[int]) -> None:
-    earlier = refined(agent, delete(ids[0]))
+    earlier = refined(agent, delete(ids[0], ids[9]))
     waiting = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id
 
     undo(earlier)
@@ -278,14 +279,14 @@ def test_one_that_has_changed_nothing_yet_is_ended_by_its_own_undo(agent: Agent,
 
 
 def test_a_conflict_lets_a_running_refinement_go_on(agent: Agent, ids: list[int]) -> None:
-    earlier = refined(agent, update(ids[0]))
+    earlier = refined(agent, update(ids[0], f"{LONG}0!"))
     run = begin(agent)
-    do(run, delete(ids[0]))
+    do(run, delete(ids[0], ids[9]))
 
     assert conflict_of(earlier).plan.later == (run.refinement.id,)
 
     assert status_of(run.refinement.id) is Status.RUNNING
-    assert do(run, delete(ids[1]))["type"] == "deleted"
+    assert do(run, delete(ids[1], ids[9]))["type"] == "deleted"
 
 
 def test_an_import_is_taken_back_whole(agent: Agent, ids: list[int], clock: FakeClock) -> None:
@@ -314,12 +315,13 @@ def test_an_import_that_was_refined_since_is_a_conflict(agent: Agent, ids: list[
 
 def test_one_entry_in_the_middle_of_a_refinement_goes_back_alone(agent: Agent, ids: list[int]) -> None:
     before = just(agent, *ids)
-    refined(agent, update(ids[0]), delete(ids[1]), update(ids[2]))
+    refined(agent, update(ids[0]), delete(ids[1], ids[9]), update(ids[2]))
     refined_to = just(agent, *ids)
 
     undo(Target.entry(entries_of(agent, Action.REFINEMENT_DELETE)[0]))
 
-    assert just(agent, *ids) == refined_to | {ids[1]: before[ids[1]]}
+    assert before[ids[9]] != refined_to[ids[9]], "it carries the dates of what was deleted"
+    assert just(agent, *ids) == refined_to | {number: before[number] for number in (ids[1], ids[9])}
 
 
 def test_a_saved_memory_and_a_promotion_and_a_toggle_go_back(agent: Agent, ids: list[int]) -> None:
@@ -338,10 +340,11 @@ def test_a_saved_memory_and_a_promotion_and_a_toggle_go_back(agent: Agent, ids: 
     assert just(agent, note)[note]["discarded_at"] is not None
 
 
+@pytest.mark.usefixtures("nothing_missing")
 def test_the_undo_of_a_refinement_that_the_latch_reversed_gives_back_what_dedup_removed(agent: Agent) -> None:
     ids = remember(agent, LONG, LONG + "\n", LONG * 9, "Tea.")
     before = just(agent, *ids)
-    refinement = refined(agent, delete(ids[2]), deduplicate=True)
+    refinement = refined(agent, delete(ids[2], ids[0]), deduplicate=True)
     assert status_of(refinement) is Status.ROLLED_BACK
     assert just(agent, ids[1])[ids[1]]["discarded_at"] is not None, "what dedup removed stays removed"
 
@@ -350,9 +353,10 @@ def test_the_undo_of_a_refinement_that_the_latch_reversed_gives_back_what_dedup_
     assert just(agent, *ids) == before
 
 
+@pytest.mark.usefixtures("nothing_missing")
 def test_what_a_reversed_refinement_only_touched_is_no_conflict_later(agent: Agent) -> None:
     ids = remember(agent, LONG, LONG + "\n", LONG * 9, "Tea.")
-    first = refined(agent, update(ids[3], "Tea?"), delete(ids[2]), deduplicate=True)
+    first = refined(agent, update(ids[3], "Tea?"), delete(ids[2], ids[0]), deduplicate=True)
     assert status_of(first) is Status.ROLLED_BACK
     refined(agent, update(ids[3], "Tea!"))
     later = just(agent, ids[3])
@@ -372,10 +376,11 @@ def test_an_undone_dedup_gives_the_keeper_its_own_tags_back(agent: Agent) -> Non
     undo(refinement)
 
     assert everything(agent) == before
-    assert refined(agent, delete(first)), "without the immutable tag it can be changed again"
+    assert refined(agent, delete(first, second)), "without the immutable tag it can be changed again"
     assert second in before
 
 
+@pytest.mark.usefixtures("nothing_missing")
 def test_what_the_latch_reversed_is_no_obstacle_to_what_was_done_since(agent: Agent, ids: list[int]) -> None:
     twins = remember(agent, LONG, LONG + "\n")
     tripped = refined(agent, consolidate(*ids[:9]), deduplicate=True)
@@ -430,7 +435,7 @@ def test_a_preview_says_what_will_happen_and_writes_nothing(agent: Agent, ids: l
 
 
 def test_one_entry_tells_of_it_without_content(agent: Agent, ids: list[int]) -> None:
-    refinement = refined(agent, update(ids[0], "Xylophone."), delete(ids[1]))
+    refinement = refined(agent, update(ids[0], "Xylophone."), delete(ids[1], ids[9]))
 
     done = undo(refinement)
 
@@ -438,7 +443,7 @@ def test_one_entry_tells_of_it_without_content(agent: Agent, ids: list[int]) -> 
     entry = db.session.get_one(AuditLog, number)
     events = [event.data for event in db.session.scalars(select(Event).where(Event.agent_id == agent.id))]
     assert (entry.actor, entry.data["rollback"]) == (str(COMMAND_LINE), rollback_of(done))
-    assert (entry.data["restored"], entry.data["removed"]) == (2, 1)
+    assert (entry.data["restored"], entry.data["removed"]) == (3, 1)
     for said in (repr(done), json.dumps(entry.data), json.dumps(PlanShape.of(done.plan).as_json()), json.dumps(events)):
         assert "promised" not in said
         assert "Xylophone" not in said

@@ -41,7 +41,7 @@ from tests.support.workers import environment_of
 ROUNDS = 4
 
 
-pytestmark = pytest.mark.usefixtures("sound")
+pytestmark = pytest.mark.usefixtures("sound", "nothing_missing")
 
 
 def test_of_admins_who_click_at_once_one_undoes_and_all_are_told_which(
@@ -49,7 +49,7 @@ def test_of_admins_who_click_at_once_one_undoes_and_all_are_told_which(
 ) -> None:
     before = just(agent, *ids)
     for round_ in range(1, ROUNDS + 1):
-        refinement = refined(agent, update(ids[0], f"Round {round_}."), delete(ids[1]))
+        refinement = refined(agent, update(ids[0], f"Round {round_}."), delete(ids[1], ids[9]))
 
         found = at_once(app, *[lambda number=refinement: undo_of(number)] * 4)
 
@@ -66,7 +66,7 @@ def test_an_undo_and_a_rewind_at_once_leave_what_one_after_the_other_would(
     before = just(agent, *ids)
     for _ in range(ROUNDS):
         first = refined(agent, update(ids[0]))
-        second = refined(agent, update(ids[0], "Short."), delete(ids[1]))
+        second = refined(agent, update(ids[0], "Short."), delete(ids[1], ids[9]))
 
         found = at_once(
             app,
@@ -119,7 +119,7 @@ def test_an_undo_a_refinement_that_starts_and_an_admin_at_once_break_nothing(
     """The new refinement may be ended by the undo, at any of its steps; whatever is refused is refused in words."""
     before = just(agent, *ids[:2])
     for round_ in range(ROUNDS):
-        refinement = refined(agent, update(ids[0], f"Round {round_}."), delete(ids[1]))
+        refinement = refined(agent, update(ids[0], f"Round {round_}."), delete(ids[1], ids[9]))
 
         found = at_once(
             app,
@@ -153,7 +153,7 @@ def test_a_refinement_that_starts_before_the_agent_is_locked_is_locked_first_all
     agent: Agent, ids: list[int], unseen: Callable[[int], list[str]]
 ) -> None:
     """Locks go refinement, agent: the other way round, two who lock could wait for each other for ever."""
-    earlier = refined(agent, delete(ids[0]))
+    earlier = refined(agent, delete(ids[0], ids[9]))
     run = begin(agent)
     locked = unseen(1)
 
@@ -166,7 +166,7 @@ def test_a_refinement_that_starts_before_the_agent_is_locked_is_locked_first_all
 def test_where_refinements_keep_starting_nothing_is_undone_and_that_is_said(
     agent: Agent, ids: list[int], unseen: Callable[[int], list[str]]
 ) -> None:
-    earlier = refined(agent, delete(ids[0]))
+    earlier = refined(agent, delete(ids[0], ids[9]))
     run = begin(agent)
     before = everything(agent)
     unseen(ATTEMPTS)
@@ -187,7 +187,7 @@ def go_on(run: Running, ids: list[int]) -> Callable[[], list[str]]:
 
     def work() -> list[str]:
         tool = RefinementTool(run.claim, open_keys(db.session.get_one(Agent, run.agent.id)))
-        calls = (delete(ids[1]), update(ids[2]), protect(ids[3]), consolidate(ids[4], ids[5]))
+        calls = (delete(ids[1], ids[9]), update(ids[2]), protect(ids[3]), consolidate(ids[4], ids[5]))
         return [tool.execute(action, **arguments)["type"] for action, arguments in calls]
 
     return work
@@ -229,7 +229,7 @@ def test_a_process_that_is_killed_before_it_commits_has_done_nothing(
     settings: Settings, agent: Agent, ids: list[int], kind: str
 ) -> None:
     before = just(agent, *ids)
-    refinement = refined(agent, update(ids[0]), delete(ids[1]), protect(ids[2]))
+    refinement = refined(agent, update(ids[0]), delete(ids[1], ids[9]), protect(ids[2]))
     after, counts = everything(agent), count_of(agent)
 
     die(settings, moment="before_commit", kind=kind, number=refinement)
@@ -243,11 +243,11 @@ def test_a_running_refinement_goes_on_when_the_process_that_would_end_it_is_kill
     settings: Settings, agent: Agent, ids: list[int]
 ) -> None:
     run = begin(agent)
-    run.tool.execute("delete", id=ids[0])
+    run.tool.execute("delete", id=ids[0], carried_by=ids[9])
 
     die(settings, moment="before_commit", kind="refinement", number=run.refinement.id)
 
-    assert run.tool.execute("delete", id=ids[1])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[1], carried_by=ids[9])["type"] == "deleted"
     assert entries_of(agent, Action.ROLLBACK) == []
 
 
@@ -255,7 +255,7 @@ def test_a_process_that_is_killed_once_it_has_committed_has_done_all_of_it(
     settings: Settings, agent: Agent, ids: list[int]
 ) -> None:
     before = just(agent, *ids)
-    refinement = refined(agent, update(ids[0]), delete(ids[1]))
+    refinement = refined(agent, update(ids[0]), delete(ids[1], ids[9]))
 
     die(settings, moment="after_commit", kind="refinement", number=refinement)
 

@@ -142,10 +142,14 @@ class Walk:
         self._go_on(more)
 
     def delete(self, a: int, b: int, more: bool) -> None:
+        """Another one, any, carries it from then on: these histories are made without a comparison of texts."""
         memory = _pick(self._begun(b), a)
-        if memory is not None and self._call("delete", id=self.mirror.ids[memory]):
-            self._tell("delete", memory)
-            self.reference.delete(memory, self.clock.at)
+        carrier = _pick([other for other in self.reference.memories(CORE) if other != memory], a + b)
+        if memory is not None and carrier is not None:
+            ids = {"id": self.mirror.ids[memory], "carried_by": self.mirror.ids[carrier]}
+            if self._call("delete", **ids):
+                self._tell("delete", memory, carrier)
+                self.reference.delete(memory, carrier, self.clock.at)
         self._go_on(more)
 
     def consolidate(self, a: int, b: int, more: bool) -> None:
@@ -349,7 +353,8 @@ class Walk:
         row = db.session.get_one(Refinement, self._refinement_ids[was_open], populate_existing=True)
         assert (row.status == Status.STOPPED) == stops
         if stops and self._tool is not None:
-            assert "terminated" in self._tool.execute("delete", id=self.mirror.ids[0])["error"]
+            late = {"id": self.mirror.ids[0], "carried_by": self.mirror.ids[1]}
+            assert "terminated" in self._tool.execute("delete", **late)["error"]
             self._tool = None
 
     def _tell(self, *words: object) -> None:

@@ -132,6 +132,7 @@ HARMLESS = [
     ("I have learned that Ada prefers tea.", "Ada prefers tea."),
     ("You can use `uv` in order to install it.", "Use `uv` to install it."),
     ("Ada said “never again”.", 'Ada said "never again"'),
+    ("Never push to main; open a pull request.", "Never push to main; always open a pull request."),
     ("The team made a decision to use Postgres.", "The team decided to use Postgres."),
     ("The user's favourite colour is green.", "The user's favorite color is green."),
     ("Vera purchased a big house.", "Vera bought a large house."),

@@ -15,6 +15,8 @@ from app.shapes.refinement import RefinementShape
 from app.values.mass_story import MassStory, exact_percent, percent
 from tests.support.factories import begin, make_agent, remember
 
+pytestmark = pytest.mark.usefixtures("nothing_missing")
+
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
@@ -74,7 +76,7 @@ def test_it_tells_start_duplicates_end_and_what_was_kept_of_what(agent: Agent) -
         story(run.refinement).line
         == "1,360 → 1,195 after 1 exact duplicate (not counted): 100% of 1,195 kept, limit 75%"
     )
-    run.tool.execute("delete", id=ids[1])
+    run.tool.execute("delete", id=ids[1], carried_by=ids[0])
     run.tool.execute("complete", summary="done")
     ended = run.reload()
 
@@ -96,7 +98,7 @@ def test_what_a_guard_reversed_is_told_as_reversed_and_not_as_a_mass_that_never_
     ids = remember(agent, *(words(100, letter) for letter in "abcdefghijkl"))
     run = begin(agent)
     for number in ids[:4]:
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=ids[4])
     ended = run.reload()
 
     assert ended.status == Status.ROLLED_BACK
@@ -108,7 +110,7 @@ def test_what_a_guard_reversed_is_told_as_reversed_and_not_as_a_mass_that_never_
 def test_the_duplicates_before_a_trip_stay_told_as_removed(agent: Agent) -> None:
     ids = remember(agent, words(100, "a"), words(100, "b"), words(50, "d"), words(50, "d"))
     run = begin(agent, deduplicate=True)
-    run.tool.execute("delete", id=ids[0])
+    run.tool.execute("delete", id=ids[0], carried_by=ids[1])
     ended = run.reload()
 
     assert ended.machine_line == "1 deduplicated, 1 deletion reversed, 4 → 3 memories, 300 → 250 tokens"
@@ -121,7 +123,7 @@ def test_the_duplicates_before_a_trip_stay_told_as_removed(agent: Agent) -> None
 def test_after_a_rollback_everything_is_told_as_reversed_and_after_its_undo_no_more(agent: Agent) -> None:
     ids = remember(agent, words(1_000, "a"), words(30, "b"), words(165, "d"), words(165, "d"))
     run = begin(agent, deduplicate=True)
-    run.tool.execute("delete", id=ids[1])
+    run.tool.execute("delete", id=ids[1], carried_by=ids[0])
     run.tool.execute("complete", summary="done")
     done = roll_back(Target.refinement(run.refinement.id), by=COMMAND_LINE)
     undone = run.reload()

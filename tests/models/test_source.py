@@ -79,9 +79,10 @@ def test_a_consolidation_and_the_note_of_a_refinement_are_the_refinement_s(agent
 
 
 def test_the_latch_s_note_is_the_refinement_s(agent: Agent) -> None:
-    (number,) = remember(agent, "x" * 400)
-    assert carry(agent, say("YES"), call("delete_memory", id=number), say("Oh.")).status == "rolled_back"
-    assert sources(agent) == ["agent", "refinement"]
+    number, carrier = remember(agent, "x" * 400, "x" * 400 + "!")
+    deletion = call("delete_memory", id=number, carried_by=carrier)
+    assert carry(agent, say("YES"), deletion, say("Oh.")).status == "rolled_back"
+    assert sources(agent) == ["agent", "agent", "refinement"]
 
 
 @pytest.mark.parametrize(

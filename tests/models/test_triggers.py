@@ -194,8 +194,12 @@ def test_of_an_ended_refinement_only_who_undid_it_changes(run: Running) -> None:
         **dict.fromkeys(("calls", "consolidated", "updated", "deleted", "deduplicated", "account_id"), "99"),
         **dict.fromkeys(("deduplicated_tokens", "prompt_tokens", "completion_tokens", "cost_usd"), "99"),
         **dict.fromkeys(("memories_merged", "memories_before", "memories_after"), "99"),
+        **dict.fromkeys(("specifics_checked", "specifics_missing", "specifics_restored", "specifics_confirmed"), "99"),
+        **{"confirmed_losses": "1", "max_confirmed_losses": "9"},
         **dict.fromkeys(("erosion_floor", "erosion_cut", "erosion_base", "agent_id"), "99"),
+        **dict.fromkeys(("specifics_checked", "specifics_missing", "specifics_restored", "specifics_confirmed"), "99"),
         **dict.fromkeys(("cap", "mutations", "protected", "probes_asked", "probes_kept"), "2"),
+        **dict.fromkeys(("confirmed_losses", "max_confirmed_losses"), "2"),
         **dict.fromkeys(("reader_model", "reader_action", "ending"), "'other'"),
         **dict.fromkeys(("heartbeat_at", "stop_requested_at", "requested_at", "started_at"), "'2026-01-01 00:00:00'"),
         **{

@@ -15,6 +15,14 @@ from tests.support.factories import ledger
 from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients, call, say
 
 LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
+MARKS = ".,;:!?-–—…·•*+~|/^°¶§†‡"
+
+
+def alike(count: int, text: str = LONG) -> list[str]:
+    """So many texts of one length, each of which says all of each other: they end in different marks."""
+    return [text + mark for mark in MARKS[:count]]
+
+
 DONE = call("complete_refinement", summary="I am done.")
 
 
@@ -54,4 +62,4 @@ def contents(agent: Agent, keys: Any) -> dict[int, str]:
     return {row[0]: keys.reveal_memory(row[0], db.session.get_one(Memory, row[0]).content) for row in ledger(agent)}
 
 
-__all__ = ["DONE", "LONG", "Ended", "call", "carry", "contents", "say"]
+__all__ = ["DONE", "LONG", "Ended", "alike", "call", "carry", "contents", "say"]

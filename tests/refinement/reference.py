@@ -87,10 +87,14 @@ class Reference:
         self._write(number, replace(self.memories[number], content=content), kept)
         return self._counted("updated")
 
-    def delete(self, number: int) -> str:
-        refusal = self._refusal([number])
+    def delete(self, number: int, carrier: int) -> str:
+        if number == carrier and not self._over():
+            return "can't carry itself"
+        refusal = self._refusal([number], others=[carrier])
         if refusal:
             return refusal
+        other = self.memories[carrier]
+        self._write(carrier, replace(other, tags=other.tags | self.memories[number].tags), self._kept(carrier))
         self._write(number, replace(self.memories[number], active=False), 0)
         return self._counted("deleted")
 
@@ -140,14 +144,14 @@ class Reference:
     def _over(self) -> bool:
         return self.run is None or not self.run.running
 
-    def _refusal(self, numbers: list[int], content: str | None = None) -> str:
+    def _refusal(self, numbers: list[int], content: str | None = None, others: Iterable[int] = ()) -> str:
         if self._over():
             return "terminated"
         if content == "":
             return "blank"
         if self.run is not None and self.run.mutations >= CAP:
             return "Hard cap reached"
-        if any(number not in self.ledger for number in numbers):
+        if any(number not in self.ledger for number in (*numbers, *others)):
             return "No active core memory"
         return "" if all(self.memories[number].touchable for number in numbers) else "never touched"
 

@@ -173,18 +173,20 @@ def test_a_memory_merged_a_thousand_times_is_full_and_the_rest_stays_beside_it(a
     assert verify().ok
 
 
-def test_a_consolidation_that_would_lose_dates_is_refused_and_costs_nothing(agent: Agent) -> None:
+def test_a_consolidation_or_deletion_that_would_lose_dates_is_refused_and_costs_nothing(agent: Agent) -> None:
     bring(agent, *({"created_at": at.isoformat()} for at in days(*range(-MOST_DATES, 0))))
     deduplicate(agent)
     (full,) = (memory.id for memory in core(agent))
-    extra, _ = remember(agent, EXAM + "!", LONG, at=NINETEENTH)
+    extra, longer = remember(agent, EXAM + "!", f"{EXAM} {LONG}", at=NINETEENTH)
     run = begin(agent)
     before = everything(agent)
-    refused = run.tool.execute("consolidate", ids=[full, extra], content=EXAM)
-    assert (refused["type"], refused["changes_left"]) == ("error", 10)
-    assert "1,001 dates" in refused["error"]
-    assert everything(agent) == before
-    assert run.tool.execute("delete", id=extra)["changes_left"] == 9
+    merge = {"ids": [full, extra], "content": EXAM}
+    for action, arguments in {"consolidate": merge, "delete": {"id": extra, "carried_by": full}}.items():
+        refused = run.tool.execute(action, **arguments)
+        assert (refused["type"], refused["changes_left"]) == ("error", 10)
+        assert "1,001 dates" in refused["error"]
+        assert everything(agent) == before
+    assert run.tool.execute("delete", id=extra, carried_by=longer)["changes_left"] == 9
 
 
 def test_the_agent_reads_the_latest_days_and_how_many_more_there_are(agent: Agent) -> None:

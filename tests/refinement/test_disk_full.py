@@ -16,7 +16,7 @@ from app.refinement.start import start_refinement
 from app.refinement.sweep import DISK_FULL, close_stalled
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 from tasks import celery
-from tests.refinement.driving import LONG, call, say
+from tests.refinement.driving import alike, call, say
 from tests.refinement.test_heartbeat import running_of
 from tests.support.factories import ledger, remember
 from tests.support.full_disk import FullDisk
@@ -32,7 +32,7 @@ def disk(app: Flask) -> Iterator[FullDisk]:
 
 @pytest.fixture
 def ids(agent: Agent) -> list[int]:
-    return remember(agent, *(LONG + str(n) for n in range(20)))
+    return remember(agent, *alike(20))
 
 
 def test_one_that_finds_the_disk_full_ends_with_that_reason_once_there_is_room(
@@ -40,9 +40,11 @@ def test_one_that_finds_the_disk_full_ends_with_that_reason_once_there_is_room(
 ) -> None:
     def delete_on_a_full_disk(_messages: object) -> object:
         disk.fill()
-        return call("delete_memory", id=ids[1])
+        return call("delete_memory", id=ids[1], carried_by=ids[-1])
 
-    row, pauses, client = carried(agent, disk, call("delete_memory", id=ids[0]), delete_on_a_full_disk)
+    row, pauses, client = carried(
+        agent, disk, call("delete_memory", id=ids[0], carried_by=ids[-1]), delete_on_a_full_disk
+    )
 
     assert (row.status, row.failure, row.mutations) == (Status.INTERRUPTED, DISK_FULL, 1)
     assert row.reason == f"{DISK_FULL}; {EARLIER_CHANGES_KEPT}."

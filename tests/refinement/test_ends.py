@@ -12,6 +12,7 @@ from app.refinement.functions import ACTIONS
 from app.refinement.guard import Claim
 from app.refinement.start import request_stop
 from app.refinement.tool import RefinementTool
+from tests.refinement.driving import alike
 from tests.support.factories import Running, begin, ledger, remember
 
 ENDS = [status for status in Status if status not in ("queued", "asking", "running")]
@@ -22,10 +23,10 @@ def every_call(ids: list[int]) -> list[tuple[str, dict[str, Any]]]:
         ("search", {"query": "tea"}),
         ("consolidate", {"ids": ids[:2], "content": "tea"}),
         ("update", {"id": ids[0], "content": "tea"}),
-        ("delete", {"id": ids[0]}),
+        ("delete", {"id": ids[0], "carried_by": ids[-1]}),
         ("protect", {"id": ids[0]}),
         ("complete", {"summary": "Done."}),
-        ("delete", {"id": "nonsense"}),
+        ("delete", {"id": "nonsense", "carried_by": ids[-1]}),
         ("complete", {}),
         ("burn", {}),
     ]
@@ -52,7 +53,7 @@ def end(run: Running, status: Status) -> None:
 
 
 def test_every_end_state_terminates_every_call_for_good(agent: Agent) -> None:
-    ids = remember(agent, *(f"tea {n}" * 20 for n in range(5)))
+    ids = remember(agent, *alike(5))
     for status in sorted(ENDS, key=lambda status: status == "declined"):  # last: a NO rests
         run = begin(agent)
         end(run, status)
@@ -62,33 +63,33 @@ def test_every_end_state_terminates_every_call_for_good(agent: Agent) -> None:
 
 
 def test_a_call_after_the_agents_own_complete_is_late_too(agent: Agent) -> None:
-    ids = remember(agent, *(f"tea {n}" * 20 for n in range(5)))
+    ids = remember(agent, *alike(5))
     run = begin(agent)
     run.tool.execute("complete", summary="Done.")
     assert_terminated(run, run.tool, ids)
 
 
 def test_a_tool_of_an_ended_refinement_is_no_tool_of_the_next(agent: Agent) -> None:
-    ids = remember(agent, *(f"tea {n}" * 20 for n in range(5)))
+    ids = remember(agent, *alike(5))
     first = begin(agent)
     end(first, Status.INTERRUPTED)
     second = begin(agent)
     assert_terminated(first, first.tool, ids)
-    assert second.tool.execute("delete", id=ids[0])["type"] == "deleted"
+    assert second.tool.execute("delete", id=ids[0], carried_by=ids[-1])["type"] == "deleted"
 
 
 def test_another_worker_holds_nothing(agent: Agent) -> None:
-    ids = remember(agent, *(f"tea {n}" * 20 for n in range(5)))
+    ids = remember(agent, *alike(5))
     run = begin(agent, worker="mine")
     for worker in ("theirs", "", "MINE", "mine "):
         assert_terminated(run, RefinementTool(Claim(run.refinement.id, worker), run.tool._keys), ids)
-    assert run.tool.execute("delete", id=ids[0])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[0], carried_by=ids[-1])["type"] == "deleted"
 
 
 def test_stop_acts_before_the_next_change_and_on_all_other_calls(agent: Agent) -> None:
-    ids = remember(agent, *(f"tea {n}" * 20 for n in range(5)))
+    ids = remember(agent, *alike(5))
     run = begin(agent)
-    assert run.tool.execute("delete", id=ids[4])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[4], carried_by=ids[0])["type"] == "deleted"
     request_stop(run.refinement.id, by=COMMAND_LINE)
     assert_terminated(run, run.tool, ids)
     assert run.reload().mutations == 1
@@ -96,7 +97,7 @@ def test_stop_acts_before_the_next_change_and_on_all_other_calls(agent: Agent) -
 
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.ASKING])
 def test_nothing_is_changed_before_the_loop_has_begun_either(agent: Agent, status: Status) -> None:
-    ids = remember(agent, *(f"tea {n}" * 20 for n in range(5)))
+    ids = remember(agent, *alike(5))
     run = begin(agent)
     with writing():
         Refinement.lock(run.refinement.id).status = status

@@ -20,6 +20,9 @@ from app.views.shown.agent import AgentState
 from tests.support.clock import FakeClock
 from tests.support.factories import Running, begin, ledger, make_agent, promote, remember
 
+pytestmark = pytest.mark.usefixtures("nothing_missing")
+"""Exact masses are what counts here, whatever the texts say."""
+
 THRESHOLD = "0.60"
 
 
@@ -175,8 +178,8 @@ def operations(refinement_id: str) -> list[AuditLog]:
 
 def test_one_undone_change_gives_back_just_what_it_had_cut(agent: Agent) -> None:
     run = begin(agent, braced=True)
-    one, two, three, four = list(weights(agent))[:4]
-    run.tool.execute("delete", id=one)
+    one, two, three, four, five = list(weights(agent))[:5]
+    run.tool.execute("delete", id=one, carried_by=five)
     run.tool.execute("update", id=two, content="x" * 200)
     run.tool.execute("consolidate", ids=[three, four], content="y" * 480)
     run.tool.execute("complete", summary="Shorter.")
@@ -211,12 +214,12 @@ def test_changes_of_one_memory_give_back_each_its_own_share(agent: Agent) -> Non
 
 def test_what_was_saved_during_the_run_gives_nothing_back_when_its_removal_is_undone(agent: Agent) -> None:
     run = begin(agent, braced=True)
-    (number,) = remember(agent, "new " * 100)
-    run.tool.execute("delete", id=number)
+    number, carrier = remember(agent, "new " * 100, "new! " * 80)
+    run.tool.execute("delete", id=number, carried_by=carrier)
     run.tool.execute("complete", summary="Shorter.")
     (deleted,) = operations(run.refinement.id)
     undo(deleted)
-    assert standing(agent) == Erosion(0, 1100)
+    assert standing(agent) == Erosion(0, 1200)
 
 
 def test_the_share_that_came_back_may_be_cut_again_and_not_more(agent: Agent, clock: FakeClock) -> None:
@@ -281,7 +284,7 @@ def test_what_was_promoted_or_saved_during_the_run_and_cut_gives_nothing_back_wh
     (saved,) = remember(agent, "y" * 400)
     run.tool.execute("update", id=first, content="x" * 280)
     run.tool.execute("update", id=note, content="x" * 200)
-    run.tool.execute("delete", id=saved)
+    run.tool.execute("delete", id=saved, carried_by=first)
     run.tool.execute("complete", summary="Shorter.")
     assert standing(agent) == Erosion(30, 1200)
 

@@ -16,7 +16,7 @@ from app.models import Refinement
 from app.refinement.functions import ACTIONS
 from tests.support.factories import Running, begin, make_agent, remember
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if os.environ.get("WHETSTONE_LONG") else 120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if os.environ.get("WHETSTONE_LONG") else 300)]
 
 LONG_RUN = bool(os.environ.get("WHETSTONE_LONG"))
 BATCH, ENOUGH = (2000, 100_000) if LONG_RUN else (400, 400)
@@ -61,15 +61,32 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = st.sampled_from(["id", "ids", "content", "query", "since", "until", "summary", "note_to_admins", "action"])
+KEYS = st.sampled_from(
+    [
+        "id",
+        "ids",
+        "content",
+        "query",
+        "since",
+        "until",
+        "summary",
+        "note_to_admins",
+        "action",
+        "carried_by",
+        "confirm_loss",
+    ]
+)
 ARGUMENTS = st.dictionaries(KEYS, VALUES, max_size=4) | st.dictionaries(KEYS | ODD, VALUES, max_size=5)
 IDS = st.integers(1, 300) | VALUES
 TEXT = st.sampled_from(["Ann likes tea.", "Ann likes tea and rum, she says."]) | VALUES
+CONFIRM = {"confirm_loss": st.booleans() | VALUES}
 FITTING = {
     "search": st.fixed_dictionaries({"query": TEXT}, optional={"since": VALUES, "until": VALUES}),
-    "consolidate": st.fixed_dictionaries({"ids": st.lists(IDS, min_size=1, max_size=3) | VALUES, "content": TEXT}),
-    "update": st.fixed_dictionaries({"id": IDS, "content": TEXT}),
-    "delete": st.fixed_dictionaries({"id": IDS}),
+    "consolidate": st.fixed_dictionaries(
+        {"ids": st.lists(IDS, min_size=1, max_size=3) | VALUES, "content": TEXT}, optional=CONFIRM
+    ),
+    "update": st.fixed_dictionaries({"id": IDS, "content": TEXT}, optional=CONFIRM),
+    "delete": st.fixed_dictionaries({"id": IDS, "carried_by": IDS}),
     "protect": st.fixed_dictionaries({"id": IDS}),
     "complete": st.fixed_dictionaries({"summary": TEXT}, optional={"note_to_admins": TEXT}),
 }

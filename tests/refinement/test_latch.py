@@ -12,6 +12,9 @@ from app.models import COMMAND_LINE, Action, Agent, AuditLog, Memory, MemoryType
 from app.refinement.dedup import remove_exact_duplicates
 from tests.support.factories import Running, begin, ledger, make_agent, promote, remember
 
+pytestmark = pytest.mark.usefixtures("nothing_missing")
+"""Exact masses are what counts here, whatever the texts say."""
+
 
 def words(tokens: int, letter: str = "a") -> str:
     """A text of exactly so many tokens."""
@@ -37,9 +40,9 @@ def test_exactly_at_the_threshold_passes_and_one_token_less_trips() -> None:
     for threshold, weights in {"0.75": (74, 1, 25), "0.5": (4, 1, 5), "0.7501": (2500, 2500, 2500, 1, 2499)}.items():
         run, ids = with_threshold(threshold, *weights)
         before = ledger(run.agent)
-        at = run.tool.execute("delete", id=ids[-1])
+        at = run.tool.execute("delete", id=ids[-1], carried_by=ids[0])
         assert (at["type"], Decimal(at["retention"])) == ("deleted", Decimal(threshold))
-        under = run.tool.execute("delete", id=ids[-2])
+        under = run.tool.execute("delete", id=ids[-2], carried_by=ids[0])
         assert (under["type"], Decimal(under["retention"]) < Decimal(threshold)) == ("refinement_rolled_back", True)
         assert (run.reload().status, ledger(run.agent)) == (Status.ROLLED_BACK, before)
 
@@ -63,11 +66,12 @@ def test_a_trip_reverses_everything_byte_by_byte(agent: Agent) -> None:
     assert run.tool.execute("update", id=merged["id"], content=words(29, "m"))["type"] == "updated"
     assert run.tool.execute("protect", id=ids[3])["type"] == "protected"
     assert run.tool.execute("protect", id=ids[0])["type"] == "protected"
-    assert run.tool.execute("delete", id=ids[1])["type"] == "deleted"
-    assert run.tool.execute("delete", id=ids[2])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[1], carried_by=ids[-1])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[2], carried_by=ids[-1])["type"] == "deleted"
     result = run.tool.execute("consolidate", ids=ids[4:8], content=words(100, "n"))
 
     counts = {"consolidated": 2, "updated": 2, "deleted": 2, "protected": 2, "deduplicated": 0, "refused": {}}
+    counts |= {"specifics": {"checked": 0, "missing": 0, "restored": 0, "confirmed": 0}}
     stats = counts | {"memories_merged": 6, "memories_before": 12, "memories_after": None}
     assert set(result) == {"type", "reason", "stats", "changes_left", "retention"}
     assert (result["type"], result["stats"], result["changes_left"]) == ("refinement_rolled_back", stats, 0)
@@ -83,7 +87,7 @@ def test_a_trip_reverses_everything_byte_by_byte(agent: Agent) -> None:
     rollback = written[-2]
     assert rollback.data["retention"] == result["retention"] == str(row.retention)
     assert rollback.data | {"x": 1} == rollback.data | {
-        **{"x": 1, "threshold": "0.7500", "mass_before": 530, "stats": stats, "restored": 10, "removed": 2}
+        **{"x": 1, "threshold": "0.7500", "mass_before": 530, "stats": stats, "restored": 11, "removed": 2}
     }
     journal = db.session.scalars(Memory.active(agent.id, MemoryType.JOURNAL)).one()
     told = run.tool._keys.reveal_memory(journal.id, journal.content)
@@ -101,7 +105,7 @@ def test_what_others_did_meanwhile_stays(agent: Agent) -> None:
     protect_as_admin(agent, ids[1])
     (saved,) = remember(agent, words(500, "s"))
     assert run.tool.execute("update", id=saved, content=words(1, "s"))["type"] == "updated"
-    assert run.tool.execute("delete", id=ids[2])["type"] == "refinement_rolled_back"
+    assert run.tool.execute("delete", id=ids[2], carried_by=ids[-1])["type"] == "refinement_rolled_back"
 
     after = {row[0]: row for row in ledger(agent)}
     content_to_flag = slice(1, 4)
@@ -118,8 +122,8 @@ def test_a_memory_saved_meanwhile_that_a_consolidation_took_comes_back(agent: Ag
     before = ledger(agent)
     result = run.tool.execute("consolidate", ids=[ids[0], saved], content=words(400, "m"))
     assert (result["type"], result["retention"]) == ("consolidated", "1.0000")
-    assert run.tool.execute("delete", id=result["id"])["type"] == "deleted"
-    assert run.tool.execute("delete", id=ids[1])["type"] == "refinement_rolled_back"
+    assert run.tool.execute("delete", id=result["id"], carried_by=ids[-1])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[1], carried_by=ids[-1])["type"] == "refinement_rolled_back"
     assert ledger(agent) == before
 
 
@@ -136,8 +140,8 @@ def test_padding_one_memory_does_not_hide_ten_deletions(agent: Agent) -> None:
     run = begin(agent)
     assert kept_after(run, ("update", {"id": ids[0], "content": words(2000, "p")})) == 200
     for number in range(1, 6):
-        assert run.tool.execute("delete", id=ids[number])["type"] == "deleted"
-    assert run.tool.execute("delete", id=ids[6])["type"] == "refinement_rolled_back"
+        assert run.tool.execute("delete", id=ids[number], carried_by=ids[-1])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[6], carried_by=ids[-1])["type"] == "refinement_rolled_back"
     assert sum(row[2] for row in ledger(agent)) == 200
 
 
@@ -149,7 +153,7 @@ def test_kept_mass_only_ever_falls(agent: Agent) -> None:
     again = kept_after(run, ("update", {"id": ids[0], "content": words(200)}))
     assert (grown, shrunk, again) == (1000, 960, 960)
     (new,) = remember(agent, words(100, "n"))
-    assert kept_after(run, ("delete", {"id": new})) == 960
+    assert kept_after(run, ("delete", {"id": new, "carried_by": ids[-1]})) == 960
     first = run.tool.execute("consolidate", ids=ids[1:3], content=words(150, "m"))["id"]
     assert kept_after(run) == 910
     second = run.tool.execute("consolidate", ids=[first, ids[0]], content=words(205, "w"))["id"]
@@ -175,24 +179,24 @@ def test_a_journal_entry_that_is_promoted_during_the_run_starts_at_nothing(agent
     promote(agent, noted)
     merged = run.tool.execute("consolidate", ids=[ids[0], noted], content=words(100, "m"))["id"]
     assert kept_after(run) == 40
-    assert kept_after(run, ("delete", {"id": merged})) == 30
+    assert kept_after(run, ("delete", {"id": merged, "carried_by": ids[-1]})) == 30
 
 
 def test_mass_nought_never_trips(agent: Agent) -> None:
-    run = begin(agent) if remember(agent, "a") else None
-    assert run is not None
+    (old,) = remember(agent, "a")
+    run = begin(agent)
     with writing():
         row = Refinement.lock(run.refinement.id)
         row.mass_before = row.kept_mass = 0
     (new,) = remember(agent, words(10))
-    assert run.tool.execute("delete", id=new)["retention"] == "1.0000"
+    assert run.tool.execute("delete", id=new, carried_by=old)["retention"] == "1.0000"
     assert run.tool.execute("complete", summary="Done.")["type"] == "refinement_complete"
 
 
 def test_complete_checks_again(agent: Agent) -> None:
     ids = remember(agent, *(words(10, chr(97 + n)) for n in range(10)))
     run = begin(agent)
-    run.tool.execute("delete", id=ids[0])
+    run.tool.execute("delete", id=ids[0], carried_by=ids[-1])
     before = {row[0] for row in ledger(agent)} | {ids[0]}
     with writing():
         Refinement.lock(run.refinement.id).threshold = Decimal("0.95")
@@ -211,7 +215,7 @@ def test_duplicates_removed_before_stay_removed_after_a_trip(agent: Agent) -> No
         row.mass_before = row.kept_mass = locked.core_token_usage
         row.snapshot_entry_id = db.session.scalar(db.select(db.func.max(AuditLog.id)))
     before = ledger(agent)
-    assert run.tool.execute("delete", id=ids[2])["type"] == "refinement_rolled_back"
+    assert run.tool.execute("delete", id=ids[2], carried_by=ids[-1])["type"] == "refinement_rolled_back"
     assert ledger(agent) == before
     assert [row[0] for row in before] == [ids[0], *ids[2:]]
     assert run.reload().stats["deduplicated"] == 1
@@ -222,4 +226,4 @@ def test_a_settings_change_meanwhile_does_not_move_the_threshold(agent: Agent) -
     run = begin(agent)
     with writing():
         Agent.lock(agent.id).change(by=COMMAND_LINE, refinement_threshold="1.00")
-    assert run.tool.execute("delete", id=ids[0])["type"] == "deleted"
+    assert run.tool.execute("delete", id=ids[0], carried_by=ids[-1])["type"] == "deleted"

@@ -16,7 +16,7 @@ from app.llm.client import Message, ModelError, ModelErrorKind, Reply, Usage
 from app.models import COMMAND_LINE, Agent, Refinement
 from app.refinement.start import request_stop
 from app.refinement.sweep import close_stalled
-from tests.refinement.driving import DONE, LONG, call, carry, say
+from tests.refinement.driving import DONE, alike, call, carry, say
 from tests.support.factories import begin, ledger, remember
 
 Thought = Callable[[Sequence[Message]], Reply]
@@ -24,7 +24,7 @@ Thought = Callable[[Sequence[Message]], Reply]
 
 @pytest.fixture
 def ids(agent: Agent) -> list[int]:
-    return remember(agent, *(LONG + str(n) for n in range(20)))
+    return remember(agent, *alike(20))
 
 
 class Sweeper:
@@ -61,8 +61,8 @@ def sweep() -> None:
 @pytest.mark.parametrize(
     "late",
     [
-        call("delete_memory", id=1),
-        call("delete_memory", id=10**9),
+        call("delete_memory", id=1, carried_by=20),
+        call("delete_memory", id=10**9, carried_by=20),
         call("search_memories", query="may"),
         DONE,
         replace(say("Let me think."), usage=Usage(700, 70)),
@@ -74,7 +74,7 @@ def test_what_comes_late_in_the_loop_is_written_nowhere(
 ) -> None:
     sweeper = Sweeper(sweep)
 
-    done = carry(agent, say("YES"), call("delete_memory", id=ids[3]), sweeper.before(late), DONE)
+    done = carry(agent, say("YES"), call("delete_memory", id=ids[3], carried_by=ids[-1]), sweeper.before(late), DONE)
 
     assert (done.status, done.refinement.mutations, done.refinement.turns) == ("interrupted", 1, 1)
     assert everything() == sweeper.at_the_end
@@ -99,7 +99,7 @@ def test_a_stop_meanwhile_lets_the_reply_be_booked_and_nothing_after_it(
 ) -> None:
     def press(_: Sequence[Message]) -> Reply:
         request_stop(Refinement.open_of(agent.id).id, by=COMMAND_LINE)  # type: ignore[union-attr]
-        return call("delete_memory", id=ids[0])
+        return call("delete_memory", id=ids[0], carried_by=ids[-1])
 
     done = carry(agent, say("YES"), press, DONE)
 
@@ -115,7 +115,7 @@ def test_the_reply_to_a_rollback_is_on_no_account(app: Flask, agent: Agent, ids:
         seen.append(everything())
         return replace(say("I see."), usage=Usage(700, 70))
 
-    cuts = [call("delete_memory", id=number) for number in ids[:6]]
+    cuts = [call("delete_memory", id=number, carried_by=ids[-1]) for number in ids[:6]]
     done = carry(agent, say("YES"), *cuts, answer)
 
     assert (done.status, done.refinement.turns) == ("rolled_back", 6)
@@ -125,7 +125,7 @@ def test_the_reply_to_a_rollback_is_on_no_account(app: Flask, agent: Agent, ids:
 def test_a_tool_that_is_held_by_nobody_any_more_books_nothing(app: Flask, agent: Agent, ids: list[int]) -> None:
     run = begin(agent)
     run.tool.execute("search", query="may")
-    run.tool.execute("delete", id=10**9)
+    run.tool.execute("delete", id=10**9, carried_by=ids[-1])
     sweep()
     before, memories = everything(), ledger(agent)
 

@@ -12,18 +12,20 @@ from flask import Flask
 
 from app.llm.client import Message, ModelError, ModelErrorKind, Reply, Usage
 from app.models import Agent
-from tests.refinement.driving import DONE, LONG, call, carry, say
+from tests.refinement.driving import DONE, alike, call, carry, say
 from tests.support.factories import remember
 from tests.support.scripted import calls
 
 
 @pytest.fixture
 def ids(agent: Agent) -> list[int]:
-    return remember(agent, *(LONG + str(n) for n in range(20)))
+    return remember(agent, *alike(20))
 
 
 def test_words_without_calls_end_unfinished_and_valid_changes_stay(agent: Agent, ids: list[int]) -> None:
-    done = carry(agent, say("YES"), call("delete_memory", id=ids[0]), say("I think"), say("that is all."))
+    done = carry(
+        agent, say("YES"), call("delete_memory", id=ids[0], carried_by=ids[-1]), say("I think"), say("that is all.")
+    )
     assert (done.status, done.refinement.mutations, done.refinement.turns) == ("unfinished", 1, 3)
     assert "You called no function" in done.client.asked[-1].messages[-1]["content"]
 
@@ -68,9 +70,15 @@ def test_the_time_limit_ends_it_unfinished_wherever_it_strikes(agent: Agent, ids
         return answer
 
     timeout = ModelError(ModelErrorKind.TIMEOUT, "The model did not answer in time.")
-    for reply in (call("search_memories", query="may"), call("delete_memory", id=ids[1]), timeout):
+    for reply in (call("search_memories", query="may"), call("delete_memory", id=ids[1], carried_by=ids[-1]), timeout):
         time[0] = 0.0
-        done = carry(agent, say("YES"), call("delete_memory", id=10**9), late(reply), monotonic=lambda: time[0])
+        done = carry(
+            agent,
+            say("YES"),
+            call("delete_memory", id=10**9, carried_by=ids[-1]),
+            late(reply),
+            monotonic=lambda: time[0],
+        )
         assert (done.status, done.refinement.reason) == (
             "unfinished",
             "The time limit was reached; earlier changes are kept.",
@@ -82,7 +90,7 @@ def test_the_time_limit_ends_it_unfinished_wherever_it_strikes(agent: Agent, ids
 
 def test_calls_of_one_reply_that_come_after_the_time_limit_are_not_made(agent: Agent, ids: list[int]) -> None:
     ticks = iter([*[0.0] * 11, *[901.0] * 100])
-    many = calls(*(("delete_memory", {"id": one}) for one in ids[:5]))
+    many = calls(*(("delete_memory", {"id": one, "carried_by": ids[-1]}) for one in ids[:5]))
     done = carry(agent, say("YES"), many, monotonic=lambda: next(ticks))
     assert done.status == "unfinished"
     assert 0 < done.refinement.mutations < 5

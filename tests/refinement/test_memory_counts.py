@@ -28,8 +28,8 @@ def merged(agent: Agent) -> list[int]:
 
 def test_seven_memories_merged_into_two_say_so(agent: Agent) -> None:
     ids = merged(agent)
-    first = call("consolidate_memories", ids=ids[:4], content="Ann likes tea 0 to 3.")
-    second = call("consolidate_memories", ids=ids[4:], content="Ann likes tea 4 to 6.")
+    first = call("consolidate_memories", ids=ids[:4], content="Ann likes tea 0, 1, 2, 3.")
+    second = call("consolidate_memories", ids=ids[4:], content="Ann likes tea 4, 5, 6.")
 
     ended = carry(agent, say("YES"), first, second, DONE).refinement
 
@@ -38,6 +38,7 @@ def test_seven_memories_merged_into_two_say_so(agent: Agent) -> None:
         {
             **{"consolidated": 2, "updated": 0, "deleted": 0, "protected": 0, "deduplicated": 0, "refused": {}},
             **{"memories_merged": 7, "memories_before": 11, "memories_after": 6},
+            "specifics": {"checked": 21, "missing": 0, "restored": 0, "confirmed": 0},
         },
     )
     said = "2 consolidated (7 memories merged into 2), 11 → 6 memories, "

@@ -37,7 +37,7 @@ from app.refinement.start import (
     request_stop,
     start_refinement,
 )
-from tests.refinement.driving import DONE, LONG, call, carry, say
+from tests.refinement.driving import DONE, LONG, alike, call, carry, say
 from tests.support.clock import FakeClock
 from tests.support.factories import ledger, make_agent, remember
 from tests.support.scripted import ScriptedClient, ScriptedClients, calls
@@ -45,7 +45,7 @@ from tests.support.scripted import ScriptedClient, ScriptedClients, calls
 
 @pytest.fixture
 def ids(agent: Agent) -> list[int]:
-    return remember(agent, *(LONG + str(n) for n in range(20)))
+    return remember(agent, *alike(20))
 
 
 def actions(refinement: Refinement) -> list[str]:
@@ -54,7 +54,9 @@ def actions(refinement: Refinement) -> list[str]:
 
 
 def test_consent_then_changes_then_complete(agent: Agent, ids: list[int]) -> None:
-    done = carry(agent, say("YES, gladly.\nTo admins: be kind"), call("delete_memory", id=ids[0]), DONE)
+    done = carry(
+        agent, say("YES, gladly.\nTo admins: be kind"), call("delete_memory", id=ids[0], carried_by=ids[-1]), DONE
+    )
     row = done.refinement
     assert (done.status, row.turns, row.mutations) == ("completed", 2, 1)
     assert (row.prompt_tokens, row.completion_tokens) == (300, 30)
@@ -129,7 +131,7 @@ def test_no_answer_to_the_question_is_a_failure_and_no_no(agent: Agent, ids: lis
 
 def test_a_model_lost_in_the_middle_is_a_failure_and_valid_changes_stay(agent: Agent, ids: list[int]) -> None:
     error = ModelError(ModelErrorKind.UNAUTHORIZED, "The model refused the key.", status=401)
-    done = carry(agent, say("YES"), call("delete_memory", id=ids[0]), error)
+    done = carry(agent, say("YES"), call("delete_memory", id=ids[0], carried_by=ids[-1]), error)
     assert (done.status, done.refinement.mutations) == ("failed", 1)
     assert ids[0] not in [row[0] for row in ledger(agent)]
 
@@ -139,9 +141,11 @@ def test_stop_in_the_middle_keeps_what_was_done(agent: Agent, ids: list[int]) ->
         open_one = Refinement.open_of(agent.id)
         assert open_one is not None
         assert request_stop(open_one.id, by=COMMAND_LINE).is_open, "its own worker ends it"
-        return calls(("delete_memory", {"id": ids[1]}), ("complete_refinement", {"summary": "Done."}))
+        return calls(
+            ("delete_memory", {"id": ids[1], "carried_by": ids[-1]}), ("complete_refinement", {"summary": "Done."})
+        )
 
-    done = carry(agent, say("YES"), call("delete_memory", id=ids[0]), stop)
+    done = carry(agent, say("YES"), call("delete_memory", id=ids[0], carried_by=ids[-1]), stop)
     assert (done.status, done.refinement.mutations) == ("stopped", 1)
     assert done.refinement.reason == "An admin pressed Stop; earlier changes are kept."
     assert carry(agent, stop).status == "stopped"
@@ -156,7 +160,7 @@ def test_something_unexpected_is_reported_and_leaves_the_agent_free(agent: Agent
         raise ZeroDivisionError(LONG)
 
     with pytest.raises(ZeroDivisionError):
-        carry(agent, say("YES"), call("delete_memory", id=ids[0]), broken)
+        carry(agent, say("YES"), call("delete_memory", id=ids[0], carried_by=ids[-1]), broken)
     db.session.rollback()
     row = db.session.scalars(db.select(Refinement).execution_options(populate_existing=True)).one()
     assert (row.status, row.mutations) == ("interrupted", 1)
@@ -167,7 +171,7 @@ def test_something_unexpected_is_reported_and_leaves_the_agent_free(agent: Agent
 
 def test_after_a_rollback_the_model_is_told_once_and_can_change_nothing(agent: Agent, ids: list[int]) -> None:
     before = ledger(agent)
-    many = calls(*(("delete_memory", {"id": one}) for one in ids[:9]))
+    many = calls(*(("delete_memory", {"id": one, "carried_by": ids[-1]}) for one in ids[:9]))
     done = carry(agent, say("YES"), many, many)
     assert (done.status, done.refinement.mutations, done.refinement.turns) == ("rolled_back", 6, 1)
     assert ledger(agent) == before
@@ -206,7 +210,7 @@ def test_a_threshold_that_changes_while_it_is_asked_is_the_one_that_holds(agent:
             Agent.lock(agent.id).change(by=COMMAND_LINE, refinement_threshold="0.96")
         return say("YES")
 
-    done = carry(agent, raise_it, call("delete_memory", id=ids[0]), DONE)
+    done = carry(agent, raise_it, call("delete_memory", id=ids[0], carried_by=ids[-1]), DONE)
     assert (done.status, done.refinement.threshold) == ("rolled_back", Decimal("0.96"))
 
 
@@ -278,7 +282,9 @@ def test_a_worker_that_is_given_a_running_one_leaves_it_to_the_first(agent: Agen
 
         return answer
 
-    done = carry(agent, give_to_another(say("YES")), give_to_another(call("delete_memory", id=ids[0])), DONE)
+    done = carry(
+        agent, give_to_another(say("YES")), give_to_another(call("delete_memory", id=ids[0], carried_by=ids[-1])), DONE
+    )
 
     assert (done.status, done.refinement.mutations, late.made) == ("completed", 1, [])
     assert actions(done.refinement).count("snapshot") == 1

@@ -23,7 +23,8 @@ from tests.support.factories import Running, begin, ledger, make_agent, remember
 from tests.support.scripted import ScriptedClient, ScriptedClients
 
 LONG_RUN = bool(os.environ.get("WHETSTONE_LONG"))
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if LONG_RUN else 120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if LONG_RUN else 300), pytest.mark.usefixtures("nothing_missing")]
+"""Many changes at once are what is looked at here, whatever the texts say."""
 
 ROUNDS = 200 if LONG_RUN else 4
 CHANGES = {"memory_refinement_consolidate", "memory_refinement_update", "memory_refinement_delete"}
@@ -97,7 +98,7 @@ def hammer(run: Running, ids: list[int], seed: int) -> Callable[[], list[dict[st
             wanted: dict[str, dict[str, Any]] = {
                 "update": {"id": one, "content": f"{LONG}{seed}.{step}"},
                 "consolidate": {"ids": [one, other], "content": LONG * 2},
-                "delete": {"id": other},
+                "delete": {"id": other, "carried_by": one},
                 "protect": {"id": ids[seed % 3]},
                 "search": {"query": "promised"},
             }
@@ -142,7 +143,10 @@ def test_the_cap_holds_against_eight_threads_that_each_want_ten(app: Flask, agen
     def delete_ten(seed: int) -> Callable[[], list[str]]:
         def work() -> list[str]:
             tool = RefinementTool(run.claim, run.tool._keys)
-            return [str(tool.execute("delete", id=one)["type"]) for one in ids[seed * 10 : seed * 10 + 10]]
+            return [
+                str(tool.execute("delete", id=one, carried_by=ids[-1])["type"])
+                for one in ids[seed * 10 : seed * 10 + 10]
+            ]
 
         return work
 
@@ -159,8 +163,10 @@ def test_a_trip_among_parallel_calls_reverses_all_and_ends_all(app: Flask) -> No
         ids = remember(agent, *(f"{LONG} {n}" for n in range(16)))
         run, before = begin(agent), ledger(agent)
 
-        def delete(one: int, run: Running = run) -> Callable[[], str]:
-            return lambda: str(RefinementTool(run.claim, run.tool._keys).execute("delete", id=one)["type"])
+        def delete(one: int, run: Running = run, last: int = ids[-1]) -> Callable[[], str]:
+            return lambda: str(
+                RefinementTool(run.claim, run.tool._keys).execute("delete", id=one, carried_by=last)["type"]
+            )
 
         found = at_once(app, *map(delete, ids[:8]))
         assert sorted(found) == ["deleted"] * 4 + ["error"] * 3 + ["refinement_rolled_back"]

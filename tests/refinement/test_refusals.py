@@ -13,9 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from app.extensions import db, writing
 from app.models import Agent, AuditLog, Memory, MemoryType
 from app.refinement.functions import ACTIONS
+from tests.refinement.driving import LONG, alike
 from tests.support.factories import Running, begin, ledger, make_agent, remember
-
-LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
 
 
 @contextmanager
@@ -33,7 +32,7 @@ def nothing_changes(run: Running) -> Iterator[None]:
 
 @pytest.fixture
 def run(agent: Agent) -> Running:
-    remember(agent, *(LONG + str(n) for n in range(20)))
+    remember(agent, *alike(20))
     return begin(agent)
 
 
@@ -78,9 +77,11 @@ def test_unknown_and_missing_parameters_are_named(run: Running) -> None:
     (first, *_) = ledger(run.agent)
     with nothing_changes(run):
         assert "Missing: content" in refused(run, "update", id=first[0])
-        assert "Unknown: 'force'" in refused(run, "delete", id=first[0], force=True)
-        assert "Unknown: 'action'" in refused(run, "delete", id=first[0], action="search")
-        assert "Unknown: 'ids'" in refused(run, "delete", id=first[0], ids=[1, 2])
+        assert "Unknown: 'force'" in refused(run, "delete", id=first[0], carried_by=first[0] + 1, force=True)
+        assert "Unknown: 'action'" in refused(run, "delete", id=first[0], carried_by=first[0] + 1, action="search")
+        assert "Unknown: 'ids'" in refused(run, "delete", id=first[0], carried_by=first[0] + 1, ids=[1, 2])
+        assert "Missing: carried_by" in refused(run, "delete", id=first[0])
+        assert "can't carry itself" in refused(run, "delete", id=first[0], carried_by=first[0])
         assert "Missing: query" in refused(run, "search", since="2026-01-01")
 
 
@@ -88,14 +89,17 @@ def test_ids_of_other_agents_are_answered_like_ids_that_do_not_exist(run: Runnin
     (theirs,) = remember(make_agent("eve"), "Eve likes rum.")
     (journal,) = remember(run.agent, "a day", type_=MemoryType.JOURNAL)
     mine = [row[0] for row in ledger(run.agent)]
-    run.tool.execute("delete", id=mine[0])
+    run.tool.execute("delete", id=mine[0], carried_by=mine[1])
     with nothing_changes(run):
-        for action, more in {"update": {"content": "x"}, "delete": {}, "protect": {}}.items():
+        for action, more in {"update": {"content": "x"}, "delete": {"carried_by": mine[1]}, "protect": {}}.items():
             said = {
                 refused(run, action, id=one, **more).replace(str(one), "N")
                 for one in (theirs, journal, mine[0], 10**17, 0)
             }
             assert said == {"No active core memory of yours has the id N. Nothing was changed."}
+        for carrier in (theirs, journal, mine[0], 10**17):
+            sentence = refused(run, "delete", id=mine[2], carried_by=carrier)
+            assert sentence == f"No active core memory of yours has the id {carrier}. Nothing was changed."
         sentence = refused(run, "consolidate", ids=[mine[1], theirs, mine[2], 999_999], content="x")
         assert f"{theirs}, 999999" in sentence
         assert str(mine[1]) not in sentence.split()
@@ -108,7 +112,7 @@ def test_constitutional_and_immutably_tagged_memories_are_never_touched(run: Run
     with nothing_changes(run):
         for one, word in ((kept, "constitutional"), *((one, "immutable") for one in tagged)):
             assert word in refused(run, "update", id=one, content="x")
-            assert word in refused(run, "delete", id=one)
+            assert word in refused(run, "delete", id=one, carried_by=plain)
             assert word in refused(run, "consolidate", ids=[plain, one], content="x")
         assert "constitutional already" in refused(run, "protect", id=kept)
     assert run.tool.execute("protect", id=tagged[0])["type"] == "protected"
@@ -137,19 +141,21 @@ def test_content_that_can_not_be_a_memory_is_refused_in_words(run: Running) -> N
 def test_content_identical_to_before_is_refused_with_or_without_spaces_around(run: Running) -> None:
     first = ledger(run.agent)[0][0]
     with nothing_changes(run):
-        assert "identical" in refused(run, "update", id=first, content=LONG + "0")
-        assert "identical" in refused(run, "update", id=first, content=f"\n {LONG}0 \t")
-    assert run.tool.execute("update", id=first, content=LONG.upper())["type"] == "updated"
+        assert "identical" in refused(run, "update", id=first, content=LONG + ".")
+        assert "identical" in refused(run, "update", id=first, content=f"\n {LONG}. \t")
+    assert run.tool.execute("update", id=first, content=LONG + "!!")["type"] == "updated"
 
 
 def test_a_consolidation_may_be_as_long_as_its_sources_together_and_no_longer(run: Running) -> None:
-    ids = remember(run.agent, "x" * 10, "y" * 11)
+    ids = remember(run.agent, "tea & rum!", "tea & rum!!")
     with nothing_changes(run):
-        assert "22 characters, its sources together 21" in refused(run, "consolidate", ids=ids, content="z" * 22)
+        assert "22 characters, its sources together 21" in refused(
+            run, "consolidate", ids=ids, content="tea & rum! tea & rum!!"
+        )
         assert "two different ids" in refused(run, "consolidate", ids=[ids[0], ids[0]], content="x")
         assert "two different ids" in refused(run, "consolidate", ids=f"{ids[0]},{ids[0]}", content="x")
         assert "two different ids" in refused(run, "consolidate", ids=[ids[0]], content="x")
-    assert run.tool.execute("consolidate", ids=ids, content="z" * 21)["type"] == "consolidated"
+    assert run.tool.execute("consolidate", ids=ids, content="tea & rum! tea & rum!")["type"] == "consolidated"
 
 
 def test_bad_searches_and_summaries_are_refused(run: Running) -> None:
@@ -172,7 +178,7 @@ def test_the_cap_refuses_the_eleventh_change_and_nothing_else(run: Running) -> N
     with nothing_changes(run):
         for action, arguments in {
             "update": {"id": ids[11], "content": "x"},
-            "delete": {"id": ids[11]},
+            "delete": {"id": ids[11], "carried_by": ids[12]},
             "consolidate": {"ids": ids[11:13], "content": "x"},
         }.items():
             assert "Hard cap reached: 10 of 10" in refused(run, action, **arguments)
@@ -188,7 +194,7 @@ def test_the_eleventh_protection_is_refused_and_nothing_else(run: Running) -> No
     with nothing_changes(run):
         assert "All 10 protections" in refused(run, "protect", id=ids[10])
         assert "All 10 protections" in refused(run, "protect", id=10**15)
-    assert run.tool.execute("delete", id=ids[11])["changes_left"] == 9
+    assert run.tool.execute("delete", id=ids[11], carried_by=ids[-1])["changes_left"] == 9
     assert run.reload().protected == 10
 
 
@@ -208,6 +214,6 @@ def test_a_refused_protection_is_not_counted(run: Running) -> None:
 def test_refused_and_free_calls_are_not_counted(run: Running) -> None:
     ids = [row[0] for row in ledger(run.agent)]
     for number in range(10):
-        refused(run, "delete", id=10**15)
+        refused(run, "delete", id=10**15, carried_by=ids[0])
         assert run.tool.execute("protect", id=ids[number])["type"] == "protected"
-    assert run.tool.execute("delete", id=ids[13])["changes_left"] == 9
+    assert run.tool.execute("delete", id=ids[13], carried_by=ids[-1])["changes_left"] == 9

@@ -9,17 +9,20 @@ import pytest
 
 from app.llm.client import Reply, ToolCall
 from app.models import Agent
-from tests.refinement.driving import DONE, LONG, Ended, call, carry, say
+from tests.refinement.driving import DONE, Ended, alike, call, carry, say
 from tests.support.factories import remember
 from tests.support.scripted import Scripted, calls
 
-WRONG = call("delete_memory", id=999_999)
+CARRIER = 20
+"""The last of `ids`."""
+
+WRONG = call("delete_memory", id=999_999, carried_by=CARRIER)
 SEARCH = call("search_memories", query="may")
 
 
 @pytest.fixture
 def ids(agent: Agent) -> list[int]:
-    return remember(agent, *(LONG + str(n) for n in range(20)))
+    return remember(agent, *alike(20))
 
 
 def raw(arguments: str, name: str = "delete_memory") -> Reply:
@@ -28,7 +31,7 @@ def raw(arguments: str, name: str = "delete_memory") -> Reply:
 
 def wrong(*numbers: int) -> Reply:
     """One reply with a refused call for each number; all of them are different calls."""
-    return calls(*(("delete_memory", {"id": 10**9 + number}) for number in numbers))
+    return calls(*(("delete_memory", {"id": 10**9 + number, "carried_by": CARRIER}) for number in numbers))
 
 
 def run(agent: Agent, *replies: Scripted) -> Ended:
@@ -51,16 +54,22 @@ def test_the_same_refused_call_in_three_replies_ends_it(agent: Agent, ids: list[
 
 
 def test_three_times_in_one_reply_is_not_three_replies(agent: Agent, ids: list[int]) -> None:
-    thrice = calls(*[("delete_memory", {"id": 999_999})] * 3)
+    thrice = calls(*[("delete_memory", {"id": 999_999, "carried_by": CARRIER})] * 3)
     assert ended_after(agent, thrice) is None
     assert ended_after(agent, thrice, WRONG) is None
 
 
 def test_a_change_starts_the_count_anew(agent: Agent, ids: list[int]) -> None:
-    assert ended_after(agent, WRONG, WRONG, call("delete_memory", id=ids[0]), WRONG, WRONG) is None
-    both = calls(("delete_memory", {"id": 999_999}), ("delete_memory", {"id": ids[1]}))
+    assert ended_after(agent, WRONG, WRONG, call("delete_memory", id=ids[0], carried_by=ids[-1]), WRONG, WRONG) is None
+    both = calls(
+        ("delete_memory", {"id": 999_999, "carried_by": CARRIER}),
+        ("delete_memory", {"id": ids[1], "carried_by": ids[-1]}),
+    )
     assert ended_after(agent, WRONG, WRONG, both, WRONG, WRONG) is None
-    afterwards = calls(("delete_memory", {"id": ids[2]}), ("delete_memory", {"id": 999_999}))
+    afterwards = calls(
+        ("delete_memory", {"id": ids[2], "carried_by": ids[-1]}),
+        ("delete_memory", {"id": 999_999, "carried_by": CARRIER}),
+    )
     assert ended_after(agent, WRONG, WRONG, afterwards, WRONG, WRONG) == 5
 
 
@@ -73,7 +82,7 @@ def test_searches_words_and_protections_do_not_start_it_anew(agent: Agent, ids: 
 @pytest.mark.parametrize(
     "spelled",
     [
-        ('{"id":999999}', '{ "id" : 999999 }', '{"id":\t999999}\n'),
+        ('{"id":9999,"carried_by":20}', '{ "id" : 9999, "carried_by": 20 }', '{"carried_by":20,"id":\t9999}\n'),
         ('{"id":1,"content":"x","a":1}', '{"a":1,"content":"x","id":1}', '{"content":"\\u0078","id":1,"a":1}'),
         ('{"id": 1', '{"id": 1 ', ' {"id": 1'),
         ("", " ", "\n"),
@@ -107,14 +116,18 @@ def test_six_refusals_in_fewer_replies_are_not_enough(agent: Agent, ids: list[in
 
 
 def test_the_changes_made_until_then_stay_and_can_be_undone(agent: Agent, ids: list[int]) -> None:
-    done = run(agent, call("delete_memory", id=ids[0]), WRONG, WRONG, WRONG)
+    done = run(agent, call("delete_memory", id=ids[0], carried_by=ids[-1]), WRONG, WRONG, WRONG)
     assert (done.status, done.refinement.mutations, done.refinement.undone_by) == ("unfinished", 1, None)
 
 
 def test_refusals_are_counted_by_kind_with_all_calls(agent: Agent, ids: list[int]) -> None:
     many = calls(
-        *(("delete_memory", {"id": 999_999}), ("burn", {"id": 1}), ("update_memory", {"id": ids[0], "content": " "})),
-        *(("search_memories", {"query": "may"}), ("delete_memory", {"id": ids[0]})),
+        *(
+            ("delete_memory", {"id": 999_999, "carried_by": CARRIER}),
+            ("burn", {"id": 1}),
+            ("update_memory", {"id": ids[0], "content": " "}),
+        ),
+        *(("search_memories", {"query": "may"}), ("delete_memory", {"id": ids[0], "carried_by": ids[-1]})),
     )
     done = run(agent, many, raw('{"id": 1'), WRONG)
     expected = {"unknown_memory": 2, "unknown_function": 1, "invalid": 1, "malformed_arguments": 1}
@@ -125,7 +138,7 @@ def test_refusals_are_counted_by_kind_with_all_calls(agent: Agent, ids: list[int
 
 
 def test_calls_after_the_end_are_not_counted(agent: Agent, ids: list[int]) -> None:
-    most = calls(*(("delete_memory", {"id": number}) for number in ids[:10]))
+    most = calls(*(("delete_memory", {"id": number, "carried_by": ids[-1]}) for number in ids[:10]))
     done = run(agent, most, WRONG)
     assert done.status == "rolled_back"
     assert (done.refinement.calls, done.refinement.stats["refused"]) == (6, {})
@@ -138,7 +151,7 @@ def test_a_model_that_most_refuse_and_that_changed_nothing_is_said_to_be_unable(
     assert most.refinement.refusal_line == "3 of 6 calls were refused"
     unable = run(agent, wrong(1, 2, 3, 4), SEARCH, SEARCH)
     assert unable.refinement.refusal_line == "4 of 7 calls were refused: this model may not be able to refine"
-    changed = run(agent, wrong(1, 2, 3, 4), call("delete_memory", id=ids[0]))
+    changed = run(agent, wrong(1, 2, 3, 4), call("delete_memory", id=ids[0], carried_by=ids[-1]))
     assert changed.refinement.refusal_line == "4 of 6 calls were refused"
 
 

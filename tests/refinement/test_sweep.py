@@ -430,9 +430,10 @@ def test_more_than_a_batch_is_started_and_a_refusal_stops_nobody_else(
 
 
 def test_a_stalled_refinement_is_interrupted_and_its_agent_free(agent: Agent) -> None:
-    ids = remember(agent, "A long and wordy text about one small thing of little weight." * 3)
+    text = "A long and wordy text about one small thing of little weight. "
+    ids = remember(agent, text * 3, text)
     run = begin(agent)
-    assert run.tool.execute("update", id=ids[0], content="A text about one thing." * 8)["type"] == "updated"
+    assert run.tool.execute("update", id=ids[0], content=text.replace(" and", ",") * 3)["type"] == "updated"
     silence(run.refinement.id, 46)
 
     assert close_stalled() == [run.refinement.id]
@@ -443,7 +444,7 @@ def test_a_stalled_refinement_is_interrupted_and_its_agent_free(agent: Agent) ->
     entry = db.session.scalar(select(AuditLog).where(AuditLog.action == Action.REFINEMENT_END))
     assert entry is not None
     assert entry.data["status"] == "interrupted"
-    assert run.tool.execute("delete", id=ids[0])["type"] == "error"
+    assert run.tool.execute("delete", id=ids[0], carried_by=ids[1])["type"] == "error"
     assert close_stalled() == []
     assert start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).is_open
 

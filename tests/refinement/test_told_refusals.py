@@ -16,8 +16,8 @@ from tests.support.scripted import ScriptedClient, ScriptedClients, call, calls,
 
 def test_a_hundred_refusals_of_a_kind_are_one_event_with_their_count(app: Flask) -> None:
     agent = make_agent()
-    remember(agent, "Ann likes tea.", "Bob moved to Oslo.")
-    nonsense = calls(*[("delete_memory", {"id": 999})] * 100)
+    ids = remember(agent, "Ann likes tea.", "Bob moved to Oslo.")
+    nonsense = calls(*[("delete_memory", {"id": 999, "carried_by": ids[0]})] * 100)
     clients = ScriptedClients(ScriptedClient(say("YES"), nonsense, call("complete_refinement", summary="Nothing.")))
     refinement = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
 

@@ -10,10 +10,11 @@ from app.extensions import db, now
 from app.models import Action, Agent, AuditLog, Event, Memory, MemoryType, Refinement, Status
 from app.refinement.functions import ACTIONS, specifications
 from app.refinement.tool import MAX_RESULT_CHARACTERS, MAX_RESULTS
+from tests.refinement.driving import LONG, alike
 from tests.refinement.soundness import assert_sound
 from tests.support.factories import begin, ledger, make_agent, remember
 
-LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
+SHORTER = "On the third of May, we promised to tell the truth, even small and unwelcome."
 
 
 def entries(refinement: Refinement, action: Action) -> list[AuditLog]:
@@ -55,26 +56,33 @@ def test_an_immutable_tag_keeps_a_consolidation_away_from_its_memory_only(agent:
 
 
 def test_it_updates_deletes_and_protects_one_memory_each(agent: Agent) -> None:
-    ids = remember(agent, *(LONG + str(n) for n in range(10)))
+    ids = remember(agent, *alike(10))
     run = begin(agent)
 
-    updated = run.tool.execute("update", id=ids[0], content="We promised each other the truth on the third of May. 0")
-    deleted = run.tool.execute("delete", id=str(ids[1]))
+    updated = run.tool.execute("update", id=ids[0], content=SHORTER)
+    deleted = run.tool.execute("delete", id=str(ids[1]), carried_by=str(ids[3]))
     protected = run.tool.execute("protect", id=ids[2])
 
     assert updated | {"retention": ""} == {
-        **{"type": "updated", "id": ids[0], "tokens_before": 25, "tokens_after": 14},
+        **{"type": "updated", "id": ids[0], "tokens_before": 25, "tokens_after": 20},
         **{"changes_left": 9, "retention": ""},
     }
-    assert deleted | {"retention": ""} == {"type": "deleted", "id": ids[1], "changes_left": 8, "retention": ""}
+    assert deleted | {"retention": ""} == {
+        "type": "deleted",
+        "id": ids[1],
+        "carried_by": ids[3],
+        "changes_left": 8,
+        "retention": "",
+    }
     assert protected | {"retention": ""} == {"type": "protected", "id": ids[2], "changes_left": 8, "retention": ""}
-    assert [updated["retention"], deleted["retention"], protected["retention"]] == ["0.9560", "0.8560", "0.8560"]
+    assert [updated["retention"], deleted["retention"], protected["retention"]] == ["0.9800", "0.8800", "0.8800"]
     row = run.reload()
     assert (row.mutations, row.stats) == (
         2,
         {
             **{"consolidated": 0, "updated": 1, "deleted": 1, "protected": 1, "deduplicated": 0, "refused": {}},
             **{"memories_merged": 0, "memories_before": 10, "memories_after": None},
+            "specifics": {"checked": row.specifics_checked, "missing": 0, "restored": 0, "confirmed": 0},
         },
     )
     memory = db.session.get_one(Memory, ids[0], populate_existing=True)
@@ -83,12 +91,16 @@ def test_it_updates_deletes_and_protects_one_memory_each(agent: Agent) -> None:
 
 
 def test_a_change_announces_numbers_and_no_content(agent: Agent) -> None:
-    ids = remember(agent, *(LONG + str(n) for n in range(10)))
+    ids = remember(agent, *alike(10))
     run = begin(agent)
-    run.tool.execute("delete", id=ids[0])
+    run.tool.execute("delete", id=ids[0], carried_by=ids[-1])
     event = db.session.scalars(db.select(Event).where(Event.kind == "refinement.operation")).one()
     assert event.data["id"] == ids[0]
+    assert event.data["carrier"] == ids[-1]
     assert event.data["tokens"] == [25, 0]
+    checked = run.reload().specifics_checked
+    assert checked > 0
+    assert event.data["specifics"] == {"checked": checked, "missing": 0, "restored": 0, "confirmed": 0}
     assert "promised" not in str(event.data)
 
 
@@ -157,14 +169,15 @@ def test_what_was_discarded_is_not_found_and_what_was_made_is(agent: Agent) -> N
 
 
 def test_complete_ends_it_with_the_true_counts_in_the_agents_journal(agent: Agent) -> None:
-    ids = remember(agent, *(LONG + str(n) for n in range(10)))
+    ids = remember(agent, *alike(10))
     run = begin(agent)
-    run.tool.execute("delete", id=ids[0])
+    run.tool.execute("delete", id=ids[0], carried_by=ids[-1])
 
     result = run.tool.execute("complete", summary="I merged fifty memories.", note_to_admins="Thank  you.\n")
 
     stats = {"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0, "deduplicated": 0, "refused": {}}
     stats |= {"memories_merged": 0, "memories_before": 10, "memories_after": 9}
+    stats |= {"specifics": {"checked": run.reload().specifics_checked, "missing": 0, "restored": 0, "confirmed": 0}}
     assert result == {
         **{"type": "refinement_complete", "summary": "I merged fifty memories.", "stats": stats},
         **{"changes_left": 0, "retention": "0.9000"},
@@ -193,14 +206,14 @@ def test_completing_with_nothing_done_is_as_good(agent: Agent) -> None:
 
 
 def test_functions_and_actions_do_the_same(app: Flask, agent: Agent) -> None:
-    ids = remember(agent, *(LONG + str(n) for n in range(20)))
+    ids = remember(agent, *alike(20))
     run = begin(agent)
     assert [one["function"]["name"] for one in specifications()] == list(ACTIONS)
     types = [
         run.tool.call("search_memories", '{"query": "may", "since": null}')["type"],
-        run.tool.call("consolidate_memories", f'{{"ids": "{ids[0]},{ids[1]}", "content": "{LONG} 0 and 1"}}')["type"],
+        run.tool.call("consolidate_memories", f'{{"ids": "{ids[0]},{ids[1]}", "content": "{LONG}.,"}}')["type"],
         run.tool.call("update_memory", f'{{"id": "{ids[2]}", "content": "{LONG}"}}')["type"],
-        run.tool.call("delete_memory", f'{{"id": {ids[3]}}}')["type"],
+        run.tool.call("delete_memory", f'{{"id": {ids[3]}, "carried_by": {ids[5]}}}')["type"],
         run.tool.call("protect_memory", f'{{"id": {ids[4]}}}')["type"],
         run.tool.call("complete_refinement", '{"summary": "Done.", "note_to_admins": null}')["type"],
     ]

@@ -28,7 +28,7 @@ def completed(agent: Agent, clock: FakeClock) -> None:
 def tripped(agent: Agent, clock: FakeClock) -> None:
     run = begin(agent)
     for number in (1, 2, 3):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=8)
     assert run.tool.was_rolled_back
 
 
@@ -43,7 +43,7 @@ def told(agent: Agent, clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("happens", [completed, tripped, told])
 def test_a_note_of_whetstone_alone_is_no_reason_to_ask(agent: Agent, clock: FakeClock, happens: object) -> None:
-    remember(agent, *(f"{LONG}{n}" for n in range(8)))
+    remember(agent, *(f"{LONG}{n}" for n in range(7)), f"{LONG}0, 1, 2")
     happens(agent, clock)  # type: ignore[operator]
     assert len(texts(agent, MemoryType.JOURNAL)) == 1
 
@@ -54,7 +54,7 @@ def test_a_note_of_whetstone_alone_is_no_reason_to_ask(agent: Agent, clock: Fake
 
 
 def test_such_a_note_is_not_offered_and_can_not_be_named(agent: Agent, clock: FakeClock) -> None:
-    remember(agent, *(f"{LONG}{n}" for n in range(8)))
+    remember(agent, *(f"{LONG}{n}" for n in range(7)), f"{LONG}0, 1, 2")
     completed(agent, clock)
     told(agent, clock)
     notes = list(db.session.scalars(db.select(Memory.id).where(Memory.source.in_((Source.SYSTEM, Source.REFINEMENT)))))

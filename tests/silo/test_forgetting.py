@@ -211,7 +211,7 @@ def test_a_running_refinement_is_ended_first_and_its_late_call_changes_nothing(a
 
     assert run.reload().status == Status.STOPPED
     assert "The agent was forgotten" in (run.reload().reason or "")
-    late = run.tool.execute("delete", id=first.id)
+    late = run.tool.execute("delete", id=first.id, carried_by=first.id + 1)
     assert late["type"] == "error"
     assert db.session.get_one(Memory, first.id, populate_existing=True).is_active
     assert verify().ok

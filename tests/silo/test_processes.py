@@ -213,10 +213,12 @@ def remember_and_refine(site: Site, agent: Agent) -> None:
         text(f"YES. {canary('yes')}"),
         tool_call("search_memories", query=canary("query")[:20]),
         tool_call("update_memory", id=edited, content=canary("edit")),
+        tool_call("update_memory", id=edited, content=canary("edit"), confirm_loss=True),
         tool_call(canary("said"), id=canary("said")),
         tool_call("complete_refinement", summary=canary("summary")),
     )
-    assert refine(site, agent).status == "completed"
+    done = refine(site, agent)
+    assert (done.status, done.updated, done.confirmed_losses) == ("completed", 1, 1)
 
 
 def refine(site: Site, agent: Agent) -> Refinement:

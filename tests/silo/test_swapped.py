@@ -172,7 +172,7 @@ def test_a_state_of_another_memory_is_found_by_verify_and_opens_for_nobody_after
     number = ezra.id
     first, second = ids(number)
     run = begin(ezra)
-    run.tool.execute("update", id=first, content="Ann hides it under the blue stone.")
+    assert run.tool.execute("update", id=first, content="Ann hides it under the blue stone.")["type"] == "updated"
     run.tool.execute("complete", summary="Tightened.")
     refinement_id = run.claim.refinement_id
     foreign = db.session.get_one(Memory, second).content_digest

@@ -31,6 +31,7 @@ from app.models import (
     SettingsRequest,
     TokenRequest,
     Trigger,
+    asked_losses,
 )
 from app.models.base import SealedText
 from app.models.memory_text import texts_of
@@ -67,13 +68,13 @@ def live(name: str = "ezra") -> Life:
     agent = make_agent(name, system_prompt=f"You are {name}.")
     places = ("edited", "mergedone", "mergedtwo", "deleted", "ledger")
     edited, one, two, deleted, _ = remember(agent, *map(canary, places))
-    remember(agent, canary("constitutional"), FILLER, constitutional=True)
+    _, carrier = remember(agent, canary("constitutional"), f"{canary('deleted')} {FILLER}", constitutional=True)
     _, promoted = remember(agent, canary("journal"), canary("promoted"), type_=MemoryType.JOURNAL)
     promote(agent, promoted)
-    refinement = _refine(agent, edited, one, two, deleted)
+    refinement = _refine(agent, edited, [one, two], deleted, carrier)
     rollback = roll_back(Target.refinement(refinement.id), by=COMMAND_LINE).rollback
     assert rollback is not None
-    later = _trip(agent, deleted)
+    later = _trip(agent, call("delete_memory", id=deleted, carried_by=carrier))
     _end_badly(agent)
     receive(agent, {"content": canary("waiting")})
     take_in(receive(agent, {"content": canary("broken"), canary("broken"): 1}, canary("broken"), 7))
@@ -94,29 +95,37 @@ def _answer_once(agent: Agent) -> None:
     IdempotencyKey.settle(agent.id, "a word", status=201, answer=canary("answer"), keys=keys)
 
 
-def _refine(agent: Agent, edited: int, one: int, two: int, deleted: int) -> Refinement:
+def _refine(agent: Agent, edited: int, merged: list[int], deleted: int, carrier: int) -> Refinement:
+    """Two of the changes lose what the memories say: they are asked about, and confirmed in the next reply."""
+    update = {"id": edited, "content": canary("edit")}
+    merge = {"ids": merged, "content": canary("merge")}
     work = calls(
         ("search_memories", {"query": canary("query")}),
-        ("update_memory", {"id": edited, "content": canary("edit")}),
-        ("consolidate_memories", {"ids": [one, two], "content": canary("merge")}),
-        ("delete_memory", {"id": deleted}),
-        ("delete_memory", {"id": canary("refused")}),
+        ("update_memory", update),
+        ("consolidate_memories", merge),
+        ("delete_memory", {"id": deleted, "carried_by": carrier}),
+        ("delete_memory", {"id": canary("refused"), "carried_by": canary("refused")}),
         (canary("refused"), {"id": 1}),
         ("delete_memory", f'{{"{canary("refused")}": 1, "id": "{canary("refused")}"'),
         ("update_memory", {"id": edited, canary("refused"): canary("refused")}),
         ("search_memories", {"query": canary("query"), "since": canary("refused")}),
         text=canary("said"),
     )
-    ended = carry(agent, say(f"YES. {canary('yes')}"), work, call("complete_refinement", summary=canary("summary")))
+    again = calls(
+        ("update_memory", update | {"confirm_loss": True}), ("consolidate_memories", merge | {"confirm_loss": True})
+    )
+    done = call("complete_refinement", summary=canary("summary"))
+    ended = carry(agent, say(f"YES. {canary('yes')}"), work, again, done)
     assert (ended.status, ended.refinement.mutations) == ("completed", 3)
+    assert ended.refinement.confirmed_losses == 2
     return ended.refinement
 
 
-def _trip(agent: Agent, deleted: int) -> Refinement:
+def _trip(agent: Agent, deletion: Reply) -> Refinement:
     """At a threshold of 1.00 nothing may go."""
     with writing():
         Agent.lock(agent.id).change(by=COMMAND_LINE, refinement_threshold="1.00")
-    ended = carry(agent, say("YES"), call("delete_memory", id=deleted), call("delete_memory", id=deleted))
+    ended = carry(agent, say("YES"), deletion, deletion)
     assert ended.status == "rolled_back"
     return ended.refinement
 
@@ -205,10 +214,16 @@ def _answers(agent: Agent, keys: AgentKeys) -> Iterator[str]:
         yield row.reveal(keys)
 
 
+def _lost(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for number in db.session.scalars(select(Refinement.id).where(Refinement.agent_id == agent.id)):
+        yield from (words for _, named in asked_losses(number, keys) for words in named)
+
+
 READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {
     "memory_texts.sealed": _states,
     "consents.words": _words,
     "refinements.summary": _summaries,
+    "asked_losses.words": _lost,
     "access_grants.reason": _reasons,
     "token_requests.reason": _token_reasons,
     "settings_requests.reason": _reasons_for_changes,

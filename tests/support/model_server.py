@@ -1,7 +1,7 @@
 """A scripted model server: real HTTP in OpenAI's form, for tests of everything that asks a model.
 
     with ModelServer() as server:
-        server.script(text("YES"), tool_call("delete_memory", id=3), rate_limited(retry_after=2))
+        server.script(text("YES"), tool_call("delete_memory", id=3, carried_by=4), rate_limited(retry_after=2))
         ...  # openai/anything with api_base=server.base_url
         assert len(server.requests) == 3
 
@@ -181,8 +181,9 @@ def cut_off(reply: ServerReply | None = None, sent_bytes: int = 40) -> ServerRep
 def replies_from(items: Iterable[Mapping[str, Any]]) -> list[ServerReply]:
     """Replies from a JSON script: one object a reply.
 
-    `{"text": "YES"}` · `{"tool_calls": [["delete_memory", {"id": 3}]]}` · `{"status": 429, "retry_after": 2}` ·
-    `{"html": "<p>", "status": 502}` · `{"body": {…}, "status": 200}` · any with `"delay": seconds`, `"repeat": n`.
+    `{"text": "YES"}` · `{"tool_calls": [["delete_memory", {"id": 3, "carried_by": 4}]]}` ·
+    `{"status": 429, "retry_after": 2}` · `{"html": "<p>", "status": 502}` · `{"body": {…}, "status": 200}` ·
+    any with `"delay": seconds`, `"repeat": n`.
     """
     return [reply for item in items for reply in [_reply_from(item)] * int(item.get("repeat", 1))]
 

@@ -1,6 +1,6 @@
 """A client that says what a test wrote down, and remembers what it was asked.
 
-client = ScriptedClient(say("YES"), call("delete_memory", id=3), ModelError(...), lambda messages: say("later"))
+client = ScriptedClient(say("YES"), call("delete_memory", id=3, carried_by=4), ModelError(...), lambda _: say("Hm"))
 """
 
 from __future__ import annotations

@@ -97,11 +97,12 @@ OTHER = {
 def live() -> Agent:
     """An agent with a short but real history: saved, protected, consolidated, deleted, completed, undone."""
     made = make_agent()
-    ids = remember(made, "We met in Lisbon. " * 20, "Ann likes tea.", "Ann likes green tea.", "Bob moved to Oslo.")
+    texts = ("We met in Lisbon. " * 20, "Ann likes tea.", "Ann likes green tea.", "Bob moved to Oslo.")
+    ids = remember(made, *texts, "Bob moved to Oslo. He works there.")
     run = begin(made)
     run.tool.execute("protect", id=ids[0])
     run.tool.execute("consolidate", ids=ids[1:3], content="Ann likes green tea.")
-    run.tool.execute("delete", id=ids[3])
+    run.tool.execute("delete", id=ids[3], carried_by=ids[4])
     run.tool.execute("complete", summary="Two said the same.")
     roll_back(Target.refinement(run.refinement.id), by=COMMAND_LINE)
     db.session.rollback()

@@ -45,8 +45,8 @@ def only_refinement() -> Refinement:
 
 def killed_after_a_change(settings: Settings, agent: Agent, model: ModelServer, never: threading.Event) -> Refinement:
     """It did the work itself, changed one memory, and was killed while its model was thinking."""
-    small = ledger(agent)[2][0]
-    model.script(text("YES"), tool_call("delete_memory", id=small), hang(never))
+    _, carrier, small = (number for number, *_ in ledger(agent))
+    model.script(text("YES"), tool_call("delete_memory", id=small, carried_by=carrier), hang(never))
     with command(settings, agent) as own:
         wait_for(lambda: len(model.requests) == 3, seconds=60)
         own.kill()
@@ -98,8 +98,9 @@ def test_what_a_worker_does_for_it_goes_on_to_its_end(
     agent: Agent, worker: Worker, model: ModelServer, settings: Settings
 ) -> None:
     thinking = threading.Event()
-    small = ledger(agent)[2][0]
-    model.script(text("YES"), hang(thinking, tool_call("delete_memory", id=small)), DONE)
+    _, carrier, small = (number for number, *_ in ledger(agent))
+    deletion = tool_call("delete_memory", id=small, carried_by=carrier)
+    model.script(text("YES"), hang(thinking, deletion), DONE)
     with command(settings, agent) as watching:
         wait_for(lambda: len(model.requests) == 2, seconds=60)
         watching.kill()

@@ -32,13 +32,15 @@ from tests.support.processes import wait_for
 from tests.support.workers import REDIS, Worker, everything_in
 
 CANARY = "Wilhelmina hid the brass key under the third flagstone."
+TEA = "Ann likes tea, and Ann also likes tea with milk, she says. "
+RAIN = "Rain on Tuesday."
 
 
 @pytest.fixture
 def agent(app: Flask, model: ModelServer) -> Agent:
     """An agent whose model is the scripted server."""
     made = make_agent(model_id="openai/scripted", api_base=model.base_url)
-    remember(made, CANARY, "Ann likes tea, and Ann also likes tea with milk, she says. " * 4, "Rain on Tuesday.")
+    remember(made, CANARY, f"{TEA * 4}{RAIN}", RAIN)
     return made
 
 
@@ -128,7 +130,7 @@ def test_a_full_worker_still_answers_does_upkeep_and_stops_before_the_next_chang
     agent: Agent, app: Flask, broker: EmbeddedBroker, model: ModelServer, settings: Settings
 ) -> None:
     before, thinking = ledger(agent), threading.Event()
-    model.script(text("YES"), hang(thinking, tool_call("delete_memory", id=before[2][0])))
+    model.script(text("YES"), hang(thinking, tool_call("delete_memory", id=before[2][0], carried_by=before[1][0])))
     with writing():
         Account.lock(1)
         keyless = Agent.create(1, name="new", model_id="whetstone/offline", by=COMMAND_LINE)
@@ -151,7 +153,7 @@ def test_a_killed_worker_s_refinement_is_interrupted_and_its_agent_free(
     agent: Agent, app: Flask, broker: EmbeddedBroker, model: ModelServer, settings: Settings
 ) -> None:
     memory = ledger(agent)[1][0]
-    shorter = "Ann likes tea, and Ann also likes tea with milk, she says. " * 3
+    shorter = f"{TEA * 3}{RAIN}"
     model.script(text("YES"), tool_call("update_memory", id=memory, content=shorter), hang(threading.Event()))
     with Worker(settings) as first:
         killed = begin_one(agent)
@@ -175,7 +177,8 @@ def test_a_worker_that_was_stopped_past_its_heartbeat_and_goes_on_writes_nothing
     agent: Agent, app: Flask, broker: EmbeddedBroker, model: ModelServer, settings: Settings
 ) -> None:
     before, thinking = ledger(agent), threading.Event()
-    delete = hang(thinking, tool_calls(("delete_memory", {"id": before[0][0]}), ("search_memories", {"query": "a"})))
+    deletion = {"id": before[2][0], "carried_by": before[1][0]}
+    delete = hang(thinking, tool_calls(("delete_memory", deletion), ("search_memories", {"query": "a"})))
     model.script(text("YES"), delete)
     other = make_agent("other", model_id="openai/scripted", api_base=model.base_url)
     remember(other, "Bob likes rum.")

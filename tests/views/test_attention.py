@@ -14,17 +14,16 @@ from app.history.undo import roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent, AttentionItem, AuditLog, Refinement, Status
 from app.views.shown.attention import ROWS, SHOWN
+from tests.refinement.driving import LONG, alike
 from tests.support.clock import FakeClock
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
-
-LONG = "On the third of May we promised each other to tell the truth, even when it is small and unwelcome. "
 
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent("ezra")
-    remember(made, *(f"{LONG}{n}" for n in range(12)))
+    remember(made, *alike(12))
     return made
 
 
@@ -37,7 +36,7 @@ def end(run: Running, status: Status) -> None:
 def unfinished(agent: Agent) -> Running:
     """Ended by a limit, with a change that stays."""
     run = begin(agent)
-    assert run.tool.execute("delete", id=1)["type"] == "deleted"
+    assert run.tool.execute("delete", id=1, carried_by=12)["type"] == "deleted"
     end(run, Status.UNFINISHED)
     return run
 
@@ -134,7 +133,7 @@ def test_without_a_change_an_unfinished_one_asks_for_nothing(admin: Browser, age
 @pytest.mark.parametrize("status", [Status.STOPPED, Status.INTERRUPTED, Status.FAILED])
 def test_nor_do_the_changes_of_other_ends(admin: Browser, agent: Agent, status: Status) -> None:
     run = begin(agent)
-    run.tool.execute("delete", id=1)
+    run.tool.execute("delete", id=1, carried_by=12)
     end(run, status)
 
     assert unseen(admin) == []
@@ -160,7 +159,7 @@ def test_ten_protections_wait_and_nine_do_not(admin: Browser, agent: Agent) -> N
 def test_a_model_most_of_whose_calls_were_refused_waits(admin: Browser, agent: Agent) -> None:
     run = begin(agent)
     for number in range(13):
-        run.tool.execute("delete", id=900 + number)
+        run.tool.execute("delete", id=900 + number, carried_by=12)
     run.tool.execute("search", query="truth")
     run.tool.execute("search", query="May")
     end(run, Status.UNFINISHED)

@@ -57,9 +57,10 @@ def granted(agent: Agent, person: Browser, *replies: Scripted, refinement_id: st
 
 
 def refined(agent: Agent) -> str:
+    (carrier,) = remember(agent, "Ann likes tea, and milk.")
     run = begin(agent)
     run.tool.execute("update", id=1, content=SECRET.replace("the blue", "a blue"))
-    run.tool.execute("delete", id=2)
+    run.tool.execute("delete", id=2, carried_by=carrier)
     run.tool.execute("complete", summary=f"I tidied. {HOSTILE}")
     return run.refinement.id
 
@@ -680,9 +681,10 @@ def test_beside_the_text_the_same_rules_hold(
 
 
 def test_what_went_meanwhile_is_refused_beside_its_text(admin: Browser, agent: Agent, worker: None) -> None:
+    (carrier,) = remember(agent, "Ann likes tea, and milk.")
     grant = granted(agent, admin)
     run = begin(agent)
-    run.tool.execute("delete", id=2)
+    run.tool.execute("delete", id=2, carried_by=carrier)
     answer = press_on_content(admin, grant, f"/agents/{agent.id}/memories/2/constitutional")
 
     assert answer.status_code in (404, 409)

@@ -61,7 +61,7 @@ def test_each_part_is_one_element_of_its_id_and_stands_so_on_the_page(
     web: Flask, admin: Browser, agent: Agent, topic: str
 ) -> None:
     run = begin(agent)
-    run.tool.execute("delete", id=99)
+    run.tool.execute("delete", id=99, carried_by=1)
     topics = {"agent": f"agent:{agent.id}", "refinement": f"refinement:{run.refinement.id}"}
     paths = {"overview": "/", "agents": "/agents", "agent": f"/agents/{agent.id}"}
     page = squeeze(admin.get(paths.get(topic, f"/refinements/{run.refinement.id}")).text)

@@ -14,13 +14,13 @@ from app.models import Agent, Refinement, Status
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, begin, make_agent, remember
 from tests.views.conftest import Browser
-from tests.views.undoing import merge_and_delete, press, rollbacks, twin
+from tests.views.undoing import SOME, merge_and_delete, press, rollbacks, twin
 
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent()
-    remember(made, *(f"Memory number {number}, of which there are some." for number in range(12)))
+    remember(made, *SOME)
     return made
 
 
@@ -33,10 +33,10 @@ def marks(person: Browser, agent: Agent) -> list[tuple[str, str]]:
 def test_the_chart_marks_and_links_refinements_duplicates_and_rollbacks(
     admin: Browser, auditor: Browser, agent: Agent, clock: FakeClock
 ) -> None:
-    remember(agent, "Memory number 0, of which there are some.")
+    remember(agent, SOME[0])
     run = begin(agent, deduplicate=True)
     clock.advance(minutes=2)
-    run.tool.execute("delete", id=3)
+    run.tool.execute("delete", id=3, carried_by=12)
     run.tool.execute("complete", summary="Done.")
     clock.advance(days=3)
     admin.post(f"/refinements/{run.refinement.id}/rollback")

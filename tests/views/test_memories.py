@@ -70,7 +70,7 @@ def test_it_can_be_protected_in_the_middle_of_a_refinement(admin: Browser, agent
     run = begin(agent)
     admin.press(f"/agents/{agent.id}/memories/1/constitutional")
 
-    assert run.tool.execute("delete", id=1)["type"] == "error"
+    assert run.tool.execute("delete", id=1, carried_by=2)["type"] == "error"
     assert is_constitutional(1)
 
 
@@ -111,9 +111,9 @@ def test_journal_and_discarded_memories_are_listed_too_blind_and_without_a_toggl
     admin: Browser, auditor: Browser, agent: Agent
 ) -> None:
     (note,) = remember(agent, SECRET, type_=MemoryType.JOURNAL, tags=["day"])
-    (long,) = remember(agent, "Cleo likes ink. " * 20)
+    (long,) = remember(agent, f"Bob likes rum. {'Cleo likes ink. ' * 20}")
     run = begin(agent)
-    run.tool.execute("delete", id=2)
+    run.tool.execute("delete", id=2, carried_by=long)
     pages = {show: admin.get(f"/agents/{agent.id}?show={show}").text for show in ("core", "journal", "discarded")}
 
     assert [each["id"] for each in shown(auditor, agent)] == [1, long]

@@ -15,12 +15,13 @@ from app.refinement.start import start_refinement
 from tests.support.clock import FakeClock
 from tests.support.factories import Running, begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
+from tests.views.undoing import SOME
 
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent()
-    remember(made, *(f"Memory number {number}, of which there are some." for number in range(12)))
+    remember(made, *SOME)
     return made
 
 
@@ -41,14 +42,14 @@ def end(run: Running, status: Status, reason: str | None = None) -> None:
 
 def test_it_shows_one_row_an_operation_with_ids_and_tokens(auditor: Browser, agent: Agent) -> None:
     run = begin(agent)
-    run.tool.execute("consolidate", ids=[1, 2], content="Both of them.")
-    run.tool.execute("delete", id=3)
+    run.tool.execute("consolidate", ids=[1, 2], content="Memory number, of which there are some:")
+    run.tool.execute("delete", id=3, carried_by=12)
     run.tool.execute("protect", id=4)
 
     rows = [row for row in twin(auditor, run)["timeline"] if row["kind"] == "operation"]
 
     assert [(row["title"], row["ids"], row.get("result"), row["tokens"]) for row in rows] == [
-        ("Consolidated", [1, 2], 13, [22, 4]),
+        ("Consolidated", [1, 2], 13, [22, 10]),
         ("Deleted", [3], None, [11, 0]),
         ("Made constitutional", [4], None, [11, 11]),
     ]
@@ -58,7 +59,7 @@ def test_it_shows_one_row_an_operation_with_ids_and_tokens(auditor: Browser, age
 def test_refusals_of_one_kind_are_one_row(auditor: Browser, agent: Agent) -> None:
     run = begin(agent)
     for number in (901, 902, 903):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=12)
     run.tool.execute("burn")
     run.tool.settle()
 
@@ -73,7 +74,7 @@ def test_it_says_how_many_calls_were_refused_and_of_what_kind(auditor: Browser, 
     run.tool.settle()
     assert "1, none refused" in page(auditor, run)
     for number in (901, 902, 903):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=12)
     run.tool.execute("burn")
     run.tool.settle()
 
@@ -96,7 +97,7 @@ def test_the_agents_page_says_that_its_model_may_not_be_able(auditor: Browser, a
 
     run = begin(agent)
     for number in range(13):
-        run.tool.execute("delete", id=900 + number)
+        run.tool.execute("delete", id=900 + number, carried_by=12)
     run.tool.execute("search", query="memory")
     run.tool.execute("search", query="number")
     run.tool.settle()
@@ -112,14 +113,14 @@ def test_after_its_end_it_advises_another_model_only_where_the_model_seems_unabl
     admin: Browser, agent: Agent, clock: FakeClock
 ) -> None:
     run = begin(agent)
-    run.tool.execute("delete", id=1)
+    run.tool.execute("delete", id=1, carried_by=12)
     end(run, Status.UNFINISHED)
     assert "Refine again if more is to be done." in page(admin, run)
     assert "Its settings</a>" not in page(admin, run)
     clock.advance(minutes=1)
     unable = begin(agent)
     for number in range(5):
-        unable.tool.execute("delete", id=900 + number)
+        unable.tool.execute("delete", id=900 + number, carried_by=12)
     unable.tool.settle()
     end(unable, Status.UNFINISHED)
 
@@ -143,7 +144,7 @@ def test_after_a_failure_its_settings_are_one_step_away_and_its_reason_gives_the
 
 def test_what_was_undone_gets_no_advice(admin: Browser, agent: Agent) -> None:
     run = begin(agent)
-    run.tool.execute("delete", id=1)
+    run.tool.execute("delete", id=1, carried_by=12)
     end(run, Status.UNFINISHED)
     admin.post(f"/refinements/{run.refinement.id}/rollback")
 
@@ -179,7 +180,7 @@ def test_a_refusal_that_came_again_keeps_its_place_and_the_time_of_the_first(
 ) -> None:
     run = begin(agent)
     for number in (901, 1, 901):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=12)
         run.tool.settle()
         clock.advance(seconds=30)
 
@@ -193,7 +194,7 @@ def test_a_refusal_that_came_again_keeps_its_place_and_the_time_of_the_first(
 def test_a_rollback_strikes_its_operations_through_and_says_what_it_means(auditor: Browser, agent: Agent) -> None:
     run = begin(agent)
     for number in (1, 2, 3, 4):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=12)
 
     shown = twin(auditor, run)
     text = page(auditor, run)
@@ -250,10 +251,10 @@ def test_every_end_says_what_happened_and_what_comes_next(auditor: Browser, agen
 
 def test_stop_acts_before_the_next_change(admin: Browser, agent: Agent) -> None:
     run = begin(agent)
-    run.tool.execute("delete", id=1)
+    run.tool.execute("delete", id=1, carried_by=12)
     before = page(admin, run)
     answer = admin.press(f"/refinements/{run.refinement.id}/stop")
-    late = run.tool.execute("delete", id=2)
+    late = run.tool.execute("delete", id=2, carried_by=12)
 
     assert "</svg> Stop</button>" in before
     assert answer.status_code == 200

@@ -14,13 +14,13 @@ from tests.history.going_back import count_entries, newest_entry, refined, updat
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
 from tests.views.conftest import Browser
-from tests.views.undoing import merge_and_delete, page, press, rollbacks, twin
+from tests.views.undoing import SOME, merge_and_delete, page, press, rollbacks, twin
 
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent()
-    remember(made, *(f"Memory number {number}, of which there are some." for number in range(12)))
+    remember(made, *SOME)
     return made
 
 
@@ -30,11 +30,11 @@ def test_a_plan_counts_what_goes_back_and_changes_nothing(auditor: Browser, agen
     path = f"/refinements/{refinement_id}/rollback"
     plan, words = twin(auditor, path), page(auditor, path)
 
-    assert (plan["kind"], plan["state"], plan["restored"], plan["removed"]) == ("refinement", "ready", 3, 2)
+    assert (plan["kind"], plan["state"], plan["restored"], plan["removed"]) == ("refinement", "ready", 4, 2)
     assert (plan["mass_before"], plan["mass_after"]) == (103, 132)
-    assert sorted(plan["memories"]) == [1, 2, 3, 13, 14]
+    assert sorted(plan["memories"]) == [1, 2, 3, 12, 13, 14]
     assert (plan["conflicts"], plan["stays"], plan["stops"], plan["rewind"]) == ([], [], None, None)
-    assert "Restores 3 memories to an earlier state" in words
+    assert "Restores 4 memories to an earlier state" in words
     assert "Removes 2 memories" in words
     assert "103 → 132 tokens" in words
     assert f"./whetstone rollback {refinement_id} --dry-run" in words
@@ -66,7 +66,7 @@ def test_the_page_of_a_rollback_says_what_it_did_and_undoes_it(auditor: Browser,
     assert said == RollbackShape.of(made).as_json() | {
         "agent": "ezra",
         "agent_id": agent.id,
-        "restored": 3,
+        "restored": 4,
         "removed": 2,
         "stays": [],
         "undid": [refinement_id],
@@ -77,7 +77,7 @@ def test_the_page_of_a_rollback_says_what_it_did_and_undoes_it(auditor: Browser,
         "stands",
         f"refinement {refinement_id[:8]}",
         "admin-1@example.org, 2026-11-16 04:00:00 UTC",
-        "Restored 3 memories, removed 2 memories, 103 → 132 tokens",
+        "Restored 4 memories, removed 2 memories, 103 → 132 tokens",
         "Undo this rollback",
     ):
         assert words in shown, words
@@ -95,7 +95,7 @@ def test_an_undo_of_an_undo_can_be_planned_too(auditor: Browser, admin: Browser,
     plan = twin(auditor, path)
     admin.post(path)
 
-    assert (plan["kind"], plan["restored"], plan["removed"], plan["mass_after"]) == ("rollback", 5, 0, 103)
+    assert (plan["kind"], plan["restored"], plan["removed"], plan["mass_after"]) == ("rollback", 6, 0, 103)
     assert twin(auditor, path)["state"] == "undone"
     assert "It is undone already." in page(auditor, path)
 
@@ -256,7 +256,7 @@ def test_a_refinement_that_changed_nothing_offers_no_rollback(admin: Browser, ag
 def test_a_latch_left_nothing_to_roll_back(admin: Browser, agent: Agent) -> None:
     run = begin(agent)
     for number in (1, 2, 3, 4):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=12)
 
     assert run.reload().status == Status.ROLLED_BACK
     path = f"/refinements/{run.refinement.id}"

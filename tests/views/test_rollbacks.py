@@ -14,7 +14,7 @@ from app.models import Account, Action, Agent, AuditLog, Status
 from tests.history.going_back import count_entries, newest_entry, refined, update
 from tests.support.factories import begin, ledger, make_agent, remember
 from tests.views.conftest import Browser, toast_of
-from tests.views.undoing import merge_and_delete, page, press, rollbacks, twin, undo_in, undone_by
+from tests.views.undoing import SOME, merge_and_delete, page, press, rollbacks, twin, undo_in, undone_by
 
 JSON = {"Accept": "application/json"}
 GUARDED = (Action.REFINEMENT_DELETE, Action.REFINEMENT_ROLLBACK)
@@ -23,7 +23,7 @@ GUARDED = (Action.REFINEMENT_DELETE, Action.REFINEMENT_ROLLBACK)
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     made = make_agent()
-    remember(made, *(f"Memory number {number}, of which there are some." for number in range(12)))
+    remember(made, *SOME)
     return made
 
 
@@ -41,13 +41,13 @@ def test_one_press_brings_every_memory_back_and_the_toasts_undo_takes_that_back(
     shown = page(auditor, here)
     again = press(admin, undo_in(toast), on=here)
 
-    assert "Restores 3 memories, removes 2 memories, 103 → 132 tokens" in offered
+    assert "Restores 4 memories, removes 2 memories, 103 → 132 tokens" in offered
     assert answer.status_code == 200
     assert back == original
-    assert "Rolled back: restored 3 memories, removed 2 memories, 103 → 132 tokens." in toast
+    assert "Rolled back: restored 4 memories, removed 2 memories, 103 → 132 tokens." in toast
     assert 'hx-target="#refinement-rollback"' in answer.text
     assert "by admin-1@example.org on 2026-11-16 04:00 UTC" in shown
-    assert "The rollback is undone: restored 5 memories, 132 → 103 tokens." in toast_of(again)
+    assert "The rollback is undone: restored 6 memories, 132 → 103 tokens." in toast_of(again)
     assert 'hx-target="#refinement-rollback"' in again.text
     assert ledger(agent) == later
     assert undone_by(refinement_id) is None
@@ -63,7 +63,7 @@ def test_the_press_works_without_scripts(admin: Browser, agent: Agent) -> None:
     assert answer.status_code == 303
     assert answer.headers["Location"] == f"/refinements/{refinement_id}"
     assert f'action="/rollbacks/{made.id}/rollback"' in landed
-    assert "Rolled back: restored 3 memories" in landed
+    assert "Rolled back: restored 4 memories" in landed
 
 
 def test_a_second_press_has_no_effect_and_says_so(admin: Browser, agent: Agent) -> None:
@@ -151,8 +151,11 @@ def test_a_conflict_offers_the_rewind_with_its_own_preview(admin: Browser, agent
 
 
 def test_one_entry_is_undone_and_nothing_else(admin: Browser, agent: Agent) -> None:
-    original = ledger(agent)
-    refined(agent, ("delete", {"id": 3}), ("delete", {"id": 4}))
+    run = begin(agent)
+    run.tool.execute("delete", id=3, carried_by=12)
+    without_the_third = ledger(agent)
+    run.tool.execute("delete", id=4, carried_by=12)
+    run.tool.execute("complete", summary="I am done.")
     entry_id = newest_entry(Action.REFINEMENT_DELETE)
     shown = page(admin, f"/audit/{entry_id}/rollback")
     answer = admin.post(f"/audit/{entry_id}/rollback")
@@ -161,7 +164,7 @@ def test_one_entry_is_undone_and_nothing_else(admin: Browser, agent: Agent) -> N
     (made,) = rollbacks()
     assert f"Undo entry {entry_id}" in shown
     assert answer.headers["Location"] == f"/rollbacks/{made.id}"
-    assert ledger(agent) == [row for row in original if row[0] != 3]
+    assert ledger(agent) == without_the_third
     assert (made.kind, made.target_entry_id) == ("entry", entry_id)
     assert second.headers["HX-Redirect"] == f"/audit/{entry_id}/rollback"
     assert "Nothing is left to undo." in page(admin, f"/audit/{entry_id}/rollback")
@@ -194,11 +197,11 @@ def test_an_entry_that_changed_no_memory_can_not_be_undone(admin: Browser, agent
 def test_a_running_refinement_is_ended_before_it_is_taken_back(admin: Browser, agent: Agent) -> None:
     original = ledger(agent)
     run = begin(agent)
-    run.tool.execute("delete", id=1)
+    run.tool.execute("delete", id=1, carried_by=12)
     here = f"/refinements/{run.refinement.id}"
     on_its_page, planned, plan = page(admin, here), page(admin, f"{here}/rollback"), twin(admin, f"{here}/rollback")
     answer = press(admin, f"{here}/rollback", on=f"{here}/rollback")
-    late = run.tool.execute("delete", id=2)
+    late = run.tool.execute("delete", id=2, carried_by=12)
 
     assert "Roll back" not in on_its_page
     assert plan["stops"] == run.refinement.id
@@ -260,7 +263,7 @@ def trip(agent: Agent) -> str:
     """A refinement that the latch reversed; its id."""
     run = begin(agent)
     for number in range(1, 6):
-        run.tool.execute("delete", id=number)
+        run.tool.execute("delete", id=number, carried_by=12)
     assert run.reload().status == Status.ROLLED_BACK
     return run.refinement.id
 
@@ -285,7 +288,7 @@ def test_what_a_guard_reversed_is_refused_on_pages_and_to_programs(admin: Browse
 
 
 def test_no_page_offers_a_way_back_to_what_a_guard_reversed(admin: Browser, agent: Agent) -> None:
-    remember(agent, "Memory number 11, of which there are some.")
+    remember(agent, SOME[11])
     refinement_id = trip(agent)
     pages = [f"/refinements/{refinement_id}", "/audit", f"/agents/{agent.id}/audit", "/"]
     pages += [f"/audit/folds/{refinement_id}", f"/audit?refinement={refinement_id}"]

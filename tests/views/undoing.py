@@ -11,11 +11,15 @@ from sqlalchemy import select
 from app.extensions import db
 from app.models import Agent, Refinement, Rollback
 from tests.history.going_back import consolidate, delete, refined
+from tests.refinement.driving import alike
 from tests.views.conftest import Browser
+
+SOME = alike(12, "Memory number, of which there are some, ")
+"""Texts of eleven tokens each; one that is deleted is carried by each other."""
 
 
 def merge_and_delete(agent: Agent) -> str:
-    return refined(agent, consolidate(1, 2, content="Both of them."), delete(3))
+    return refined(agent, consolidate(1, 2, content="Both of them."), delete(3, carried_by=12))
 
 
 def twin(person: Browser, path: str) -> dict[str, Any]:

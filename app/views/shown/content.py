@@ -113,6 +113,25 @@ class ContentChange:
         return [piece for piece in self.pieces if piece.kind != REMOVED]
 
 
+@dataclass(frozen=True)
+class AskedLosses:
+    """What one call would have lost of a memory: nothing was changed then. None made a change after it, where
+    `restored` and `confirmed` are None."""
+
+    id: int
+    at: datetime
+    action: str
+    restored: int | None
+    confirmed: int | None
+    missing: Sequence[str] = field(repr=False)
+
+    @property
+    def outcome(self) -> str:
+        if self.restored is None or self.confirmed is None:
+            return "the memory was left as it was"
+        return f"{self.restored} put back, {self.confirmed} given up"
+
+
 SAID = {"consent": "Its answer, when it was asked for its consent", "summary": "Its summary at the end"}
 
 
@@ -124,6 +143,11 @@ class HistoryContent(LookContent):
         known = [field.name for field in fields(ContentChange)]  # a worker that is newer may say more
         changes = [ContentChange(**{name: item[name] for name in known if name in item}) for item in items]
         return [list(group) for _, group in groupby(changes, key=lambda change: change.entry)]
+
+    @property
+    def questions(self) -> list[AskedLosses]:
+        """In the order in which they were asked; an older worker sends none."""
+        return [AskedLosses(**item | {"at": datetime.fromisoformat(item["at"])}) for item in self.seen.get("asked", ())]
 
     @property
     def said(self) -> list[tuple[str, str]]:

@@ -161,8 +161,10 @@ def _outcome_words(refinement: Refinement) -> str:
         case Status.COMPLETED if not refinement.mutations and not refinement.protected:
             return f"The agent looked through its ledger and changed nothing: a valid and good outcome.{kept}"
         case Status.COMPLETED:
+            lost = refinement.specifics_confirmed
+            gave_up = f" It gave up {count_nouns(lost, 'specific')} that the system had named to it." if lost else ""
             read = " A second reader did not call all of it kept." if refinement.flagged_groups else ""
-            return f"The agent finished, and every change passed the guards.{read}{kept}"
+            return f"The agent finished, and every change passed the guards.{gave_up}{read}{kept}"
         case Status.DECLINED:
             return f"That is a normal outcome: no model changed a memory.{kept}"
         case Status.ROLLED_BACK:
