@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -141,7 +142,8 @@ def language_of(words: Sequence[str]) -> Language | None:
         known = sum(1 for low in lows if low in language.stop_words or "'" in low)
         if known > score:
             score, best = known, language
-    others = max((sum(map(other.__contains__, lows)) for other in _others()), default=0)
+    counts = Counter(lows)
+    others = max((sum(counts[low] for low in other & counts.keys()) for other in _others()), default=0)
     foreign = sum(1 for word in words if not word.isascii() and word[0].islower())
     return best if score >= max(others if others >= _LEAST_EVIDENCE else 0, foreign) else None
 

@@ -100,6 +100,8 @@ def _plain_words(reading: Reading, places: tuple[int, int]) -> int:
 def _exchanges(before: Reading, after: Reading) -> Iterator[tuple[int, int]]:
     """Where the two stand in the old text."""
     common = {word.key for word in before.distinct} & {word.key for word in after.distinct}
+    if _in_order(before, common) == _in_order(after, common):
+        return
     common |= {name for _, name in before.long_names.values()} & {name for _, name in after.long_names.values()}
     then, now = Places(before, common), Places(after, common)
     done: set[str] = set()
@@ -150,6 +152,10 @@ def _turned_passive(before: Reading, pair: tuple[str, str], then: Places, now: P
     return any(not by.isdisjoint(then.neighbours[key]) for key in pair) is not any(
         not by.isdisjoint(now.neighbours[key]) for key in pair
     )
+
+
+def _in_order(reading: Reading, common: Set[str]) -> list[str]:
+    return [word.key for word in reading.words if word.key in common and (word.keys or word.number)]
 
 
 def _exchanged_with(key: str, then: Places, now: Places) -> tuple[str, int]:

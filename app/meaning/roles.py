@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import islice
 
 from app.meaning.reading import Reading
@@ -36,21 +36,25 @@ def emptied_places(before: Reading, after: Reading) -> Iterator[Specific]:
     then, now = Row(before), Row(after)
     places: dict[tuple[str, str, str], tuple[int, int]] = {}
     for first, last in names:
-        for place in _places_of(first, last, then):
+        for place in _places_of(first, last, then, fallen):
             places.setdefault(place, (first, last))
     lost = [name for place, name in islice(places.items(), MOST_COMPARED) if now.lacks(then, *place)]
     for first, last in islice(dict.fromkeys(lost), MOST_NAMED):
         yield Specific(SpecificKind.NAME, before.words_of(first, last))
 
 
-def _places_of(first: int, last: int, then: Row) -> Iterator[tuple[str, str, str]]:
+def _places_of(first: int, last: int, then: Row, fallen: Set[str]) -> Iterator[tuple[str, str, str]]:
     """The words before, of and after the name; and of each of its words, where it has several."""
     if first in then.place_of:
         at = then.place_of[first]
         end = at + last - first
         yield then.low(at - 1), then.low(at), then.low(end)
         if last > first + 1:
-            yield from ((then.low(each - 1), then.low(each), then.low(each + 1)) for each in range(at, end))
+            yield from (
+                (then.low(each - 1), then.low(each), then.low(each + 1))
+                for each in range(at, end)
+                if then.low(each) in fallen
+            )
 
 
 class Row:

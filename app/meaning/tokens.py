@@ -45,15 +45,17 @@ _LIST_NUMBER = re.compile(r"^[ \t]{0,8}+\d{1,2}+[.)](?=[ \t])", re.MULTILINE)
 
 _CODE = re.compile(r"```((?:(?!```).)++)```|``((?:(?!'')[^`\n]){1,1000}+)``(?!`)|(?<!`)`([^`\n]{1,1000}+)`", re.DOTALL)
 _QUOTE = re.compile(
-    r"``([^`'\n]{1,300}+)''|\"([^\"\n]{1,300}+)\"|«([^«»\n]{1,300}+)»|「([^「」\n]{1,300}+)」|『([^『』\n]{1,300}+)』"
-    r"|(?<![\w'])'(?=\S)([^'\n]{1,300}+(?:(?<=\w)'(?=\w)[^'\n]{1,300}+){0,5}+)'(?!\w)"
+    r"(?=[`'\"«「『])(?:``([^`'\n]{1,300}+)''|\"([^\"\n]{1,300}+)\"|«([^«»\n]{1,300}+)»|「([^「」\n]{1,300}+)」|『([^『』\n]{1,300}+)』"
+    r"|(?<![\w'])'(?=\S)([^'\n]{1,300}+(?:(?<=\w)'(?=\w)[^'\n]{1,300}+){0,5}+)'(?!\w))"
 )
 _QUOTATION_MARKS = "\"'«「『`"
 
 
 def composed(text: str) -> str:
     """NFC."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    if text.isascii() or unicodedata.is_normalized("NFC", text):
+        return text
+    return unicodedata.normalize("NFC", text)
 
 
 def unaccented(word: str) -> str:
