@@ -183,21 +183,20 @@ def _negations(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Sp
         return
     nearest = Counter(negation.nearest for negation in after.negations)
     reached = {key for negation in after.negations for key in negation.scope}
+    synonyms = before.language.synonyms
+    new_classes = {number for key in after.keys - before.keys for number in synonyms.get(key, ())}
     for negation in before.negations[: 2 * MOST_NAMED]:
         if nearest[negation.nearest]:
             nearest[negation.nearest] -= 1
-        elif not _is_negated(negation, reached, before, after):
+        elif new_classes.isdisjoint(synonyms.get(before.words[negation.first].key, ())) and not _is_negated(
+            negation, reached, before, after
+        ):
             yield Specific(SpecificKind.NEGATION, before.words_of_negation(negation))
     yield from _newly_negated(before, after, kind)
 
 
 def _is_negated(negation: Negation, reached: Set[str], before: Reading, after: Reading) -> bool:
     prefixes = before.language.negative_prefixes if before.language else ()
-    word = before.words[negation.first].key
-    if before.language and word in before.language.synonyms:
-        new = after.keys - before.keys
-        if any(before.language.share_a_class(word, key) for key in new):
-            return True
     if before.language and any(
         after.counts[opposite] > before.counts[opposite]
         for key in negation.scope[:1]
