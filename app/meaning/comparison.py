@@ -225,12 +225,12 @@ def _newly_negated(before: Reading, after: Reading, kind: ChangeKind) -> Iterato
         return
     negated = Counter(negation.nearest for negation in before.negations)
     reached = {key for negation in before.negations for key in negation.scope[1:]}
-    affirmed = None if kind is ChangeKind.UPDATE else _affirmed_keys(after)
+    affirmed = set() if kind is ChangeKind.UPDATE else _affirmed_keys(after) | negated.keys()
     for negation in after.negations[: 2 * MOST_NAMED]:
         key = negation.nearest
         if negated[key]:
             negated[key] -= 1
-        elif key in before.keys and key not in reached and (affirmed is None or key not in affirmed):
+        elif key in before.keys and key not in reached and key not in affirmed:
             yield Specific(SpecificKind.NEGATION, before.content_word(key))
 
 

@@ -209,6 +209,11 @@ def test_what_a_merge_says_of_another_source_does_not_count_against_one() -> Non
     assert missing_of_sources(sources, merged, kind=ChangeKind.CONSOLIDATE) == []
 
 
+def test_two_sources_that_negate_the_same_word_can_be_joined() -> None:
+    sources = ["Don't create agents by hand.", "The setup script doesn't create a config file."]
+    assert missing_of_sources(sources, " ".join(sources), kind=ChangeKind.CONSOLIDATE) == []
+
+
 def test_a_missing_quotation_is_named_once_and_not_by_its_parts_too() -> None:
     lost = missing('He said "meet Bob at 5" to me.', "He said it to me.", kind=ChangeKind.UPDATE)
     assert lost == [Specific(SpecificKind.QUOTE, "meet Bob at 5")]
