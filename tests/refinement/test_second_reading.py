@@ -10,6 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
+from app.config import ReaderAction
 from app.errors import Refused
 from app.extensions import db, now, writing
 from app.history.plan import GuardFinal, Target
@@ -29,6 +30,7 @@ from tests.support.canary import assert_nowhere_at_rest, canary
 from tests.support.factories import begin, ledger, make_agent, remember
 from tests.support.scripted import calls
 from tests.support.tampering import as_owner, tamper
+from tests.views.conftest import browser
 
 DOWN = ModelError(ModelErrorKind.NOT_FOUND, "There is no such model.")
 BUSY = ModelError(ModelErrorKind.OVERLOADED, "The model is overloaded.")
@@ -493,3 +495,62 @@ def test_erasing_a_memory_removes_what_the_reader_said_of_its_refinement(agent: 
     assert reveal_reader_words(done.refinement.id, open_keys(agent)) == {}
     assert {row.words for row in db.session.scalars(db.select(SecondReadingWords))} == {None}
     assert Status(done.refinement.status) is Status.COMPLETED
+
+
+def test_the_web_process_closes_without_a_key_and_keeps_the_guard(web: Flask, agent: Agent, ids: list[int]) -> None:
+    choose_reader(agent, "reverse")
+    before = ledger(agent)
+    running = begin(agent)
+    with writing():
+        row = Refinement.lock(running.refinement.id)
+        row.reader_model, row.reader_action = READER, ReaderAction.REVERSE
+    running.tool.execute("update", id=ids[0], content=TEXTS[0].replace("even when", "when"))
+    with writing() as session:
+        session.execute(text("UPDATE refinements SET heartbeat_at = :at"), {"at": now() - timedelta(days=999)})
+    with web.app_context():
+        assert close_stalled() == [running.refinement.id]
+    assert (running.reload().status, ledger(agent)) == ("rolled_back", before)
+    assert find_untold_reversals() == [running.refinement.id]
+
+
+def test_its_page_and_its_timeline_tell_of_it_before_and_after(web: Flask, agent: Agent, ids: list[int]) -> None:
+    choose_reader(agent)
+    admin = browser(web, "admin")
+    seen: list[str] = []
+
+    def look() -> None:
+        row = Refinement.open_of(agent.id)
+        assert row is not None
+        db.session.rollback()
+        seen.append(admin.get(f"/refinements/{row.id}").text)
+
+    done = run(agent, [shorten(ids[0]), shorten(ids[1], 1), DONE], [after(look, say("1: kept\n2: lost"))])
+    assert "closing" in seen[0]
+    assert "/stop" not in seen[0]
+    page = admin.get(f"/refinements/{done.refinement.id}").text
+    assert "1 of 2 groups of changes called kept" in page
+    assert f"Not called kept: memory {ids[1]}" in page
+    twin = admin.get(f"/refinements/{done.refinement.id}.json").json
+    assert twin is not None
+    assert twin["second_reading"]["flagged"] == [[ids[1]]]
+    told = "Second reading: 1 of 2 groups of changes called kept"
+    assert told in [row["title"] for row in twin["timeline"]]
+    with writing() as session:
+        session.execute(text("DELETE FROM events"))
+    twin = admin.get(f"/refinements/{done.refinement.id}.json").json
+    assert twin is not None
+    assert told in [row["title"] for row in twin["timeline"]]
+    assert "second reading: 1 of 2 groups of changes called kept" in admin.get("/attention").text
+
+
+def test_a_flagged_refinement_is_undone_and_redone_to_the_byte(agent: Agent, ids: list[int]) -> None:
+    choose_reader(agent)
+    before = ledger(agent)
+    done = run(agent, [shorten(ids[0]), DONE], [say("1: lost")])
+    later = ledger(agent)
+    undone = roll_back(Target.refinement(done.refinement.id), by=COMMAND_LINE).rollback
+    assert (ledger(agent), undone is not None) == (before, True)
+    assert undone is not None
+    roll_back(Target.rollback(undone.id), by=COMMAND_LINE)
+    assert ledger(agent) == later
+    assert waiting() == ["reading"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 from flask import current_app
 from sqlalchemy import LargeBinary, select
 
+from app.asking.prompt_memories import read_entries
 from app.exchange.taking_in import take_in
 from app.extensions import db, writing
 from app.history.plan import Target
@@ -35,6 +37,8 @@ from app.models import (
 )
 from app.models.base import SealedText
 from app.models.memory_text import texts_of
+from app.models.recall_probe import Probe, reveal_probes
+from app.models.second_reading import reveal_reader_words
 from app.silo import AgentKeys, open_intake
 from tests.refinement.driving import call, carry, say
 from tests.support.canary import canary, places_in
@@ -47,7 +51,7 @@ LEDGER = {"ledger", "constitutional", "promoted", "edited", "mergedone", "merged
 HISTORY = {"edited", "edit", "mergedone", "mergedtwo", "merge", "deleted", "yes", "summary"}
 """What an exception for the history of that refinement shows: before and after, and the agent's own words."""
 
-SEALED = LEDGER | HISTORY | {"journal", "declined", "waiting", "answer"}
+SEALED = LEDGER | HISTORY | {"journal", "declined", "waiting", "answer", "probed", "reader"}
 """All that is kept. The rest was only said: to the model, or by it."""
 
 FILLER = "It rained in Lisbon. " * 250
@@ -115,10 +119,45 @@ def _refine(agent: Agent, edited: int, merged: list[int], deleted: int, carrier:
         ("update_memory", update | {"confirm_loss": True}), ("consolidate_memories", merge | {"confirm_loss": True})
     )
     done = call("complete_refinement", summary=canary("summary"))
-    ended = carry(agent, say(f"YES. {canary('yes')}"), work, again, done)
+    with _probed_and_read(agent):
+        replies = (say(f"YES. {canary('yes')}"), _ask_itself(agent), work, again, done, _read_again, _recall)
+        ended = carry(agent, *replies)
     assert (ended.status, ended.refinement.mutations) == ("completed", 3)
     assert ended.refinement.confirmed_losses == 2
+    assert ended.refinement.probes == {"asked": 1, "kept": 1}
+    assert len(ended.refinement.flagged_groups) == 1
     return ended.refinement
+
+
+@contextmanager
+def _probed_and_read(agent: Agent) -> Iterator[None]:
+    """With one recall probe, and a second reader that the operator set."""
+    settings = current_app.extensions["settings"]
+    with writing():
+        Agent.lock(agent.id).change(by=COMMAND_LINE, recall_probes=1)
+    current_app.extensions["settings"] = settings.model_copy(update={"second_reader_model": "openai/reader"})
+    yield
+    current_app.extensions["settings"] = settings
+    with writing():
+        Agent.lock(agent.id).change(by=COMMAND_LINE, recall_probes=0)
+
+
+def _ask_itself(agent: Agent) -> Reply:
+    """One question, about the memory that stays as it is."""
+    (number,) = [entry.id for entry in read_entries(agent.id, open_keys(agent)) if entry.content == canary("ledger")]
+    probe = {"memory": number, "question": f"What sang? {canary('probed')}", "answer": canary("ledger")}
+    return say(json.dumps({"probes": [probe]}))
+
+
+def _read_again(messages: Sequence[Message]) -> Reply:
+    """The first group is lost, all others are kept."""
+    count = str(messages[-1]["content"]).count("\nGroup ")
+    verdicts = [f"1: lost, {canary('reader')}", *(f"{number}: kept" for number in range(2, count + 1))]
+    return say("\n".join(verdicts))
+
+
+def _recall(_: Sequence[Message]) -> Reply:
+    return say(json.dumps({"answers": [canary("ledger")]}))
 
 
 def _trip(agent: Agent, deletion: Reply) -> Refinement:
@@ -219,6 +258,16 @@ def _lost(agent: Agent, keys: AgentKeys) -> Iterator[str]:
         yield from (words for _, named in asked_losses(number, keys) for words in named)
 
 
+def _probes(agent: Agent, keys: AgentKeys) -> Iterator[Probe]:
+    for number in db.session.scalars(select(Refinement.id).where(Refinement.agent_id == agent.id)):
+        yield from reveal_probes(number, keys).values()
+
+
+def _reader_words(agent: Agent, keys: AgentKeys) -> Iterator[str]:
+    for number in db.session.scalars(select(Refinement.id).where(Refinement.agent_id == agent.id)):
+        yield from reveal_reader_words(number, keys).values()
+
+
 READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {
     "memory_texts.sealed": _states,
     "consents.words": _words,
@@ -229,6 +278,9 @@ READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {
     "settings_requests.reason": _reasons_for_changes,
     "intakes.sealed": _waiting,
     "idempotency_keys.answer": _answers,
+    "recall_probes.question": lambda agent, keys: (probe.question for probe in _probes(agent, keys)),
+    "recall_probes.answer": lambda agent, keys: (probe.answer for probe in _probes(agent, keys)),
+    "second_reading_words.words": _reader_words,
 }
 """How each column is read. `access_views.sealed` is left: only the key of one look opens it. So is
 `content_keys.sealed`, which holds no text."""
