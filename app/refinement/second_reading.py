@@ -79,8 +79,8 @@ def read_verdicts(reply: Reply, count: int) -> list[GroupVerdict]:
         raise MalformedReply("it was cut off")
     whole = reply.text.encode("utf-8", "replace").decode()  # half a surrogate pair becomes a question mark
     text = without_code_fence(without_thought(whole).strip())
-    lines = [line.strip(_DECORATION) for line in text.splitlines()]
-    found = [_read_line(line) for line in lines if line]
+    lines = [line for each in text.splitlines() if (line := each.strip(_DECORATION))]
+    found = [_read_line(line) for line in lines] if len(lines) == count else []
     if sorted(number for number, _ in found) != list(range(1, count + 1)):
         raise MalformedReply("it must have one line for each group, and nothing else")
     return [verdict for _, verdict in sorted(found, key=lambda each: each[0])]

@@ -229,6 +229,7 @@ def test_a_question_that_can_not_be_used_is_left_out(bad: object) -> None:
     cats = probe(7, "How many cats have we?", "two cats")
     found = read_probes(say(json.dumps({"probes": [bad, GOOD, GOOD, cats]})), LEDGER, 5)
     assert [each.question for each in found] == ["When did we move?", "How many cats have we?"]
+    assert [each.answer for each in found] == ["in May 2021", "two cats"]
     assert len(read_probes(say(json.dumps({"probes": [GOOD, cats]})), LEDGER, 1)) == 1
 
 
