@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation
 from app.cli.printing import print_json, print_table, say
@@ -25,7 +27,8 @@ def models() -> None:
 @click.option("--dry-run", is_flag=True, help="Say whose model it is; change nothing.")
 @installation_command(opened=False)
 def rename(context: CommandContext, old: str, new: str, dry_run: bool) -> None:
-    """Give every agent whose model is OLD the model NEW: of all accounts, unless --account names one. All or none.
+    """Give every agent whose model or second reader is OLD the model NEW: of all accounts, unless --account names one.
+    All or none.
 
     As with every change of a model, exceptions that these agents gave end. Nothing else of them changes.
     """
@@ -54,11 +57,16 @@ def _find_accounts(context: CommandContext) -> list[Account]:
     return list(db.session.scalars(select(Account).order_by(Account.id)))
 
 
+_MODELS = ("model_id", "second_reader_model")
+
+
 def _rename_locked(accounts: list[Account], old: str, new: str, dry_run: bool) -> list[tuple[Agent, str]]:
     """The agents and the names of their accounts, in the caller's transaction. Raises Invalid."""
     homes = {account.id: account.name for account in accounts}
-    query = select(Agent.id).where(Agent.model_id == old, Agent.account_id.in_(homes)).order_by(Agent.id)
+    has_it = or_(*(getattr(Agent, name) == old for name in _MODELS))
+    query = select(Agent.id).where(has_it, Agent.account_id.in_(homes)).order_by(Agent.id)
     agents = [Agent.lock(agent_id) for agent_id in db.session.scalars(query).all()]
     for agent in agents if not dry_run else ():
-        agent.change(by=COMMAND_LINE, model_id=new)
+        wanted: dict[str, Any] = {name: new for name in _MODELS if getattr(agent, name) == old}
+        agent.change(by=COMMAND_LINE, **wanted)
     return [(agent, homes[agent.account_id]) for agent in agents]

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from app.extensions import db, writing
-from app.models import Account, Agent, AuditLog
+from app.models import COMMAND_LINE, Account, Agent, AuditLog
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent
 
@@ -34,6 +34,16 @@ def test_all_agents_of_all_accounts_get_the_new_name(agents: list[Agent], whetst
     assert models_of(agents) == ["openai/new", "openai/other", "openai/new"]
     entry = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc()).limit(1)).one()
     assert (entry.actor, entry.data["after"]) == ("system:command line", {"model_id": "openai/new"})
+
+
+def test_a_retired_second_reader_is_renamed_too(agents: list[Agent], whetstone: Whetstone) -> None:
+    with writing():
+        wren = Agent.lock(agents[1].id)
+        wren.change(by=COMMAND_LINE, second_reader_model="openai/old")
+    said = whetstone("models", "rename", "openai/old", "openai/new", "--json")
+    assert [each["name"] for each in said.json["agents"]] == ["ezra", "wren", "mina"]
+    assert models_of(agents) == ["openai/new", "openai/other", "openai/new"]
+    assert db.session.get_one(Agent, agents[1].id).second_reader_model == "openai/new"
 
 
 def test_an_account_may_be_named(agents: list[Agent], whetstone: Whetstone) -> None:
