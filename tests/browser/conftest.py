@@ -184,9 +184,9 @@ def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, req
     """A new agent that speaks through the scripted model, with a small ledger, made in the browser."""
     create_agent(page, f"{str(request.node.name)[5:50]} {secrets.token_hex(3)}", model.base_url)
     file = tmp_path / "memories.jsonl"
-    file.write_text(
-        "".join(f'{{"content": "Memory {n} of this agent, as long as others."}}\n' for n in range(MEMORIES))
-    )
+    texts = [f"Memory {n} of this agent, as long as others." for n in range(MEMORIES - 1)]
+    texts.append("Memory 0, 1, 2, 7, agent: as long as others.")  # says all of the first three
+    file.write_text("".join(f'{{"content": "{each}"}}\n' for each in texts))
     page.get_by_role("link", name="Import memories").click()
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Check and import").click()

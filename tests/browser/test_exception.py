@@ -202,10 +202,12 @@ def test_a_page_that_is_left_takes_its_content_with_it_even_if_the_browser_keeps
 
 def test_the_history_of_a_refinement_shows_what_changed_word_by_word(agent_page: Page, model: ModelServer) -> None:
     page, agent, ids = agent_page, agent_page.url, ids_of(agent_page)
+    short = {"id": ids[0], "content": "Memory 0 of this agent, as short as others."}
     model.script(
         text("YES"),
-        tool_call("update_memory", id=ids[0], content="Memory 0 of this agent, as short as others."),
-        tool_call("delete_memory", id=ids[1]),
+        tool_call("update_memory", **short),
+        tool_call("update_memory", **short, confirm_loss=True),
+        tool_call("delete_memory", id=ids[1], carried_by=ids[-1]),
         tool_call("complete_refinement", summary="I shortened one.", note_to_admins=""),
     )
     page.locator("#agent-state").get_by_role("button", name="Refine").click()

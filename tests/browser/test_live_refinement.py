@@ -33,9 +33,9 @@ def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
 ) -> None:
     page, ids = agent_page, ids_of(agent_page)
     yes, consent = held(text("YES. To admins: hello there"))
-    first, delete = held(tool_call("delete_memory", id=ids[0]))
+    first, delete = held(tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
     second, protect = held(tool_call("protect_memory", id=ids[1]))
-    third, change = held(tool_call("delete_memory", id=ids[2]))
+    third, change = held(tool_call("delete_memory", id=ids[2], carried_by=ids[-1]))
     fourth, complete = held(tool_call("complete_refinement", summary="Done.", note_to_admins="All is well."))
     model.script(yes, first, second, third, fourth)
 
@@ -73,7 +73,7 @@ def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
 
 def test_stop_ends_it_before_the_next_change(agent_page: Page, model: ModelServer) -> None:
     page, ids = agent_page, ids_of(agent_page)
-    late, answer = held(tool_call("delete_memory", id=ids[0]))
+    late, answer = held(tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
     model.script(text("YES"), late)
 
     refine(page)

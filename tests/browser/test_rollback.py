@@ -30,7 +30,7 @@ def shorten(number: int, words: str) -> ServerReply:
 def conflicting(page: Page, model: ModelServer) -> tuple[str, str]:
     """Two refinements, the second of which changed again what the first had changed."""
     agent, ids = page.url, ids_of(page)
-    first = refine(page, model, shorten(ids[0], "Memory 0, shorter."), shorten(ids[1], "Memory 1, shorter."))
+    first = refine(page, model, shorten(ids[0], "Memory 0 of this agent."), shorten(ids[1], "Memory 1 of this agent."))
     page.goto(agent)
     second = refine(page, model, shorten(ids[0], "Memory 0."))
     return first, second
@@ -38,7 +38,7 @@ def conflicting(page: Page, model: ModelServer) -> tuple[str, str]:
 
 def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: Page, model: ModelServer) -> None:
     page, agent, ids = agent_page, agent_page.url, ids_of(agent_page)
-    refinement = refine(page, model, tool_call("delete_memory", id=ids[0]))
+    refinement = refine(page, model, tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
     page.evaluate("window.notReloaded = true")
     panel, toasts = page.locator("#refinement-rollback"), page.locator("#toasts .toast")
 
@@ -66,7 +66,7 @@ def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: P
 
 def test_an_open_agent_page_shows_a_rollback_that_happens_elsewhere(agent_page: Page, model: ModelServer) -> None:
     page, agent, ids = agent_page, agent_page.url, ids_of(agent_page)
-    refine(page, model, tool_call("delete_memory", id=ids[0]))
+    refine(page, model, tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
     other = page.context.new_page()
     other.goto(agent)
     expect(other.locator("#stream-state")).to_have_attribute("data-state", "live")
@@ -80,7 +80,7 @@ def test_an_open_agent_page_shows_a_rollback_that_happens_elsewhere(agent_page: 
 
 def test_ended_pages_show_what_another_tab_takes_back_and_gives_back(agent_page: Page, model: ModelServer) -> None:
     page, ids = agent_page, ids_of(agent_page)
-    refinement = refine(page, model, tool_call("delete_memory", id=ids[0]))
+    refinement = refine(page, model, tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
     other, third = page.context.new_page(), page.context.new_page()
     for tab in (other, third):
         tab.goto(refinement)
@@ -98,7 +98,7 @@ def test_ended_pages_show_what_another_tab_takes_back_and_gives_back(agent_page:
 
 def test_a_mark_is_reached_by_the_keyboard_and_names_what_it_is(agent_page: Page, model: ModelServer) -> None:
     page, agent, ids = agent_page, agent_page.url, ids_of(agent_page)
-    refinement = refine(page, model, tool_call("delete_memory", id=ids[0]))
+    refinement = refine(page, model, tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
     page.goto(agent)
     mark = page.locator("#agent-mass").get_by_role("link", name="refinement completed, 88 → 77 tokens").first
     mark.focus()
