@@ -42,9 +42,9 @@ def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: P
     page.evaluate("window.notReloaded = true")
     panel, toasts = page.locator("#refinement-rollback"), page.locator("#toasts .toast")
 
-    expect(panel).to_contain_text("Restores 1 memory, removes 1 memory, 77 → 88 tokens")
+    expect(panel).to_contain_text("Restores 2 memories, removes 1 memory, 77 → 88 tokens")
     panel.get_by_role("button", name="Roll back").click()
-    toast = toasts.filter(has_text="Rolled back: restored 1 memory")
+    toast = toasts.filter(has_text="Rolled back: restored 2 memories")
     expect(toast).to_be_visible()
     expect(panel).to_contain_text("by admin@whetstone.local on ")
     expect(page.locator("#refinement-status")).to_contain_text("undone")
