@@ -25,6 +25,7 @@ from app.models.memory_text import texts_of
 from app.models.user import ADMIN, OWNER
 from tests.api.conftest import issue
 from tests.grants.conftest import put
+from tests.history.going_back import do, update
 from tests.support.canary import assert_nowhere, assert_nowhere_at_rest, canary, everything_at_rest
 from tests.support.factories import begin, remember
 from tests.support.scripted import say
@@ -92,7 +93,7 @@ def known(web: Flask, worker: None, request: pytest.FixtureRequest) -> Known:
     (other,) = remember(subject.agent, "Bob drinks rum.")
     run = begin(subject.agent)
     for number, content in ((saved["id"], canary("edit")), (other, "Bob drinks.")):
-        assert run.tool.execute("update", id=number, content=content)["type"] != "error"
+        assert do(run, update(number, content))["type"] == "updated"
     run.tool.execute("complete", summary="Two were wordy.")
     made.memory_id = saved["id"]
     subject.values |= {"refinement_id": run.refinement.id, "memory_id": str(made.memory_id)}
