@@ -149,12 +149,12 @@ def test_what_changes_while_it_is_read_does_not_change_it(app: Flask, monkeypatc
     said = [next(pieces), next(pieces)]
 
     tool = begin(agent).tool
-    tool.execute("consolidate", ids=[two, three], content="Two, three.")
+    assert tool.execute("consolidate", ids=[two, three], content="Two, three")["type"] == "consolidated"
     remember(agent, "Four.")
     said += pieces
 
     assert [each["content"] for each in json.loads("".join(said))["memories"]] == ["One.", "Two.", "Three."]
-    assert [each["content"] for each in exported(agent)["memories"]] == ["One.", "Two, three.", "Four."]
+    assert [each["content"] for each in exported(agent)["memories"]] == ["One.", "Two, three", "Four."]
     assert one
 
 
