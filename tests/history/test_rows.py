@@ -59,7 +59,7 @@ NOT_AUDITED = {
 
 UNAUDITED = {
     "alembic_version": "the version of the tables",
-    "asked_losses": "questions that changed nothing; what became of them is counted in the entries of the changes",
+    "asked_losses": "what they count is proved by the entry of the refinement's end (tests/refinement/test_losses.py)",
     "agent_keys": "each is used only with its statement in the log of statements (tests/adversaries)",
     "audit_log": "the log itself, proved by its hashes (test_tampering.py)",
     "events": "announcements, removed after 90 days",
