@@ -1,6 +1,6 @@
 """Which model reads once more what a refinement changed, and what its answer may do.
 
-The operator's settings are floors: his reader comes before an agent's own, and his `reverse` holds for all.
+The operator's settings are floors: their reader comes before an agent's own, and their `reverse` holds for all.
 """
 
 from __future__ import annotations

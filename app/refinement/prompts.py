@@ -10,8 +10,8 @@ from typing import Any
 
 from app.asking.calls import AskedAgent
 from app.asking.prompt_memories import NO_IDENTITY, PromptMemory, consent_context, fit_ledger, imported_lately
-from app.asking.rendering import render_prompt
-from app.asking.second_reader import SecondReader, second_reader_of
+from app.asking.rendering import encode_json, render_prompt
+from app.asking.second_reader import ReaderAction, SecondReader, second_reader_of
 from app.extensions import now
 from app.keys.agent_keys import open_keys
 from app.models import DEFAULT_REFINEMENT_PROMPT, Agent, Refinement, Trigger
@@ -82,7 +82,7 @@ class RefinedAgent:
         """Whether it wants the refinement."""
         core, journal = self.agent.read_core(), self.agent.read_recent_journal()
         imported = imported_lately(self.agent.agent_id)
-        return consent_messages(self.agent.system_prompt, core, journal, self.figures, window, imported)
+        return consent_messages(self.agent.system_prompt, core, journal, self.figures, window, imported, self.reader)
 
     def opening(self, figures: PromptFigures, window: int | None) -> list[dict[str, Any]]:
         """Of the loop, with the numbers of the snapshot."""
@@ -111,9 +111,15 @@ def consent_messages(
     figures: PromptFigures,
     window: int | None,
     imported: Collection[int] = (),
+    reader: SecondReader | None = None,
 ) -> list[dict[str, Any]]:
-    """The question whether the agent wants a refinement: two messages, no tools. `imported` are not shown."""
-    question = render_prompt("consent_question.txt", **figures.with_counts(core))
+    """The question whether the agent wants a refinement: two messages, no tools. `imported` are not shown, and the
+    model of a second reader is quoted: a human may have named it.
+    """
+    model = encode_json(reader.endpoint.model_id) if reader else ""
+    reverses = reader is not None and reader.action is ReaderAction.REVERSE
+    numbers = figures.with_counts(core)
+    question = render_prompt("consent_question.txt", reader=model, reverses=reverses, **numbers)
     context = consent_context(system_prompt, core, journal, window, imported)
     return [context, {"role": "user", "content": question}]
 
