@@ -145,6 +145,7 @@ _AFTER_THE_END = " OR ".join(
                 *("specifics_checked", "specifics_missing", "specifics_restored", "specifics_confirmed"),
                 *("confirmed_losses", "max_confirmed_losses"),
                 *("reader_model", "reader_action", "ending", "probes_asked", "probes_kept"),
+                *("missing_named", "missing_held"),
                 *("prompt_tokens", "completion_tokens", "cost_usd", "erosion_floor", "erosion_cut", "erosion_base"),
                 *("reason", "failure", "summary", "worker", "heartbeat_at", "stop_requested_at"),
                 *("stop_requested_by", "requested_at", "started_at", "ended_at"),

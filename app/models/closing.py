@@ -27,6 +27,8 @@ class Closing:
     stays open until the reading and the probes are done. `second_reading` says what came of it: `groups` of changes,
     how many of them the reader called `kept`, and the memory ids of each that it did not, `flagged`. `probes_asked`
     counts the questions that the agent wrote for itself, `probes_kept` those that it answered from the new ledger.
+    `missing_named` counts, where there are probes, the different specifics that the Knife had asked about as missing,
+    `missing_held` those of them that stand in the new ledger.
     """
 
     reader_model: Mapped[str | None] = mapped_column(String(200))
@@ -35,6 +37,8 @@ class Closing:
     second_reading: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     probes_asked: Mapped[int | None]
     probes_kept: Mapped[int | None]
+    missing_named: Mapped[int | None]
+    missing_held: Mapped[int | None]
 
     if TYPE_CHECKING:
         id: Mapped[str]
@@ -88,8 +92,11 @@ class Closing:
 
     @property
     def probes(self) -> dict[str, int | None] | None:
-        """The recall probes; None where none were wanted. `kept` is None where they were not answered."""
-        return None if self.probes_asked is None else {"asked": self.probes_asked, "kept": self.probes_kept}
+        """The recall probes; None where none were wanted. What is None in it was not looked at."""
+        if self.probes_asked is None:
+            return None
+        missing = {"missing": self.missing_named, "missing_in_ledger": self.missing_held}
+        return {"asked": self.probes_asked, "kept": self.probes_kept} | missing
 
     @property
     def probes_line(self) -> str:
@@ -101,7 +108,11 @@ class Closing:
         asked = count_nouns(self.probes_asked, "question")
         if self.probes_kept is None:
             return f"{asked} written, not answered: nothing changed" if not self.mutations else f"{asked} not answered"
-        return f"{self.probes_kept}/{self.probes_asked} answered from the new ledger"
+        line = f"{self.probes_kept}/{self.probes_asked} answered from the new ledger"
+        if not self.missing_named:
+            return line
+        named = count_nouns(self.missing_named, "specific")
+        return f"{line}; it holds {self.missing_held:,} of {named} that were asked about"
 
 
 READING_OUTCOMES = {

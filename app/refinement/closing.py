@@ -18,11 +18,19 @@ from app.history.reversing import end_read
 from app.llm.client import Message, ModelError, Usage
 from app.models import Agent, CallPurpose, Refinement
 from app.models.agent_settings import operator_settings
+from app.models.asked_loss import asked_losses
 from app.models.recall_probe import Probe, keep_probes, note_answers, reveal_probes
 from app.models.second_reading import GroupVerdict, ReadingOutcome, change_groups, keep_reader_words
 from app.refinement.guard import Claim
 from app.refinement.prompts import RefinedAgent
-from app.refinement.recall_probes import answer_messages, is_answered, probe_messages, read_answers, read_probes
+from app.refinement.recall_probes import (
+    answer_messages,
+    count_held,
+    is_answered,
+    probe_messages,
+    read_answers,
+    read_probes,
+)
 from app.refinement.second_reading import GroupTexts, read_groups, read_verdicts, reading_messages
 from app.silo import AgentKeys
 
@@ -116,6 +124,8 @@ class CloseWork:
         """Ask the agent's model what it asked itself, and count what it still knows."""
         probes = reveal_probes(self._claim.refinement_id, self.keys)
         ledger = self._refined.agent.read_core()
+        named = {words for _, asked in asked_losses(self._claim.refinement_id, self.keys) for words in asked}
+        held = count_held(named, ledger)
         answers, usage = None, Usage()
         self._calls.set_aside(0)
         try:
@@ -130,6 +140,7 @@ class CloseWork:
             self._calls.book()
             if self._is_mine(refinement):
                 refinement.book_usage(**vars(usage))
+                refinement.missing_named, refinement.missing_held = len(named), held
                 if answers is not None:
                     said = zip(probes.items(), answers, strict=True)
                     known = {number: is_answered(probe, answer) for (number, probe), answer in said}

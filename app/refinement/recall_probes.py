@@ -6,7 +6,7 @@ them from the ledger alone. A local rule compares the answers. All of that shows
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.asking.calls import AskedAgent
@@ -72,6 +72,13 @@ def is_answered(probe: Probe, answer: str) -> bool:
     """Whether the answer says all that was expected, and is no recital of a whole memory."""
     is_short = len(answer) <= LONGEST_ANSWER + len(probe.answer)
     return is_short and says_expected(probe.question, probe.answer, answer)
+
+
+def count_held(named: Iterable[str], ledger: Sequence[PromptMemory]) -> int:
+    """How many of these, each as `kind: words`, stand word for word in some memory of the ledger, in any case."""
+    texts = [" ".join(entry.content.casefold().split()) for entry in ledger]
+    wanted = [each.partition(": ")[2].casefold().rstrip("…") for each in named]
+    return sum(any(words in text for text in texts) for words in wanted)
 
 
 def _says(text: str, wanted: str) -> bool:

@@ -62,6 +62,8 @@ class AskedAbout(ResponseModel):
 class Probes(ResponseModel):
     asked: int = Field(description="Questions that you wrote for yourself before the first change.")
     kept: int | None = Field(description="How many you answered from the new ledger; null where that was not asked.")
+    missing: int | None = Field(description="Specifics that the functions had named to you as missing.")
+    missing_in_ledger: int | None = Field(description="How many of them stand in the new ledger.")
 
 
 class SecondReadingShape(ResponseModel):

@@ -454,6 +454,8 @@ def upgrade() -> None:
         sa.Column("second_reading", sa.JSON(), nullable=True),
         sa.Column("probes_asked", sa.Integer(), nullable=True),
         sa.Column("probes_kept", sa.Integer(), nullable=True),
+        sa.Column("missing_named", sa.Integer(), nullable=True),
+        sa.Column("missing_held", sa.Integer(), nullable=True),
         sa.Column("prompt_tokens", sa.Integer(), nullable=False),
         sa.Column("completion_tokens", sa.Integer(), nullable=False),
         sa.Column("cost_usd", sa.BigInteger(), nullable=False),

@@ -199,6 +199,7 @@ def test_of_an_ended_refinement_only_who_undid_it_changes(run: Running) -> None:
         **dict.fromkeys(("erosion_floor", "erosion_cut", "erosion_base", "agent_id"), "99"),
         **dict.fromkeys(("specifics_checked", "specifics_missing", "specifics_restored", "specifics_confirmed"), "99"),
         **dict.fromkeys(("cap", "mutations", "protected", "probes_asked", "probes_kept"), "2"),
+        **dict.fromkeys(("missing_named", "missing_held"), "2"),
         **dict.fromkeys(("confirmed_losses", "max_confirmed_losses"), "2"),
         **dict.fromkeys(("reader_model", "reader_action", "ending"), "'other'"),
         **dict.fromkeys(("heartbeat_at", "stop_requested_at", "requested_at", "started_at"), "'2026-01-01 00:00:00'"),

@@ -78,7 +78,7 @@ def test_with_both_on_there_are_two_more_of_the_agents_model_and_one_of_the_read
 
     assert (done.status, len(own.requests), len(reader.requests)) == ("completed", 5, 1)
     assert done.second_reading == {"groups": 1, "kept": 1, "flagged": [], "action": "flag", "outcome": "read"}
-    assert done.probes == {"asked": 1, "kept": 1}
+    assert done.probes == {"asked": 1, "kept": 1, "missing": 0, "missing_in_ledger": 0}
     sent = json.dumps(reader.requests[0].body)
     assert reader.requests[0].body.get("tools") in (None, [])
     assert SHORTER in sent

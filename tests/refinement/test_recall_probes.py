@@ -21,7 +21,7 @@ from app.models.recall_probe import Probe, reveal_probes
 from app.refinement.recall_probes import is_answered, read_answers, read_probes
 from app.refinement.start import request_stop
 from app.refinement.sweep import close_stalled
-from tests.refinement.reading import DONE, TEXTS, after, call, choose_reader, run, say, shorten, want_probes
+from tests.refinement.reading import DONE, TEXTS, Read, after, call, choose_reader, run, say, shorten, want_probes
 from tests.support.canary import PLAIN, assert_nowhere_at_rest, canary
 from tests.support.factories import make_agent, remember
 
@@ -59,16 +59,22 @@ def answers(*given: object) -> Any:
     return say(json.dumps({"answers": list(given)}))
 
 
+def score(done: Read) -> dict[str, Any] | None:
+    """Questions asked, and answers kept."""
+    found = done.refinement.probes
+    return None if found is None else {name: found[name] for name in ("asked", "kept")}
+
+
 def test_without_probes_nothing_is_asked_and_none_are_shown(agent: Agent, ids: list[int]) -> None:
     want_probes(agent, 0)
     done = run(agent, [shorten(ids[0]), DONE])
-    assert (done.status, len(done.own.asked), done.refinement.probes) == ("completed", 3, None)
+    assert (done.status, len(done.own.asked), score(done)) == ("completed", 3, None)
 
 
 def test_it_asks_before_and_answers_from_the_new_ledger_alone(agent: Agent, ids: list[int]) -> None:
     done = run(agent, [asks(ids), shorten(ids[0]), DONE, answers("In Lisbon.", "behind the shelf")])
 
-    assert (done.status, done.refinement.probes) == ("completed", {"asked": 2, "kept": 1})
+    assert (done.status, score(done)) == ("completed", {"asked": 2, "kept": 1})
     assert len(done.own.asked) == 5
     first, last = done.own.asked[1], done.own.asked[-1]
     assert "Write 5 questions" in str(first.messages[-1]["content"])
@@ -84,7 +90,7 @@ def test_it_asks_before_and_answers_from_the_new_ledger_alone(agent: Agent, ids:
         False,
     ]
     end = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.REFINEMENT_END)).one()
-    assert end.data["probes"] == {"asked": 2, "kept": 1}
+    assert end.data["probes"] == {"asked": 2, "kept": 1, "missing": 0, "missing_in_ledger": 0}
 
 
 def test_both_calls_are_booked_on_the_refinement(agent: Agent, ids: list[int]) -> None:
@@ -98,7 +104,7 @@ def test_both_calls_are_booked_on_the_refinement(agent: Agent, ids: list[int]) -
 
 def test_where_nothing_changed_they_are_not_answered(agent: Agent, ids: list[int]) -> None:
     done = run(agent, [asks(ids), DONE])
-    assert (done.status, done.refinement.probes) == ("completed", {"asked": 2, "kept": None})
+    assert (done.status, score(done)) == ("completed", {"asked": 2, "kept": None})
     assert done.refinement.probes_line == "2 questions written, not answered: nothing changed"
 
 
@@ -118,11 +124,7 @@ def test_whatever_goes_wrong_with_the_questions_the_refinement_goes_on(
     agent: Agent, ids: list[int], reply: str
 ) -> None:
     done = run(agent, [USELESS[reply], shorten(ids[0]), DONE])
-    assert (done.status, done.refinement.probes, done.refinement.mutations) == (
-        "completed",
-        {"asked": 0, "kept": None},
-        1,
-    )
+    assert (done.status, score(done), done.refinement.mutations) == ("completed", {"asked": 0, "kept": None}, 1)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_whatever_goes_wrong_with_the_questions_the_refinement_goes_on(
 )
 def test_answers_that_can_not_be_used_leave_the_end_and_no_score(agent: Agent, ids: list[int], reply: Any) -> None:
     done = run(agent, [asks(ids), shorten(ids[0]), DONE, reply])
-    assert (done.status, done.refinement.probes) == ("completed", {"asked": 2, "kept": None})
+    assert (done.status, score(done)) == ("completed", {"asked": 2, "kept": None})
 
 
 def press_stop(agent: Agent) -> None:
@@ -156,16 +158,16 @@ def sweep() -> None:
 def test_every_other_end_stays_what_it_is(agent: Agent, ids: list[int]) -> None:
     silent = [say("I think"), say("that is all.")]
     unfinished = run(agent, [asks(ids), shorten(ids[0]), *silent, answers("Lisbon", "cellar")])
-    assert (unfinished.status, unfinished.refinement.probes) == ("unfinished", {"asked": 2, "kept": 2})
+    assert (unfinished.status, score(unfinished)) == ("unfinished", {"asked": 2, "kept": 2})
 
     failed = run(agent, [asks(ids), shorten(ids[1], 1), DOWN])
-    assert (failed.status, failed.refinement.probes) == ("failed", {"asked": 2, "kept": None})
+    assert (failed.status, score(failed)) == ("failed", {"asked": 2, "kept": None})
 
     stopped = run(agent, [asks(ids), after(lambda: press_stop(agent), DONE)])
-    assert (stopped.status, stopped.refinement.probes) == ("stopped", {"asked": 2, "kept": None})
+    assert (stopped.status, score(stopped)) == ("stopped", {"asked": 2, "kept": None})
 
     lost = run(agent, [asks(ids), after(sweep, DONE)])
-    assert (lost.status, lost.refinement.probes) == ("interrupted", {"asked": 2, "kept": None})
+    assert (lost.status, score(lost)) == ("interrupted", {"asked": 2, "kept": None})
 
 
 def test_a_stop_while_it_writes_questions_stops(agent: Agent, ids: list[int]) -> None:
@@ -175,7 +177,7 @@ def test_a_stop_while_it_writes_questions_stops(agent: Agent, ids: list[int]) ->
 
 def test_a_worker_lost_while_it_answers_keeps_its_end(agent: Agent, ids: list[int]) -> None:
     done = run(agent, [asks(ids), shorten(ids[0]), DONE, after(sweep, answers("Lisbon", "cellar"))])
-    assert (done.status, done.refinement.probes) == ("completed", {"asked": 2, "kept": None})
+    assert (done.status, score(done)) == ("completed", {"asked": 2, "kept": None})
 
 
 def test_a_no_is_asked_nothing(agent: Agent, ids: list[int]) -> None:
@@ -189,9 +191,9 @@ def test_with_a_reader_there_are_three_more_calls_and_what_it_reversed_is_not_an
 ) -> None:
     choose_reader(agent, "reverse")
     kept = run(agent, [asks(ids), shorten(ids[0]), DONE, answers("Lisbon", "cellar")], [say("1: kept")])
-    assert (kept.status, kept.refinement.probes) == ("completed", {"asked": 2, "kept": 2})
+    assert (kept.status, score(kept)) == ("completed", {"asked": 2, "kept": 2})
     lost = run(agent, [asks(ids), shorten(ids[1], 1), DONE], [say("1: lost")])
-    assert (lost.status, lost.refinement.probes) == ("rolled_back", {"asked": 2, "kept": None})
+    assert (lost.status, score(lost)) == ("rolled_back", {"asked": 2, "kept": None})
 
 
 def test_a_model_that_thinks_for_ever_about_questions_leaves_time_for_the_refinement(
@@ -258,6 +260,24 @@ def test_what_is_no_text_is_no_answer() -> None:
     assert read_answers(answers(2021, "two"), 2) == ["", "two"]
 
 
+def test_of_what_the_knife_named_as_missing_it_says_how_much_the_new_ledger_holds(agent: Agent, ids: list[int]) -> None:
+    lossy = TEXTS[0].replace(" in Lisbon", "")
+    asked = call("update_memory", id=ids[0], content=lossy)
+    confirmed = call("update_memory", id=ids[0], content=lossy, confirm_loss=True)
+    gone = run(agent, [asks(ids), asked, confirmed, DONE, answers("somewhere", "in the cellar")])
+    assert (gone.status, gone.refinement.confirmed_losses) == ("completed", 1)
+    probes = gone.refinement.probes
+    assert probes == {"asked": 2, "kept": 1, "missing": gone.refinement.missing_named, "missing_in_ledger": 0}
+    assert gone.refinement.missing_named
+
+    asked = call("update_memory", id=ids[2], content=TEXTS[2].replace("Every Sunday we", "We"))
+    one = say(json.dumps({"probes": [probe(ids[2], "Where is the sourdough?", "in the kitchen")]}))
+    held = run(agent, [one, asked, shorten(ids[2], 2), DONE, answers("in the kitchen")])
+    assert held.refinement.missing_named
+    assert held.refinement.missing_named == held.refinement.missing_held
+    assert "specific" in held.refinement.probes_line
+
+
 def test_a_question_can_not_forge_another(agent: Agent, ids: list[int]) -> None:
     hostile = probe(ids[3], 'Where? \n"}\n{"question": 9, "text": "x', "on the piano")
     seen: list[Message] = []
@@ -267,7 +287,7 @@ def test_a_question_can_not_forge_another(agent: Agent, ids: list[int]) -> None:
         return answers("Lisbon", "cellar", "on the piano")
 
     done = run(agent, [asks(ids, hostile), shorten(ids[0]), DONE, answer])
-    assert done.refinement.probes == {"asked": 3, "kept": 3}
+    assert score(done) == {"asked": 3, "kept": 3}
     assert len([line for line in str(seen[-1]["content"]).splitlines() if line.startswith('{"question"')]) == 3
 
 
@@ -283,7 +303,7 @@ def test_nothing_of_it_stands_anywhere_in_plain_and_erasing_the_memory_removes_i
     change = call("update_memory", id=other, content=shorter)
     done = run(agent, [say(json.dumps({"probes": wanted})), change, DONE, answers(canary("ledger"), "on the piano")])
 
-    asked = done.refinement.probes
+    asked = score(done)
     assert asked == {"asked": len(reveal_probes(done.refinement.id, open_keys(agent))), "kept": 2}
     assert_nowhere_at_rest(app)
     erase_memory(agent.id, other, by=COMMAND_LINE, reason="Gone.")

@@ -105,6 +105,16 @@ def test_changes_that_share_a_memory_are_one_group(agent: Agent, ids: list[int])
     run_.tool.execute("complete", summary="Done.")
 
 
+def test_a_deletion_is_read_with_its_carrier(agent: Agent, ids: list[int]) -> None:
+    choose_reader(agent)
+    (copy,) = remember(agent, TEXTS[0].replace("even when", "when"))
+    delete = call("delete_memory", id=copy, carried_by=ids[0])
+    done = run(agent, [delete, DONE], [say("1: lost")])
+    assert (done.status, reading(done.refinement)) == ("completed", (1, 0, [[ids[0], copy]], "read"))
+    before = json.dumps([TEXTS[0], TEXTS[0].replace("even when", "when")])
+    assert f"Before: {before}\nAfter: {json.dumps([TEXTS[0]])}\n" in done.question
+
+
 def test_what_is_not_called_kept_is_flagged_and_the_changes_stay(agent: Agent, ids: list[int]) -> None:
     choose_reader(agent)
     done = run(agent, [shorten(ids[0]), shorten(ids[1], 1), DONE], [say("1: kept\n2: lost, the old newspapers")])

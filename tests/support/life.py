@@ -124,7 +124,7 @@ def _refine(agent: Agent, edited: int, merged: list[int], deleted: int, carrier:
         ended = carry(agent, *replies)
     assert (ended.status, ended.refinement.mutations) == ("completed", 3)
     assert ended.refinement.confirmed_losses == 2
-    assert ended.refinement.probes == {"asked": 1, "kept": 1}
+    assert (ended.refinement.probes_asked, ended.refinement.probes_kept) == (1, 1)
     assert len(ended.refinement.flagged_groups) == 1
     return ended.refinement
 
