@@ -112,7 +112,7 @@ class Closing:
         if not self.missing_named:
             return line
         named = count_nouns(self.missing_named, "specific")
-        return f"{line}; it holds {self.missing_held:,} of {named} that were asked about"
+        return f"{line}; of {named} asked about it holds {self.missing_held:,}"
 
 
 READING_OUTCOMES = {
