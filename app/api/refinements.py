@@ -11,11 +11,11 @@ from app.api.caller import Caller
 from app.api.operation import DIGITS, UUID_FORM, PathParameter, QueryModel, RequestBody, operation
 from app.errors import NotFound
 from app.extensions import db
-from app.models import Mode, Refinement, Trigger, asked_losses
+from app.models import Mode, Refinement, Trigger, asked_losses, reveal_probes, reveal_reader_words
 from app.models.key import Scope
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.start import start_refinement
-from app.shapes.refinement import AskedAbout, RefinementShape
+from app.shapes.refinement import AskedAbout, ReaderWords, RecallAnswer, RefinementShape
 from app.shapes.response import ResponseModel
 from tasks import refinement as queue
 
@@ -32,6 +32,8 @@ class NewRefinement(RequestBody):
 class OneRefinement(RefinementShape):
     summary: str | None = Field(description="What you said of it when you completed it.")
     asked_about: list[AskedAbout] = Field(description="What your calls would have lost, in the order of the questions.")
+    reader_words: list[ReaderWords] = Field(description="What the second reader said of each group, in its own words.")
+    recall: list[RecallAnswer] = Field(description="Your recall probes, in the order in which you wrote them.")
 
 
 class WantedRefinements(QueryModel):
@@ -79,7 +81,13 @@ def get_refinement(caller: Caller, refinement_id: str) -> OneRefinement:
 def _describe_refinement(caller: Caller, refinement: Refinement) -> OneRefinement:
     summary = refinement.summary
     words = caller.keys.reveal(summary, purpose="summary", subject=refinement.id) if summary else None
-    return OneRefinement.of(refinement, summary=words, asked_about=_asked_about(caller, refinement))
+    return OneRefinement.of(
+        refinement,
+        summary=words,
+        asked_about=_asked_about(caller, refinement),
+        reader_words=[ReaderWords.of(each) for each in reveal_reader_words(refinement, caller.keys)],
+        recall=_recall(caller, refinement),
+    )
 
 
 def _asked_about(caller: Caller, refinement: Refinement) -> list[AskedAbout]:
@@ -89,3 +97,9 @@ def _asked_about(caller: Caller, refinement: Refinement) -> list[AskedAbout]:
         AskedAbout.of(row, at=row.asked_at, missing=words or None)
         for row, words in asked_losses(refinement.id, caller.keys)
     ]
+
+
+def _recall(caller: Caller, refinement: Refinement) -> list[RecallAnswer]:
+    if not refinement.probes_asked:
+        return []
+    return [RecallAnswer.of(each) for each in reveal_probes(refinement.id, caller.keys).values()]

@@ -37,6 +37,8 @@ from app.models import (
     announce,
     asked_losses,
     record,
+    reveal_probes,
+    reveal_reader_words,
 )
 from app.models.base import database_now, iso, require_row
 from app.models.declaring import sign_request
@@ -224,7 +226,7 @@ def _read_ledger_page(agent: Agent, after: int, keys: AgentKeys) -> dict[str, An
 
 
 def _read_history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str, Any]:
-    """Every change of one refinement but to memories that were erased, before and after, and what the agent said."""
+    """Every change of one refinement but to memories that were erased, before and after, and what was said of it."""
     before, after = aliased(MemoryState), aliased(MemoryState)
     mine = (AuditLog.refinement_id == refinement_id, AuditLog.agent_id == agent.id)
     rows = db.session.execute(
@@ -238,8 +240,14 @@ def _read_history(refinement_id: str, agent: Agent, keys: AgentKeys) -> dict[str
     changed = select(MemoryState.memory_id).where(MemoryState.entry_id.in_(select(AuditLog.id).where(*mine)))
     texts = _Texts(texts_of(MemoryText.memory_id.in_(changed)), keys)
     items = [_describe_change(entry_id, action, iso(at), new, old, texts) for entry_id, action, at, new, old in rows]
-    said, asked = _read_agent_words(refinement_id, keys), _read_questions(refinement_id, keys)
-    return {"part": "history", "items": items, "said": said, "asked": asked}
+    return {
+        "part": "history",
+        "items": items,
+        "said": _read_agent_words(refinement_id, keys),
+        "asked": _read_questions(refinement_id, keys),
+        "reader_words": _read_reader_words(refinement_id, keys),
+        "recall": _read_recall(refinement_id, keys),
+    }
 
 
 @dataclass(frozen=True)
@@ -289,6 +297,24 @@ def _read_questions(refinement_id: str, keys: AgentKeys) -> list[dict[str, Any]]
     ]
 
 
+def _read_reader_words(refinement_id: str, keys: AgentKeys) -> list[dict[str, Any]]:
+    """What a second reader said of groups of changes, where it said something and no memory was erased."""
+    refinement = db.session.get_one(Refinement, refinement_id)
+    return [
+        {"ids": group.memory_ids, "kept": group.kept, "words": group.words}
+        for group in reveal_reader_words(refinement, keys)
+        if group.words is not None
+    ]
+
+
+def _read_recall(refinement_id: str, keys: AgentKeys) -> list[dict[str, Any]]:
+    """What the agent asked itself about memories that were not erased."""
+    return [
+        {"id": probe.memory_id, "question": probe.question, "answer": probe.answer, "kept": probe.kept}
+        for probe in reveal_probes(refinement_id, keys).values()
+    ]
+
+
 def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
     """The agent's own words about the refinement: its answer, and its summary."""
     words = db.session.scalar(select(Consent.words).where(Consent.refinement_id == refinement_id))
@@ -299,7 +325,13 @@ def _read_agent_words(refinement_id: str, keys: AgentKeys) -> dict[str, str]:
 
 def _write_receipt(grant: AccessGrant, agent: Agent, view: AccessView, shown: dict[str, Any]) -> None:
     user = db.session.get_one(User, view.user_id)
-    ids = sorted({item["id"] for item in (*shown["items"], *shown.get("asked", ()))})
+    ids = sorted(_ids_of(shown))
     data = {"exception": grant.id, "view": view.id, "part": shown["part"], "ids": ids, "count": len(ids)}
     record(Action.ACCESS_VIEWED, actor=user.actor, of=agent, subject=grant.subject, data=data)
     announce("exception.viewed", *agent.audited_as, exception=grant.id, seen=len(ids))
+
+
+def _ids_of(shown: Mapping[str, Any]) -> set[int]:
+    """Of every memory that the answer names."""
+    single = (*shown["items"], *shown.get("asked", ()), *shown.get("recall", ()))
+    return {item["id"] for item in single}.union(*(group["ids"] for group in shown.get("reader_words", ())))

@@ -21,10 +21,10 @@ from app.models.memory import Memory
 from app.models.memory_text import ContentKey, MemoryText
 from app.models.model_call import CallPurpose, ModelCall
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
-from app.models.recall_probe import RecallProbe
+from app.models.recall_probe import RecallProbe, reveal_probes
 from app.models.refinement import Consent, Refinement
 from app.models.rollback import Rollback, RollbackKind
-from app.models.second_reading import SecondReadingWords
+from app.models.second_reading import SecondReadingWords, reveal_reader_words
 from app.models.settings_request import SettingsRequest, SettingsRequestStatus
 from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration, Source
 from app.models.statement import LogLeaf, SignedRequest, StatementKind

@@ -22,11 +22,12 @@ PURPOSE = "recall probe"
 
 @dataclass(frozen=True)
 class Probe:
-    """One question about the memory `memory_id`, and the answer that the memory gives."""
+    """One question about the memory `memory_id`, and the answer that the memory gives. `kept`: see `RecallProbe`."""
 
     memory_id: int
     question: str = field(repr=False)
     answer: str = field(repr=False)
+    kept: bool | None = None
 
 
 class RecallProbe(Model):
@@ -79,7 +80,7 @@ def reveal_probes(refinement_id: str, keys: AgentKeys) -> dict[int, Probe]:
             keys.reveal_about(row.memory_id, text, key, purpose=f"{PURPOSE} {part}", subject=subject)
             for part, text in (("question", row.question), ("answer", row.answer))
         )
-        found[row.number] = Probe(row.memory_id, question, answer)
+        found[row.number] = Probe(row.memory_id, question, answer, row.kept)
     return found
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ForeignKey, Index, select, update
 from sqlalchemy.orm import Mapped, mapped_column
@@ -20,6 +21,9 @@ from app.models.base import Model
 from app.models.memory_text import ContentKey
 from app.silo import AgentKeys, Sealed
 from app.values.connected import connected_groups
+
+if TYPE_CHECKING:
+    from app.models.refinement import Refinement
 
 PURPOSE = "second reading"
 
@@ -47,6 +51,15 @@ class GroupVerdict:
     words: str = field(default="", repr=False)
 
 
+@dataclass(frozen=True)
+class GroupReading:
+    """What was said of the group of these memories. `words` are None where there were none, or they were erased."""
+
+    memory_ids: list[int]
+    kept: bool
+    words: str | None = field(repr=False)
+
+
 class SecondReadingWords(Model):
     """One memory of a group that was read. The first one's row holds what the reader said of the group.
 
@@ -62,6 +75,13 @@ class SecondReadingWords(Model):
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
     number: Mapped[int]
     words: Mapped[Sealed | None]
+
+    def reveal(self, keys: AgentKeys, content_key: bytes) -> str | None:
+        """The words of this row; None where it has none. Raises SealBroken."""
+        if self.words is None:
+            return None
+        subject = _subject(self.refinement_id, self.number)
+        return keys.reveal_about(self.memory_id, self.words, content_key, purpose=PURPOSE, subject=subject)
 
 
 def change_groups(refinement_id: str) -> list[tuple[int, ...]]:
@@ -99,19 +119,22 @@ def keep_reader_words(
             db.session.add(SecondReadingWords(**row, words=words))
 
 
-def reveal_reader_words(refinement_id: str, keys: AgentKeys) -> dict[int, str]:
-    """What the reader said, by the number of the group; without what was erased. Raises SealBroken."""
+def reveal_reader_words(refinement: Refinement, keys: AgentKeys) -> list[GroupReading]:
+    """What the reader said of each group, in their order; none where it was not asked. Raises SealBroken."""
+    if refinement.second_reading is None:
+        return []
     query = (
         select(SecondReadingWords, ContentKey.sealed)
-        .join(ContentKey, ContentKey.memory_id == SecondReadingWords.memory_id)
-        .where(SecondReadingWords.refinement_id == refinement_id, SecondReadingWords.words.is_not(None))
-        .order_by(SecondReadingWords.number)
+        .outerjoin(ContentKey, ContentKey.memory_id == SecondReadingWords.memory_id)
+        .where(SecondReadingWords.refinement_id == refinement.id)
+        .order_by(SecondReadingWords.number, SecondReadingWords.memory_id)
     )
-    found: dict[int, str] = {}
-    for row, key in db.session.execute(query).tuples():
-        if row.words is not None:
-            subject = _subject(refinement_id, row.number)
-            found[row.number] = keys.reveal_about(row.memory_id, row.words, key, purpose=PURPOSE, subject=subject)
+    found = []
+    for _, rows in groupby(db.session.execute(query).tuples(), key=lambda each: each[0].number):
+        group = list(rows)
+        ids = [row.memory_id for row, _ in group]
+        words = (row.reveal(keys, key) for row, key in group if key)
+        found.append(GroupReading(ids, ids not in refinement.flagged_groups, next(filter(None, words), None)))
     return found
 
 

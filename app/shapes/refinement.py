@@ -59,6 +59,23 @@ class AskedAbout(ResponseModel):
     confirmed: int | None = Field(description="How many you gave up; null: no change was made.")
 
 
+class ReaderWords(ResponseModel):
+    """What a second reader said of one group of changes."""
+
+    memory_ids: list[int]
+    kept: bool
+    words: str | None = Field(description="Null where it said no more, or where it was erased with a memory.")
+
+
+class RecallAnswer(ResponseModel):
+    """A question that you wrote for yourself before the first change. Those about erased memories are gone."""
+
+    memory_id: int
+    question: str
+    answer: str = Field(description="What you expected.")
+    kept: bool | None = Field(description="Whether you answered it from the new ledger; null where that was not asked.")
+
+
 class Probes(ResponseModel):
     asked: int = Field(description="Questions that you wrote for yourself before the first change.")
     kept: int | None = Field(description="How many you answered from the new ledger; null where that was not asked.")

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from app.asking.calls import Dependencies
 from app.extensions import db, writing
+from app.history.erasing import erase_memory
 from app.models import COMMAND_LINE, Action, Agent, AuditLog, Consent, Mode, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import RestingAfterNo, request_stop, start_refinement
 from tests.api.conftest import Door, open_door
 from tests.api.looking import assert_refused, unchanged
+from tests.api.test_mcp import over_http, speak
 from tests.refinement.driving import DONE, call, carry, say
+from tests.refinement.reading import TEXTS, choose_reader, run, shorten, want_probes
 from tests.support.canary import assert_nowhere_at_rest, canary
 from tests.support.clock import FakeClock
 from tests.support.factories import remember
+from tests.support.pages import serving
 from tests.support.rows import entries_of
 from tests.support.scripted import ScriptedClient, ScriptedClients
+
+Probed = tuple[Door, list[int], str]
 
 
 @pytest.fixture
@@ -129,6 +136,81 @@ def test_the_summary_is_read_by_the_agent_and_sealed_for_all_others(app: Flask, 
     assert (told["summary"], told["note_to_admins"]) == (canary("summary"), "All is well.")
     assert door.get("/refinements")["refinements"] == [told]
     assert_nowhere_at_rest(app)
+
+
+@pytest.fixture
+def read_and_probed(client: FlaskClient) -> Probed:
+    """A door, its memories, and a refinement of two groups: one is called lost; of two probes one was answered."""
+    door = open_door(client, "wren", model_id="openai/own")
+    ids = remember(door.agent, *TEXTS)
+    choose_reader(door.agent)
+    want_probes(door.agent, 2)
+    pairs = ((ids[0], "Where did we promise that?", "in Lisbon"), (ids[3], "Where does she sleep?", "on the piano"))
+    probes = [dict(zip(("memory", "question", "answer"), pair, strict=True)) for pair in pairs]
+    own = [say(json.dumps({"probes": probes})), shorten(ids[0]), shorten(ids[1], 1), DONE]
+    own.append(say(json.dumps({"answers": ["in Lisbon", "nowhere"]})))
+    done = run(door.agent, own, [say("1: kept\n2: lost, the old newspapers")])
+    assert done.status == "completed"
+    return door, ids, done.refinement.id
+
+
+def test_the_agent_reads_what_the_second_reader_said_and_its_recall_probes(app: Flask, read_and_probed: Probed) -> None:
+    door, ids, number = read_and_probed
+    told = door.get(f"/refinements/{number}")
+    assert told["reader_words"] == [
+        {"memory_ids": [ids[0]], "kept": True, "words": None},
+        {"memory_ids": [ids[1]], "kept": False, "words": "lost, the old newspapers"},
+    ]
+    assert told["recall"] == [
+        {"memory_id": ids[0], "question": "Where did we promise that?", "answer": "in Lisbon", "kept": True},
+        {"memory_id": ids[3], "question": "Where does she sleep?", "answer": "on the piano", "kept": False},
+    ]
+    assert door.get("/refinements")["refinements"] == [told]
+
+
+def test_the_tool_says_the_same(web: Flask, read_and_probed: Probed) -> None:
+    door, _, number = read_and_probed
+    with serving(web) as site:
+        asked = {"refinement_id": number}
+        result = speak(over_http(site), door.token, lambda client: client.call_tool("get_refinement", asked))
+    assert result.structured_content == door.get(f"/refinements/{number}")
+    assert len(result.structured_content["recall"]) == 2
+
+
+def test_no_other_agent_reads_them(client: FlaskClient, read_and_probed: Probed) -> None:
+    number = read_and_probed[2]
+    other = open_door(client, "crumb")
+    assert_refused(other("GET", f"/refinements/{number}"), 404, "not_found")
+    assert other.get("/refinements")["refinements"] == []
+
+
+def test_what_quotes_an_erased_memory_is_gone(app: Flask, read_and_probed: Probed) -> None:
+    door, ids, number = read_and_probed
+    erase_memory(door.agent.id, ids[0], by=COMMAND_LINE, reason="Gone.")
+    answer = door("GET", f"/refinements/{number}")
+    assert "newspapers" not in answer.text
+    assert "Lisbon" not in answer.text
+    assert [(each["kept"], each["words"]) for each in answer.json["reader_words"]] == [(True, None), (False, None)]
+    assert [each["memory_id"] for each in answer.json["recall"]] == [ids[3]]
+
+
+def test_where_nobody_was_asked_nothing_is_looked_for(web: Flask, door: Door, read_and_probed: Probed) -> None:
+    asked = ask(door)["id"]
+    work(asked, DONE)
+    queries: list[str] = []
+    with web.app_context():
+        event.listen(db.engine, "before_cursor_execute", lambda *given: queries.append(given[2]))
+    told = door.get(f"/refinements/{asked}")
+    assert (told["reader_words"], told["recall"]) == ([], [])
+    assert not [query for query in queries if looks_for_words(query)]
+
+    probed, _, number = read_and_probed
+    probed.get(f"/refinements/{number}")
+    assert len([query for query in queries if looks_for_words(query)]) == 2
+
+
+def looks_for_words(query: str) -> bool:
+    return "FROM second_reading_words" in query or "FROM recall_probes" in query
 
 
 def test_the_list_brings_each_once_newest_first_in_pages(app: Flask, door: Door, clock: FakeClock) -> None:

@@ -54,6 +54,11 @@ def reading(row: Refinement) -> tuple[int, int, list[list[int]], str]:
     return said["groups"], said["kept"], said["flagged"], said["outcome"]
 
 
+def said_of(row: Refinement) -> list[tuple[list[int], bool, str | None]]:
+    keys = open_keys(db.session.get_one(Agent, row.agent_id))
+    return [(each.memory_ids, each.kept, each.words) for each in reveal_reader_words(row, keys)]
+
+
 def waiting() -> list[str]:
     db.session.rollback()
     return [str(item.kind) for item in db.session.scalars(db.select(AttentionItem).where(AttentionItem.is_open()))]
@@ -124,7 +129,7 @@ def test_what_is_not_called_kept_is_flagged_and_the_changes_stay(agent: Agent, i
     assert waiting() == ["reading"]
     line = db.session.scalars(db.select(AttentionItem)).one().line
     assert line == "ended a refinement; second reading: 1 of 2 groups of changes called kept"
-    assert reveal_reader_words(done.refinement.id, open_keys(agent)) == {2: "lost, the old newspapers"}
+    assert said_of(done.refinement) == [([ids[0]], True, None), ([ids[1]], False, "lost, the old newspapers")]
     entry = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.SECOND_READING)).one()
     assert entry.data == done.refinement.second_reading
     end = db.session.scalars(db.select(AuditLog).where(AuditLog.action == Action.REFINEMENT_END)).one()
@@ -475,7 +480,7 @@ def test_nothing_of_it_stands_anywhere_in_plain(app: Flask) -> None:
         agent, [call("update_memory", id=number, content=f"{canary('ledger')} Yes!"), DONE], [say(f"1: {words}")]
     )
     assert done.status == "completed"
-    assert reveal_reader_words(done.refinement.id, open_keys(agent)) == {1: words}
+    assert said_of(done.refinement) == [([number], False, words)]
     assert_nowhere_at_rest(app)
     steps = [event.kind for event in db.session.scalars(db.select(Event).where(Event.refinement_id.is_not(None)))]
     assert {"refinement.closing", "refinement.read"} <= set(steps)
@@ -498,11 +503,10 @@ def test_erasing_a_memory_removes_what_the_reader_said_of_its_refinement(agent: 
 
     choose_reader(agent)
     done = run(agent, [shorten(ids[0]), shorten(ids[1], 1), DONE], [say("Hm: kept?")])
-    keys = open_keys(agent)
-    assert reveal_reader_words(done.refinement.id, keys) == {1: "Hm: kept?", 2: "Hm: kept?"}
+    assert said_of(done.refinement) == [([ids[0]], False, "Hm: kept?"), ([ids[1]], False, "Hm: kept?")]
     erase_memory(agent.id, ids[1], by=COMMAND_LINE, reason="Gone.")
     db.session.rollback()
-    assert reveal_reader_words(done.refinement.id, open_keys(agent)) == {}
+    assert said_of(done.refinement) == [([ids[0]], False, None), ([ids[1]], False, None)]
     assert {row.words for row in db.session.scalars(db.select(SecondReadingWords))} == {None}
     assert Status(done.refinement.status) is Status.COMPLETED
 

@@ -48,10 +48,12 @@ from tests.support.scripted import calls
 LEDGER = {"ledger", "constitutional", "promoted", "edited", "mergedone", "mergedtwo", "deleted"}
 """What an exception for the ledger shows, once the life's refinement is undone."""
 
-HISTORY = {"edited", "edit", "mergedone", "mergedtwo", "merge", "deleted", "yes", "summary"}
-"""What an exception for the history of that refinement shows: before and after, and the agent's own words."""
+CHANGED = {"edited", "edit", "mergedone", "mergedtwo", "merge", "deleted"}
+HISTORY = CHANGED | {"yes", "summary", "probed", "ledger", "reader"}
+"""What an exception for the history of that refinement shows: before and after, the agent's own words, its recall probe
+with the memory that answers it, and the words of the second reader."""
 
-SEALED = LEDGER | HISTORY | {"journal", "declined", "waiting", "answer", "probed", "reader"}
+SEALED = LEDGER | HISTORY | {"journal", "declined", "waiting", "answer"}
 """All that is kept. The rest was only said: to the model, or by it."""
 
 FILLER = "It rained in Lisbon. " * 250
@@ -264,8 +266,8 @@ def _probes(agent: Agent, keys: AgentKeys) -> Iterator[Probe]:
 
 
 def _reader_words(agent: Agent, keys: AgentKeys) -> Iterator[str]:
-    for number in db.session.scalars(select(Refinement.id).where(Refinement.agent_id == agent.id)):
-        yield from reveal_reader_words(number, keys).values()
+    for refinement in db.session.scalars(select(Refinement).where(Refinement.agent_id == agent.id)):
+        yield from (group.words for group in reveal_reader_words(refinement, keys) if group.words)
 
 
 READERS: dict[str, Callable[[Agent, AgentKeys], Iterator[str]]] = {

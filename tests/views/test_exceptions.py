@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -17,10 +18,12 @@ import tasks.grants
 from app.extensions import db, writing
 from app.grants import endings, opening
 from app.grants.request import WantedException, revoke_grant
+from app.history.erasing import erase_memory
 from app.llm.client import ModelError, ModelErrorKind
-from app.models import AccessGrant, AccessView, Action, Agent, AuditLog, GrantCategory, Memory, User
+from app.models import COMMAND_LINE, AccessGrant, AccessView, Action, Agent, AuditLog, GrantCategory, Memory, User
 from app.models.user import ADMIN
 from tests.grants.conftest import SECRET, put, reload
+from tests.refinement.reading import DONE, TEXTS, choose_reader, run, shorten, want_probes
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.support.scripted import Scripted, say
@@ -76,6 +79,12 @@ def receipts() -> int:
     db.session.rollback()
     query = select(func.count()).select_from(AuditLog).where(AuditLog.action == Action.ACCESS_VIEWED)
     return db.session.scalar(query) or 0
+
+
+def ids_in_receipts() -> list[list[int]]:
+    db.session.rollback()
+    query = select(AuditLog).where(AuditLog.action == Action.ACCESS_VIEWED).order_by(AuditLog.id)
+    return [entry.data["ids"] for entry in db.session.scalars(query)]
 
 
 def visible(answer: TestResponse) -> str:
@@ -438,6 +447,73 @@ def test_the_history_shows_before_and_after_word_by_word_and_the_agent_s_own_wor
     assert changed[1] == (SECRET, SECRET.replace("the blue", "a blue"))
     assert HOSTILE not in str([item["after"] for item in said["items"] if item["type"] == "core"])
     assert receipts() == 2
+
+
+def read_and_probed() -> tuple[Agent, list[int], str]:
+    """An agent, its memories, and its refinement: read by another model, which wrote badly, and probed."""
+    agent = make_agent("finch", model_id="openai/own")
+    ids = remember(agent, *TEXTS)
+    choose_reader(agent)
+    want_probes(agent, 1)
+    probe = {"memory": ids[3], "question": f"Where does she sleep? {HOSTILE}", "answer": "on the piano"}
+    answers = say('{"answers": ["on the piano"]}')
+    own = [say(json.dumps({"probes": [probe]})), shorten(ids[0]), shorten(ids[1], 1), DONE, answers]
+    done = run(agent, own, [say(f"1: lost, the old newspapers {HOSTILE}\n2: kept")])
+    assert done.status == "completed"
+    return agent, ids, done.refinement.id
+
+
+def test_the_history_shows_a_second_reader_s_words_and_the_recall_probes_inert(
+    admin: Browser, worker: None, web: Flask
+) -> None:
+    agent, ids, number = read_and_probed()
+    grant = granted(agent, admin, refinement_id=number)
+    answer = admin.get(f"/exceptions/{grant.id}/history")
+    said = admin.get(f"/exceptions/{grant.id}/history.json").get_json()
+
+    assert said["reader_words"] == [{"ids": [ids[0]], "kept": False, "words": f"lost, the old newspapers {HOSTILE}"}]
+    assert [(each["id"], each["kept"], each["answer"]) for each in said["recall"]] == [(ids[3], True, "on the piano")]
+    words = visible(answer)
+    for part in (
+        "Second reading",
+        "not called kept",
+        "lost, the old newspapers",
+        "Recall probes",
+        "Where does she sleep?",
+    ):
+        assert part in words
+    assert "<script>alert" not in answer.text
+    assert "<img" not in answer.text
+    changed = {item["id"] for item in said["items"]}
+    assert ids[3] not in changed
+    assert ids_in_receipts() == [sorted(changed | {ids[0], ids[3]})] * 2
+    assert browser(web, "owner").get(f"/exceptions/{grant.id}/history").status_code == 403
+
+
+def test_a_second_reader_s_words_and_the_probes_go_with_an_erased_memory(admin: Browser, worker: None) -> None:
+    agent, ids, number = read_and_probed()
+    grant = granted(agent, admin, refinement_id=number)
+    erase_memory(agent.id, ids[3], by=COMMAND_LINE, reason="Gone.")
+    said = admin.get(f"/exceptions/{grant.id}/history.json").get_json()
+    assert (len(said["reader_words"]), said["recall"]) == (1, [])
+    assert ids[3] not in ids_in_receipts()[0]
+
+    erase_memory(agent.id, ids[1], by=COMMAND_LINE, reason="Gone.")
+    answer = admin.get(f"/exceptions/{grant.id}/history")
+    assert "newspapers" not in answer.text
+    assert "Second reading" not in visible(answer)
+    assert ids[1] not in ids_in_receipts()[1]
+
+
+def test_an_exception_for_the_ledger_shows_none_of_them(admin: Browser, worker: None) -> None:
+    agent, _, number = read_and_probed()
+    grant = granted(agent, admin)
+    ledger = admin.get(f"/exceptions/{grant.id}/ledger")
+    page = admin.get(f"/refinements/{number}")
+    for answer in (ledger, page):
+        assert answer.status_code == 200
+        for words in ("lost, the old", "Where does she sleep?"):
+            assert words not in answer.text
 
 
 def test_the_ledger_and_the_history_show_the_merge_depth_beside_the_text(

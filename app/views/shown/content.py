@@ -132,6 +132,29 @@ class AskedLosses:
         return f"{self.restored} put back, {self.confirmed} given up"
 
 
+@dataclass(frozen=True)
+class ReaderVerdict:
+    """What a second reader said of one group of changes."""
+
+    ids: Sequence[int]
+    kept: bool
+    words: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RecallQuestion:
+    """What the agent asked itself about a memory. `kept` is None where it was not asked again."""
+
+    id: int
+    kept: bool | None
+    question: str = field(repr=False)
+    answer: str = field(repr=False)
+
+    @property
+    def outcome(self) -> str:
+        return {True: "answered", False: "not answered", None: "not asked again"}[self.kept]
+
+
 SAID = {"consent": "Its answer, when it was asked for its consent", "summary": "Its summary at the end"}
 
 
@@ -148,6 +171,16 @@ class HistoryContent(LookContent):
     def questions(self) -> list[AskedLosses]:
         """In the order in which they were asked; an older worker sends none."""
         return [AskedLosses(**item | {"at": datetime.fromisoformat(item["at"])}) for item in self.seen.get("asked", ())]
+
+    @property
+    def verdicts(self) -> list[ReaderVerdict]:
+        """In the order of the groups; an older worker sends none."""
+        return [ReaderVerdict(**item) for item in self.seen.get("reader_words", ())]
+
+    @property
+    def recall(self) -> list[RecallQuestion]:
+        """In the order in which they were written; an older worker sends none."""
+        return [RecallQuestion(**item) for item in self.seen.get("recall", ())]
 
     @property
     def said(self) -> list[tuple[str, str]]:

@@ -261,5 +261,5 @@ def _scope_choices(agent: Agent, chosen: str) -> list[tuple[str, str]]:
     offered = [("ledger", "The ledger: all active core memories")]
     for each in refinements:
         when = f"{each.requested_at:%Y-%m-%d %H:%M} UTC"
-        offered.append((each.id, f"Refinement {each.id[:8]} of {when}: before and after, and its words"))
+        offered.append((each.id, f"Refinement {each.id[:8]} of {when}: before and after, words and recall probes"))
     return offered
