@@ -88,6 +88,8 @@ class CloseWork:
 
     def finish(self) -> None:
         """After the last change: read, then answer the probes, then end. Does nothing where it has ended."""
+        if self._refined.reader is None and not self._refined.probes:
+            return
         refinement = self._read_row()
         if self._is_mine(refinement) and refinement.awaits_reading and self._refined.reader is not None:
             self._read_again(self._refined.reader)

@@ -175,7 +175,7 @@ def test_what_may_not_be_stated_is_refused(scene: Scene) -> None:
         "It answers what no web process has signed.",
         "It was decided before.",
         "The agent has had memories: its own model is asked.",
-        "A token changes prompts, and nothing else of what is asked and where.",
+        "A token changes prompts and the second reader, and nothing else of what is asked and where.",
         "The token that signed it may not write settings.",
         "No such memory was erased.",
         "Only the worker states that.",
