@@ -15,7 +15,7 @@ Scenes = dict[str, list[Pair]]
 
 
 def read_scenes(part: str, side: str) -> Scenes:
-    """By kind of change. `part`: first, second, third or held_out; `side`: losses or harmless."""
+    """By kind of change. `part`: of the file, first to fifth, held_out or unseen; `side`: losses or harmless."""
     parts = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     return {kind: [_pair(line) for line in lines.strip().splitlines()] for kind, lines in parts[part][side].items()}
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 from itertools import chain, islice
 
+from app.meaning.imperatives import has_imperative
+from app.meaning.language import Language
 from app.meaning.order import swapped
 from app.meaning.owners import lost_owners
 from app.meaning.reading import AGE, FoundSpecific, Negation, Reading
-from app.meaning.replaced import lost_predicates, replaced_words
+from app.meaning.replaced import lost_predicates, related, replaced_words
 from app.meaning.roles import emptied_places
 from app.meaning.specifics import Atom, ChangeKind, Comparison, Specific, SpecificKind
 from app.meaning.tense import changed_tenses
@@ -93,7 +95,7 @@ def _gained(before: Reading, after: Reading) -> set[SpecificKind]:
     novel = {
         atom
         for atom, count in after.counts.items()
-        if count > before.counts[atom] and (*atom, AGE) not in before.counts
+        if count > before.counts[atom] and (*atom, AGE) not in before.counts and not _is_told_more(atom, before)
     }
     gained: set[SpecificKind] = set()
     for found in after.found if novel else ():
@@ -106,11 +108,16 @@ def _gained(before: Reading, after: Reading) -> set[SpecificKind]:
     return gained
 
 
+def _is_told_more(atom: Atom, before: Reading) -> bool:
+    """A number that had no unit, and has one now."""
+    return len(atom) == 3 and atom[0] == "number" and atom[:2] in before.counts
+
+
 def _is_lost(found: FoundSpecific, before: Reading, after: Reading, soft: Set[Atom], gained: Set[SpecificKind]) -> bool:
     """Gone; or said less often, while something of its kind is new: one of two equal numbers was changed."""
     if found.kind in (SpecificKind.OPPOSITE, SpecificKind.MODAL):
         (atom,) = found.atoms
-        if atom in after.atoms or atom in soft or _is_said_by_negation(found, before, after):
+        if atom in after.atoms or atom in soft or _is_said_otherwise(found, before, after):
             return after.counts[atom] < before.counts[atom] and _is_replaced(found, before, after)
         return True
     if not (found.atoms <= after.atoms or all(map(after.holds, found.atoms))):
@@ -118,6 +125,29 @@ def _is_lost(found: FoundSpecific, before: Reading, after: Reading, soft: Set[At
     if found.kind is SpecificKind.HEDGE or found.kind not in gained:
         return False
     return any(after.counts[atom] < before.counts[atom] for atom in found.atoms)
+
+
+def _is_said_otherwise(found: FoundSpecific, before: Reading, after: Reading) -> bool:
+    language = before.language
+    if language is None:
+        return False
+    (atom,) = found.atoms
+    answers = language.answers.get(atom, frozenset())
+    if answers and any(language.stem(low) in answers for low in after.vocabulary - before.vocabulary):
+        return True
+    if not language.modal_answers.get(atom, frozenset()).isdisjoint(after.keys):
+        return True
+    may_be_told = atom[1] in language.imperatives and before.lows[found.first] not in language.no_imperatives
+    is_told = may_be_told and has_imperative(after, _verb_behind(found.last, before))
+    return is_told or _is_said_by_negation(found, before, after)
+
+
+_VERB_REACH = 5
+"""Words behind a modal among which is its verb."""
+
+
+def _verb_behind(at: int, reading: Reading) -> str:
+    return next((word.key for word in reading.words[at : at + _VERB_REACH] if word.keys), "")
 
 
 def _is_said_by_negation(found: FoundSpecific, before: Reading, after: Reading) -> bool:
@@ -201,21 +231,33 @@ def _is_negated(negation: Negation, reached: Set[str], before: Reading, after: R
     prefixes = before.language.negative_prefixes if before.language else ()
     if before.language and any(
         after.counts[opposite] > before.counts[opposite]
-        for key in negation.scope[:1]
+        for key in (negation.nearest,)
         for opposite in before.language.opposites_of(key)
     ):
         return True
     if any(
         prefix + key in after.keys and prefix + key not in before.keys
         for prefix in prefixes
-        for key in negation.scope[:1]
+        for key in (negation.nearest,)
     ):
         return True
     if len(after.negations) < len(before.negations):
         return False
+    if before.language and any(
+        after.lows[other.first] in before.language.negating_determiners and other.nearest in negation.scope
+        for other in after.negations[:MOST_NAMED]
+    ):
+        return True
     return negation.nearest in reached or (
-        negation.nearest not in after.keys and not reached.isdisjoint(negation.scope)
+        negation.nearest not in after.keys
+        and (not reached.isdisjoint(negation.scope) or _has_synonym(negation.nearest, reached, before))
     )
+
+
+def _has_synonym(key: str, among: Set[str], reading: Reading) -> bool:
+    synonyms = reading.language.synonyms if reading.language else {}
+    classes = synonyms.get(key, set())
+    return any(not classes.isdisjoint(synonyms.get(other, ())) for other in among)
 
 
 def _newly_negated(before: Reading, after: Reading, kind: ChangeKind) -> Iterator[Specific]:
@@ -270,12 +312,35 @@ def _clauses(before: Reading, after: Reading) -> Iterator[Specific]:
     named = 0
     for at, word in enumerate(before.words):
         if word.low in openers and named < MOST_NAMED:
+            if _is_hollow(before, at, before.language.hollow_clauses):
+                continue
+            is_telling = word.low in before.language.telling_openers or _is_definite(before, at, before.language)
+            least = 1 if word.low in clauses or is_telling else LEAST_PHRASE
             end = _end_of_clause(before, at, clauses if word.low in clauses else openers)
-            keys = {key for each in before.words[at:end] for key in each.keys}
+            keys = {key for each in before.words[at + 1 : end] for key in each.keys}
             told = keys if word.low in clauses else keys - before.language.light
-            if len(told) >= (1 if word.low in clauses else LEAST_PHRASE) and keys.isdisjoint(after.keys):
+            if (
+                len(told) >= least
+                and keys.isdisjoint(after.keys)
+                and not (least == 1 == len(told) and word.low in phrases and _has_related(told, before, after))
+            ):
                 named += 1
                 yield Specific(SpecificKind.SENTENCE, before.words_of(at, end))
+
+
+def _is_definite(reading: Reading, at: int, language: Language) -> bool:
+    """In the vault."""
+    return at + 1 < len(reading.words) and reading.lows[at + 1] in language.determiners
+
+
+def _has_related(keys: Set[str], before: Reading, after: Reading) -> bool:
+    language = before.language
+    new = [*islice(after.keys - before.keys, MOST_NAMED)]
+    return language is not None and any(related(key, other, language) for key in keys for other in new)
+
+
+def _is_hollow(reading: Reading, at: int, hollow: Mapping[str, Sequence[tuple[str, ...]]]) -> bool:
+    return any(tuple(reading.lows[at : at + len(words)]) == words for words in hollow.get(reading.lows[at], ()))
 
 
 _LONGEST_CLAUSE = 20

@@ -53,7 +53,25 @@ class Language:
     frame_ends: frozenset[str]
     determiners: frozenset[str]
     ordinals: frozenset[str]
-    not_after_be: frozenset[str]
+    telling_openers: frozenset[str]
+    not_after: Mapping[str, frozenset[str]]
+    """By phrase: the words behind which it means something else."""
+    not_before: Mapping[str, frozenset[str]]
+    only_before: Mapping[str, str]
+    negating_determiners: frozenset[str]
+    imperatives: frozenset[str]
+    """Modals that a bare verb says, too."""
+    no_imperatives: frozenset[str]
+    bare_endings: tuple[str, ...]
+    before_imperatives: frozenset[str]
+    perfect: frozenset[str]
+    participles: frozenset[str]
+    pluperfect: frozenset[str]
+    frame_words: frozenset[str]
+    hollow_clauses: Mapping[str, Sequence[tuple[str, ...]]]
+    """By the first word of each."""
+    progressive: str
+    whenever: frozenset[str]
     before_numbers: frozenset[str]
     passive: frozenset[str]
     ages: frozenset[str]
@@ -81,6 +99,10 @@ class Language:
     """Asked about only where another of their group takes the place."""
     synonyms: dict[str, set[int]] = field(default_factory=dict)
     """Of a stem the numbers of the classes that it belongs to."""
+    answers: dict[Atom, frozenset[str]] = field(default_factory=dict)
+    """Of a pole the stems that answer for it where they are new in the text."""
+    modal_answers: dict[Atom, frozenset[str]] = field(default_factory=dict)
+    """Of a modal the stems that answer for it."""
     light: set[str] = field(default_factory=set)
     """Stems of words that carry little by themselves."""
 
@@ -191,7 +213,22 @@ def read_language(path: Path) -> Language:
         frame_ends=frozenset(data["frame_ends"].split()),
         determiners=frozenset(data["determiners"].split()),
         ordinals=frozenset(data["ordinals"].split()),
-        not_after_be=frozenset(data["not_after_be"]),
+        telling_openers=frozenset(data["telling_openers"].split()),
+        not_after={phrase: frozenset(words.split()) for phrase, words in data["not_after"].items()},
+        not_before={word: frozenset(words.split()) for word, words in data["not_before"].items()},
+        only_before=negations["only_before"],
+        negating_determiners=frozenset(negations["determiners"].split()),
+        imperatives=frozenset(data["imperatives"]["modals"].split()),
+        no_imperatives=frozenset(data["imperatives"]["except"].split()),
+        bare_endings=tuple(data["imperatives"]["bare_endings"]),
+        before_imperatives=frozenset(data["imperatives"]["openers"].split()),
+        perfect=frozenset(tense["perfect"].split()),
+        participles=frozenset(tense["participles"].split()),
+        pluperfect=frozenset(tense["pluperfect"].split()),
+        frame_words=frozenset(data["frame_words"].split()),
+        hollow_clauses=_by_first_word(data["hollow_clauses"]),
+        progressive=tense["progressive"],
+        whenever=frozenset(tense["whenever"].split()),
         before_numbers=frozenset(data["before_numbers"].split()),
         passive=frozenset(data["passive"].split()),
         ages=frozenset(data["ages"].split()),
@@ -225,6 +262,14 @@ def read_language(path: Path) -> Language:
     _add_states(language, data["states"])
     _add_poles(language, data["opposites"], soft=False)
     _add_poles(language, data["soft_opposites"], soft=True)
+    for name, poles in data["answers"].items():
+        for side, words in enumerate(poles):
+            atom: Atom = (SpecificKind.OPPOSITE, name, side)
+            language.answers[atom] = frozenset(map(language.stem, words.split()))
+    language.modal_answers.update(
+        ((SpecificKind.MODAL, name), frozenset(map(language.stem, words.split())))
+        for name, words in data["answering_modals"].items()
+    )
     for number, line in enumerate(data["synonyms"].strip().splitlines()):
         for word in line.split():
             language.synonyms.setdefault(language.stem(word), set()).add(number)
@@ -243,6 +288,14 @@ def _by_each_word(idioms: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[int
     for idiom in idioms:
         for number, word in enumerate(idiom):
             found.setdefault(word, []).append((number, idiom))
+    return found
+
+
+def _by_first_word(phrases: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for phrase in phrases:
+        words = tuple(phrase.split())
+        found.setdefault(words[0], []).append(words)
     return found
 
 
@@ -281,6 +334,10 @@ def _add_poles(language: Language, pairs: Mapping[str, Any], *, soft: bool) -> N
             if soft:
                 language.soft.add(atom)
             for word in words.split():
+                first, *rest = word.split("_")
+                if rest:
+                    language.phrases.setdefault(first, []).append(((first, *rest), (SpecificKind.OPPOSITE, atom)))
+                    continue
                 marks = language.marks_by_stem.setdefault(language.stem(word), [])
                 if (SpecificKind.OPPOSITE, atom) not in marks:
                     marks.append((SpecificKind.OPPOSITE, atom))

@@ -109,7 +109,7 @@ def _exchanges(before: Reading, after: Reading) -> Iterator[tuple[int, int]]:
         if key in done or key not in then.neighbours or neighbours <= then.neighbours[key]:
             continue
         other, there_more = _exchanged_with(key, then, now)
-        if other and not _turned_passive(before, (key, other), then, now):
+        if other and not _turned_passive(before, after, (key, other), then, now):
             done |= {key, other}
             first, last = sorted((then.first[key], then.first[other]))
             if _stays_near(before, (first, last), (key, other), then, now) or _is_in_a_list(before, first, last):
@@ -128,7 +128,7 @@ def _stays_near(before: Reading, places: tuple[int, int], pair: tuple[str, str],
     besides = [_is_beside(*pair, each, "<>") for each in (then, now)]
     if all(besides):
         return plain > 0 or dated
-    return plain == 1 and any(besides) and all(_is_beside(*pair, each, ("<<", ">>")) for each in (then, now))
+    return plain > 0 and any(besides) and all(_is_beside(*pair, each, ("<<", ">>")) for each in (then, now))
 
 
 def _is_beside(key: str, other: str, row: Places, sides: Iterable[str]) -> bool:
@@ -146,8 +146,19 @@ def _is_in_a_list(reading: Reading, first: int, last: int) -> bool:
     )
 
 
-def _turned_passive(before: Reading, pair: tuple[str, str], then: Places, now: Places) -> bool:
-    """Ada wrote it; it was written by Ada."""
+def _is_passive(pair: tuple[str, str], reading: Reading) -> bool:
+    """One of the two is a participle behind a form of "to be"."""
+    be = reading.language.be if reading.language else frozenset()
+    return any(
+        word.tense == "past" and word.key in pair and not be.isdisjoint(reading.lows[max(0, at - 2) : at])
+        for at, word in enumerate(reading.words)
+    )
+
+
+def _turned_passive(before: Reading, after: Reading, pair: tuple[str, str], then: Places, now: Places) -> bool:
+    """Ada wrote it; it was written by Ada. The branch must be rebased; rebase the branch."""
+    if _is_passive(pair, before) is not _is_passive(pair, after):
+        return True
     by = {("<", low) for low in before.language.passive} if before.language else set()
     return any(not by.isdisjoint(then.neighbours[key]) for key in pair) is not any(
         not by.isdisjoint(now.neighbours[key]) for key in pair

@@ -16,11 +16,17 @@ from app.meaning.tokens import codes, composed, plain, quotes, spans, squeezed, 
 from app.meaning.words import Word, read_token
 
 _LONGEST_FRAME = 8
+_DENIED = 3
+"""Words before "may" that tell that it is about what is allowed: no guest may."""
 _SCOPE = 4
 """Content words that a negation reaches."""
 AGE = "year of age"
 """Without its unit, too, a number says how old someone is."""
 _HALVES_OF_DAYS = {"am": "am", "a.m": "am", "pm": "pm", "p.m": "pm"}
+
+
+_HOLDING_OPPOSITES = (SpecificKind.MODAL, SpecificKind.OPPOSITE)
+"""Kinds of phrases in which an opposite counts by itself, too."""
 
 
 class FoundSpecific(NamedTuple):
@@ -33,14 +39,12 @@ class FoundSpecific(NamedTuple):
 
 
 class Negation(NamedTuple):
-    """`scope`: keys of what is negated; what follows, or else what stands before."""
+    """`scope`: keys of what is negated; what follows, or else what stands before. `nearest`: the first of
+    them that carries something by itself."""
 
     first: int
     scope: tuple[str, ...]
-
-    @property
-    def nearest(self) -> str:
-        return self.scope[0] if self.scope else ""
+    nearest: str
 
 
 def extract(text: str) -> Specifics:
@@ -203,10 +207,11 @@ class Reading:
     # What is found among the words
 
     def _found(self) -> Iterator[FoundSpecific]:
-        words, done = self.words, self._end_of_frame()
+        words, done = self.words, 0
+        frames = self._frames()
         belongs_to_number, followings = self._belonging_to_numbers(), [*self.lows[1:], ""]
         for at in [at for at, word in enumerate(words) if word.telling]:
-            if at < done:
+            if at < done or at in frames:
                 continue
             word = words[at]
             if word.number and not (word.capital and self._is_in_name(at)):
@@ -230,16 +235,32 @@ class Reading:
                 done = found.last
                 yield found
 
-    def _end_of_frame(self) -> int:
-        """Of a beginning like "it should be noted that", of which nothing is a specific."""
-        if self.language is None:
-            return 0
-        for at, word in enumerate(self.words[:_LONGEST_FRAME]):
-            if word.low in self.language.frame_ends:
+    def _frames(self) -> set[int]:
+        """The words of beginnings of sentences like "it should be noted that", of which none is a specific."""
+        language = self.language
+        if language is None:
+            return set()
+        hollow = {
+            each
+            for at, low in enumerate(self.lows)
+            for words in language.hollow_clauses.get(low, ())
+            if tuple(self.lows[at : at + len(words)]) == words
+            for each in range(at, at + len(words))
+        }
+        if language.frame_ends.isdisjoint(self.vocabulary):
+            return hollow
+        starts = [0, *(at + 1 for at, word in enumerate(self.words) if word.sentence_end)]
+        return hollow.union(at for start in starts for at in range(start, self._end_of_frame(start, language)))
+
+    def _end_of_frame(self, start: int, language: Language) -> int:
+        for at, word in enumerate(self.words[start : start + _LONGEST_FRAME], start):
+            if word.low in language.frame_ends:
                 return at
-            if word.clause_end or word.negation or not self.language.light.issuperset(word.keys) or word.number:
-                return 0
-        return 0
+            hollow = word.low in language.frame_words or language.light.issuperset(word.keys)
+            hedged = any(kind is SpecificKind.HEDGE for kind, _ in word.marks)
+            if word.clause_end or word.negation or word.number or hedged or not hollow:
+                return start
+        return start
 
     def _is_in_name(self, at: int) -> bool:
         """As in "Four Rivers"."""
@@ -267,19 +288,26 @@ class Reading:
             yield dated
             return
         if word.negation and not self._is_idiom(at, self.language):
-            self.negations.append(Negation(at, self._scope(at, self.language)))
+            self.negations.append(self._negation(at, self.language))
+        if self._low(at + 1) in self.language.not_before.get(word.low, ()):
+            return
         if word.capital and (name := self._name(at, word, self.language)):
             yield name
         elif phrase := self._phrase(at, word):
             yield phrase
-            for each in range(at, phrase.last):
+            for each in range(at, phrase.last) if phrase.kind in _HOLDING_OPPOSITES else ():
                 yield from (
                     FoundSpecific(kind, each, phrase.last, frozenset({atom}))
                     for kind, atom in self.words[each].marks
-                    if kind is SpecificKind.OPPOSITE
+                    if kind is SpecificKind.OPPOSITE and atom[:2] not in {each[:2] for each in phrase.atoms}
                 )
         elif word.low not in self.language.before_numbers or self._is_before_number(at):
-            yield from (FoundSpecific(kind, at, at + 1, frozenset({atom})) for kind, atom in word.marks)
+            is_allowed = not self.language.negating_determiners.isdisjoint(self.lows[max(0, at - _DENIED) : at])
+            yield from (
+                FoundSpecific(kind, at, at + 1, frozenset({atom}))
+                for kind, atom in word.marks
+                if not (is_allowed and kind is SpecificKind.HEDGE and len(word.marks) > 1)
+            )
 
     def _is_before_number(self, at: int) -> bool:
         """As "about five" or "about a week" is, and "about Ann" isn't."""
@@ -345,17 +373,22 @@ class Reading:
         return None
 
     def _means_another(self, at: int, phrase: tuple[str, ...]) -> bool:
-        """Behind a form of "to be": what is used to do it, and who used to do it."""
-        language = self.language
-        if language is None or " ".join(phrase) not in language.not_after_be:
-            return False
-        return not language.be.isdisjoint(self.lows[max(0, at - 2) : at])
+        """As what is used to do it, and who used to do it."""
+        excluded = self.language.not_after.get(" ".join(phrase)) if self.language else None
+        return excluded is not None and not excluded.isdisjoint(self.lows[max(0, at - 2) : at])
 
     def _is_idiom(self, at: int, language: Language) -> bool:
+        if self._low(at + 1) != language.only_before.get(self.lows[at], self._low(at + 1)):
+            return True
         return any(
             at >= number and tuple(self.lows[at - number : at - number + len(idiom)]) == idiom
             for number, idiom in language.idioms.get(self.lows[at], ())
         )
+
+    def _negation(self, at: int, language: Language) -> Negation:
+        scope = self._scope(at, language)
+        nearest = next((key for key in scope if key not in language.light), scope[0] if scope else "")
+        return Negation(at, scope, nearest)
 
     def _scope(self, at: int, language: Language) -> tuple[str, ...]:
         scope: list[str] = []

@@ -69,8 +69,17 @@ def replaced_words(before: Reading, after: Reading) -> Iterator[Specific]:
         for at in _replaced_between(then, first, last, now, kept, language)
         if before.words[at].keys and at not in counted
     )
-    for at in islice(found, MOST_NAMED):
+    negated = set(_negated_by_prefix(before, after, language))
+    for at in islice((at for at in found if before.words[at].key not in negated), MOST_NAMED):
         yield Specific(SpecificKind.CONTENT, before.words_of(at, at + 1))
+
+
+def _negated_by_prefix(before: Reading, after: Reading, language: Language) -> Iterator[str]:
+    """What was not comfortable is uncomfortable."""
+    for negation in before.negations:
+        new = {prefix + negation.nearest for prefix in language.negative_prefixes}
+        if negation.nearest and not new.isdisjoint(after.keys - before.keys):
+            yield negation.nearest
 
 
 def lost_predicates(before: Reading, after: Reading) -> Iterator[Specific]:

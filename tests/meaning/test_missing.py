@@ -53,7 +53,8 @@ LOSSES = [
     ("negation", "It is not open. It is not far.", "It is open. It is not far.", "not open"),
     # modals and hedges
     ("modal", "You should call first.", "You must call first.", "should"),
-    ("modal", "You must call first.", "Call first.", "must"),
+    ("modal", "You must call first.", "You call first.", "must"),
+    ("modal", "Ideally finish before lunch.", "Finish before lunch.", "Ideally"),
     ("modal", "You can call first.", "You must call first.", "can"),
     ("modal", "She has to sign it.", "She signs it.", "has to"),
     ("hedge", "It is probably the cache.", "It is the cache.", "probably"),
@@ -94,6 +95,18 @@ LOSSES = [
     # whose it is
     ("content", "The client's lawyer wrote on Monday.", "The client wrote on Monday.", "client's lawyer"),
     ("content", "My creator's birthday is in May.", "My birthday is in May.", "creator's birthday"),
+    # quantities, bounds, and what a perfect or a conditional hides
+    ("opposite", "Every commit is signed.", "Almost every commit is signed.", "Every"),
+    ("opposite", "Use up to 4 workers.", "Use over 4 workers.", "up to"),
+    ("opposite", "Send no more than 72 letters.", "Send more than 72 letters.", "no more than"),
+    ("opposite", "Restart all of the workers.", "Restart one of the workers.", "all"),
+    ("opposite", "Her husband sails.", "Her brother sails.", "husband"),
+    ("tense", "He has moved to Bath.", "He had moved to Bath.", "has"),
+    ("negation", "Use spaces rather than tabs.", "Use spaces and tabs.", "rather than tabs"),
+    # short phrases
+    ("sentence", "He runs during the week.", "He runs.", "during the week"),
+    ("sentence", "The alarm is on outside business hours.", "The alarm is on.", "outside business hours"),
+    ("sentence", "Keep the key in the vault.", "Keep the key.", "in the vault"),
     # sentences, conditions, reasons and exceptions
     ("sentence", "Deploy on Friday if the build is green.", "Deploy on Friday.", "if the build is green"),
     ("sentence", "She left because her son was ill.", "She left.", "because her son was ill"),
@@ -155,6 +168,27 @@ HARMLESS = [
     ("Vic quit his job in May.", "Vic left his job in May."),
     ("Ada, Bob and Eva visited Rome.", "Eva, Ada and Bob visited Rome."),
     ("See docs/rules.md (max_tokens).", "See `docs/rules.md` (`max_tokens`)."),
+    ("You must call first.", "Call first."),
+    ("All tests have to be run before pushing.", "Before pushing, run all tests."),
+    ("It is necessary to restart the worker.", "Restart the worker."),
+    ("If there are conflicts, the branch needs to be rebased.", "If there are conflicts, rebase the branch."),
+    ("The team uses a kind of tea from Oslo.", "The team uses a tea from Oslo."),
+    ("She has been diagnosed with asthma.", "She was diagnosed with asthma."),
+    ("Deploy once the checks have passed.", "Deploy once the checks pass."),
+    ("Lotte was playing in a band.", "Lotte played in a band."),
+    ("He made a promise to call.", "He promised to call."),
+    ("We are planning to switch in May.", "We plan to switch in May."),
+    ("Don't use `any`; use `unknown` in its place.", "Don't use `any`; use `unknown` instead."),
+    ("Send no more than 72 letters.", "Send at most 72 letters."),
+    ("He does not want any advice.", "He wants no advice."),
+    ("The old wiki is no longer used.", "We no longer use the old wiki."),
+    ("Merge commits are not permitted.", "Merge commits are not allowed."),
+    ("Don't forget to call Rosa.", "Remember to call Rosa."),
+    ("Rules for Ada. It should be noted that she sails.", "Rules for Ada. She sails."),
+    ("When it comes to pets, Ada has a dog.", "Ada has a dog."),
+    ("She moved right after lunch.", "She moved after lunch."),
+    ("The upload was successful.", "The upload succeeded."),
+    ("The wifi is not reliable.", "The wifi is unreliable."),
 ]
 
 
