@@ -131,7 +131,7 @@ def _refine(agent: Agent, chance: random.Random) -> None:
     db.session.rollback()
     client = ScriptedClient(
         say("YES"),
-        *(call("update_memory", id=number, content=f"{texts[number][:-1]}!") for number in ids[:2]),
+        *(call("update_memory", id=number, content=_ended_otherwise(texts[number])) for number in ids[:2]),
         call("update_memory", id=ids[2], content=_joined(texts[ids[2]], texts[ids[5]])),
         call("consolidate_memories", ids=ids[3:5], content=_joined(texts[ids[3]], texts[ids[4]])),
         call("delete_memory", id=ids[5], carried_by=ids[2]),
@@ -152,6 +152,10 @@ def _pause_and_resume(agent: Agent) -> None:
 
 def _text(chance: random.Random) -> str:
     return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz    ", k=LENGTH - 1)).strip().ljust(LENGTH, ".")
+
+
+def _ended_otherwise(text: str) -> str:
+    return text[:-1] + ("." if text.endswith("!") else "!")
 
 
 def _joined(one: str, other: str) -> str:
