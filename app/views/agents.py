@@ -49,7 +49,8 @@ def show(agent_id: int) -> LedgerPage:
 
 @page(blueprint, "/agents/<int:agent_id>/refinements", "agents/refinements.html")
 def refinements(agent_id: int) -> RefinementsPage:
-    return RefinementsPage(my_agent(agent_id), before=request.args.get("before", "")[:36])
+    wanted = {name: request.args.get(name, "")[:36] for name in ("show", "before")}
+    return RefinementsPage(my_agent(agent_id), **wanted)
 
 
 @blueprint.get("/agents/new")

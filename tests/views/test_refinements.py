@@ -303,3 +303,35 @@ def test_the_gauge_never_shows_the_threshold_for_just_under_it(auditor: Browser,
 @pytest.mark.parametrize("address", ["/refinements/1", "/refinements/not-a-uuid", "/refinements/x.json", "/agents/0x1"])
 def test_odd_addresses_are_not_found(auditor: Browser, address: str) -> None:
     assert auditor.get(address).status_code == 404
+
+
+def test_its_agent_lists_those_that_were_asked_about_losses_and_those_that_confirmed_some(
+    auditor: Browser, agent: Agent
+) -> None:
+    quiet, asked, lossy = (begin_and_update(agent, times) for times in (0, 1, 2))
+
+    def listed(show: str) -> set[str]:
+        found = auditor.get(f"/agents/{agent.id}/refinements.json?show={show}").json
+        assert found is not None
+        return {each["id"] for each in found["refinements"]}
+
+    assert listed("all") == listed("") == listed("nonsense") == {lossy, asked, quiet}
+    assert listed("asked") == {lossy, asked}
+    assert listed("lossy") == {lossy}
+    assert listed("flagged") == set()
+    shown = unescape(auditor.get(f"/agents/{agent.id}/refinements?show=lossy").text)
+    assert "refinements list --agent ezra --lossy" in shown
+    assert "1 loss confirmed by the agent" in shown
+    assert "No such refinement" in auditor.get(f"/agents/{agent.id}/refinements?show=flagged").text
+
+
+def begin_and_update(agent: Agent, times: int) -> str:
+    """A refinement that sends a change that loses a number: never, once, or once more with a confirmation."""
+    (number,) = remember(agent, "Ann pays 1,200 euros of rent, on the first of each month.")
+    run = begin(agent)
+    for confirm in (False, True)[:times]:
+        flag = {"confirm_loss": True} if confirm else {}
+        content = "Ann pays 1,250 euros of rent, on the first of each month."
+        run.tool.execute("update", id=number, content=content, **flag)
+    end(run, Status.COMPLETED)
+    return run.refinement.id

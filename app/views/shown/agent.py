@@ -22,6 +22,8 @@ from app.models import (
     Agent,
     AgentKey,
     AgentToken,
+    AttentionItem,
+    AttentionKind,
     AuditLog,
     Intake,
     IntakeStatus,
@@ -150,17 +152,46 @@ class LedgerPage:
         }
 
 
+REFINEMENTS = {
+    "all": "All",
+    "asked": "Asked about losses",
+    "lossy": "Confirmed a loss",
+    "flagged": "Flagged by a reader",
+}
+
+
 class RefinementsPage:
-    def __init__(self, agent: Agent, *, before: str = "") -> None:
+    """All of an agent's, or only those that concern meaning."""
+
+    choices = REFINEMENTS
+
+    def __init__(self, agent: Agent, *, show: str = "", before: str = "") -> None:
+        self.show = show if show in REFINEMENTS else "all"
         mine = Refinement.agent_id == agent.id
         position = NEWEST_REFINEMENTS.find(before, mine)
-        self.refinements, last = NEWEST_REFINEMENTS.load(select(Refinement).where(mine), REFINEMENT_ROWS, position)
+        wanted = select(Refinement).where(mine, *_concerning(self.show))
+        self.refinements, last = NEWEST_REFINEMENTS.load(wanted, REFINEMENT_ROWS, position)
         self.next_before = last.id if last else ""
         self.state = AgentState.load(agent)
 
     def as_json(self) -> dict[str, Any]:
         rows = [RefinementShape.of(refinement).as_json() for refinement in self.refinements]
-        return {"agent": self.state.agent.name, "refinements": rows, "next_before": self.next_before or None}
+        where = {"agent": self.state.agent.name, "show": self.show}
+        return where | {"refinements": rows, "next_before": self.next_before or None}
+
+
+def _concerning(show: str) -> list[ColumnElement[bool]]:
+    match show:
+        case "asked":
+            return [Refinement.specifics_missing > 0]
+        case "lossy":
+            return [Refinement.confirmed_losses > 0]
+        case "flagged":
+            item = AttentionItem.kind == AttentionKind.READING
+            flagged = select(AttentionItem.refinement_id).where(item, AttentionItem.agent_id == Refinement.agent_id)
+            return [Refinement.id.in_(flagged)]
+        case _:
+            return []
 
 
 class ImportsPage:
