@@ -236,7 +236,10 @@ def test_the_history_of_one_refinement_shows_before_and_after_and_nothing_else(a
     run.tool.execute("update", id=2, content="Ann: tea.")
     run.tool.execute("complete", summary="One was wordy.")
     wish = WantedException(GrantCategory.SAFETY, "Was it right?", 480, run.refinement.id)
-    grant, _ = put(agent, ann, say("YES"), wish=wish)
+    grant, client = put(agent, ann, say("YES"), wish=wish)
+    question = str(client.asked[0].messages[1]["content"])
+    assert "which words its calls would have lost" in question
+    assert "what a second reader said" in question
     look = opening.look(grant, ann)
     opening.answer_view(look.view_id)
     shown = opening.fetch_view(look)
