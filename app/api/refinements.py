@@ -15,8 +15,8 @@ from app.models import Mode, Refinement, Trigger, asked_losses, reveal_probes, r
 from app.models.key import Scope
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.start import start_refinement
-from app.shapes.refinement import AskedAbout, ReaderWords, RecallAnswer, RefinementShape
-from app.shapes.response import ResponseModel
+from app.shapes.refinement import RefinementShape
+from app.shapes.response import Moment, ResponseModel
 from tasks import refinement as queue
 
 ID = PathParameter("refinement_id", str, "The refinement's UUID.", UUID_FORM)
@@ -27,6 +27,34 @@ class NewRefinement(RequestBody):
         Literal["full", "dedup_only"],
         Field(description="full: you look over your ledger with your functions. dedup_only: exact copies go."),
     ] = "full"
+
+
+class AskedAbout(ResponseModel):
+    """What a call would have lost of one memory, as you were told before anything was changed."""
+
+    at: Moment
+    action: str
+    memory_id: int
+    missing: list[str] | None = Field(description="Kind and words; null where the memory was erased since.")
+    restored: int | None = Field(description="Of these, how many the change kept after all; null: none was made.")
+    confirmed: int | None = Field(description="How many you gave up; null: no change was made.")
+
+
+class ReaderWords(ResponseModel):
+    """What a second reader said of one group of changes."""
+
+    memory_ids: list[int]
+    kept: bool
+    words: str | None = Field(description="Null where it said no more, or where it was erased with a memory.")
+
+
+class RecallAnswer(ResponseModel):
+    """A question that you wrote for yourself before the first change. Those about erased memories are gone."""
+
+    memory_id: int
+    question: str
+    answer: str = Field(description="What you expected.")
+    kept: bool | None = Field(description="Whether you answered it from the new ledger; null where that was not asked.")
 
 
 class OneRefinement(RefinementShape):

@@ -96,7 +96,8 @@ def _render_question(grant: AccessGrant, user: User) -> str:
     if grant.refinement_id is not None:
         scope = (
             f"what refinement {grant.refinement_id} changed, before and after, which words its calls would have lost, "
-            "what you said about it, what a second reader said, and the questions that you wrote for yourself, with their answers"
+            "what you said about it, what a second reader said, and the questions that you wrote for yourself, with "
+            "their answers"
         )
     return render_human_question(
         "exception_question.txt",

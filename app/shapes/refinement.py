@@ -48,34 +48,6 @@ class Mass(ResponseModel):
     line: str = Field(description="The same in words.")
 
 
-class AskedAbout(ResponseModel):
-    """What a call would have lost of one memory, as you were told before anything was changed."""
-
-    at: Moment
-    action: str
-    memory_id: int
-    missing: list[str] | None = Field(description="Kind and words; null where the memory was erased since.")
-    restored: int | None = Field(description="Of these, how many the change kept after all; null: none was made.")
-    confirmed: int | None = Field(description="How many you gave up; null: no change was made.")
-
-
-class ReaderWords(ResponseModel):
-    """What a second reader said of one group of changes."""
-
-    memory_ids: list[int]
-    kept: bool
-    words: str | None = Field(description="Null where it said no more, or where it was erased with a memory.")
-
-
-class RecallAnswer(ResponseModel):
-    """A question that you wrote for yourself before the first change. Those about erased memories are gone."""
-
-    memory_id: int
-    question: str
-    answer: str = Field(description="What you expected.")
-    kept: bool | None = Field(description="Whether you answered it from the new ledger; null where that was not asked.")
-
-
 class Probes(ResponseModel):
     asked: int = Field(description="Questions that you wrote for yourself before the first change.")
     kept: int | None = Field(description="How many you answered from the new ledger; null where that was not asked.")

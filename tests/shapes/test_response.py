@@ -44,7 +44,8 @@ def test_a_shape_refuses_a_key_that_it_does_not_know() -> None:
 
 
 def test_only_the_agents_own_memories_have_a_text() -> None:
-    with_text = {shape for shape in shapes() if shape.model_fields.keys() & {"content", "summary", "words", "token"}}
+    texts = {"content", "summary", "words", "token", "question"}
+    with_text = {shape for shape in shapes() if shape.model_fields.keys() & texts}
     assert with_text == {OneMemory}
 
 
