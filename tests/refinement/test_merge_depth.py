@@ -188,7 +188,7 @@ def test_undo_redo_and_rewind_are_exact_to_the_byte(app: Flask, agent: Agent) ->
 
 def _refinements(agent: Agent) -> list[str]:
     """Their ids, oldest first."""
-    query = "SELECT id FROM refinements WHERE agent_id = :agent ORDER BY requested_at"
+    query = "SELECT id FROM refinements WHERE agent_id = :agent ORDER BY snapshot_entry_id"
     return [row[0] for row in db.session.execute(db.text(query), {"agent": agent.id})]
 
 
