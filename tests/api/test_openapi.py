@@ -19,6 +19,9 @@ from tests.api.conftest import Door, issue, open_door
 from tests.api.telling import CONVERSATION, ask_for_change, ask_for_token, ask_to_look, prove_statement
 from tests.support.pages import Site, serving
 
+pytestmark = pytest.mark.timeout(300)
+"""Sweeps over everything: on a busy machine they need longer than any other test may."""
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of its own imports
     import schemathesis

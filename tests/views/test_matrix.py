@@ -19,6 +19,9 @@ from app.views.access import NEEDED_ROLE
 from tests.views.conftest import Browser
 from tests.views.site import CONTENT, NOWHERE, PUBLIC, SIGN_IN, Subject, act_of, make_subject, routes
 
+pytestmark = pytest.mark.timeout(300)
+"""Sweeps over everything: on a busy machine they need longer than any other test may."""
+
 OURS = PUBLIC | SIGN_IN
 INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN, OWNER}, SITE_ADMIN: {SITE_ADMIN}}
 """Written down once more, apart from the product."""
