@@ -23,7 +23,6 @@ from app.models import (
     Actor,
     ActorKind,
     Agent,
-    AskedLoss,
     AuditLog,
     ContentKey,
     IdempotencyKey,
@@ -34,6 +33,7 @@ from app.models import (
     Refinement,
     record,
 )
+from app.models.asked_loss import drop_asked_words
 from app.models.audit import queue_note_to_agent
 from app.models.base import iso, lock_row, require_row
 from app.models.declaring import declare
@@ -285,11 +285,11 @@ def _remove_content(memory: Memory) -> None:
         db.session.execute(delete(model).where(model.memory_id == memory.id))
     drop_reader_words(memory.id)
     drop_probes(memory.id)
-    asked = update(AskedLoss).where(AskedLoss.memory_id == memory.id).values(words=None)
+    drop_asked_words(memory.id)
     answers = update(IdempotencyKey).where(IdempotencyKey.memory_id == memory.id).values(answer=None)
     looks = select(AccessGrant.id).where(AccessGrant.agent_id == memory.agent_id)
     views = update(AccessView).where(AccessView.grant_id.in_(looks), AccessView.sealed.is_not(None))
-    for statement in (asked, answers, views.values(sealed=None)):
+    for statement in (answers, views.values(sealed=None)):
         db.session.execute(statement.execution_options(synchronize_session=False))
 
 

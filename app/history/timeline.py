@@ -17,6 +17,7 @@ from app.extensions import db
 from app.history.steps import Step, steps_of
 from app.models import COMMAND_LINE, AuditLog, Refinement, Rollback, RollbackKind, Status, Trigger
 from app.models.closing import READING_OUTCOMES
+from app.values.kept_specifics import kept_specifics
 from app.values.mass_story import exact_percent
 from app.values.plural import count_nouns, noun_for
 from app.values.refinement_states import CHANGELESS_STATES
@@ -58,11 +59,7 @@ class TimelineRow:
     @property
     def specifics_words(self) -> str:
         """Of an operation: how many specifics it kept; empty where none was looked for."""
-        if not self.specifics or not self.specifics["checked"]:
-            return ""
-        checked, confirmed = self.specifics["checked"], self.specifics["confirmed"]
-        kept = f"{checked - confirmed:,} of {checked:,} specifics kept"
-        return f"{kept}, {count_nouns(confirmed, 'loss', 'losses')} confirmed by the agent" if confirmed else kept
+        return kept_specifics(self.specifics["checked"], self.specifics["confirmed"]) if self.specifics else ""
 
     @property
     def can_be_undone(self) -> bool:

@@ -48,7 +48,7 @@ class Specific:
     """`words` as they stand in the text that it was found in."""
 
     kind: SpecificKind
-    words: str
+    words: str = field(repr=False)
     atoms: frozenset[Atom] = field(default=frozenset(), compare=False, repr=False)
     """What a text must hold to say it, in whatever form."""
 
@@ -60,7 +60,7 @@ class Specifics:
 
     language: str | None
     found: tuple[Specific, ...]
-    content_words: tuple[str, ...]
+    content_words: tuple[str, ...] = field(repr=False)
 
     def of(self, kind: SpecificKind) -> tuple[str, ...]:
         return tuple(each.words for each in self.found if each.kind is kind)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ForeignKey, Index, String, select
+from sqlalchemy import ForeignKey, Index, String, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
@@ -92,6 +92,12 @@ def asked_losses(refinement_id: str, keys: AgentKeys) -> list[tuple[AskedLoss, l
         .order_by(AskedLoss.number, AskedLoss.memory_id)
     )
     return [(row, row.reveal(keys, key) if key else []) for row, key in db.session.execute(query)]
+
+
+def drop_asked_words(memory_id: int) -> None:
+    """What questions named of this memory, because it is erased. The counts stay."""
+    words = update(AskedLoss).where(AskedLoss.memory_id == memory_id).values(words=None)
+    db.session.execute(words.execution_options(synchronize_session=False))
 
 
 def digest_of_questions(refinement_id: str) -> str:

@@ -5,6 +5,7 @@ A memory and each of its states name a text by its digest. So the log proves whi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, Select, and_, select
@@ -56,6 +57,14 @@ def keep_text(agent_id: int, memory_id: int, sealed: SealedMemory, *, is_new: bo
     )
     if is_new:
         db.session.add(ContentKey(memory_id=memory_id, agent_id=agent_id, sealed=sealed.content_key))
+
+
+def content_keys_of(memory_ids: Collection[int]) -> dict[int, bytes]:
+    """By memory, its own key as it is stored; without those that were erased."""
+    found = db.session.execute(
+        select(ContentKey.memory_id, ContentKey.sealed).where(ContentKey.memory_id.in_(memory_ids))
+    )
+    return dict(found.tuples().all())
 
 
 def content_columns(digest: Digest) -> tuple[Any, ...]:

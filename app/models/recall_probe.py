@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db
 from app.models.base import Model
-from app.models.memory_text import ContentKey
+from app.models.memory_text import ContentKey, content_keys_of
 from app.silo import AgentKeys, Sealed
 
 PURPOSE = "recall probe"
@@ -50,9 +50,7 @@ def keep_probes(refinement_id: str, agent_id: int, keys: AgentKeys, probes: Sequ
 
     One about a memory whose key is gone, because it was erased meanwhile, is left out.
     """
-    wanted = {probe.memory_id for probe in probes}
-    found = db.session.execute(select(ContentKey.memory_id, ContentKey.sealed).where(ContentKey.memory_id.in_(wanted)))
-    content_keys = dict(found.tuples().all())
+    content_keys = content_keys_of({probe.memory_id for probe in probes})
     kept = [probe for probe in probes if probe.memory_id in content_keys]
     for number, probe in enumerate(kept, start=1):
         key, subject = content_keys[probe.memory_id], f"{refinement_id}|{number}"

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.extensions import db
 from app.models.audit import OPERATIONS, Action, AuditLog
 from app.models.base import Model
-from app.models.memory_text import ContentKey
+from app.models.memory_text import ContentKey, content_keys_of
 from app.silo import AgentKeys, Sealed
 from app.values.connected import connected_groups
 
@@ -106,9 +106,7 @@ def keep_reader_words(
     verdicts: Sequence[GroupVerdict],
 ) -> None:
     """Seal and add what the reader said of each group, in the caller's transaction. Raises SealBroken."""
-    first = [group[0] for group in groups]
-    found = db.session.execute(select(ContentKey.memory_id, ContentKey.sealed).where(ContentKey.memory_id.in_(first)))
-    content_keys = dict(found.tuples().all())
+    content_keys = content_keys_of([group[0] for group in groups])
     for number, (group, verdict) in enumerate(zip(groups, verdicts, strict=True), start=1):
         for memory_id in group:
             words, key = None, content_keys.get(memory_id)

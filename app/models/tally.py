@@ -14,8 +14,8 @@ from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import ExactRatio
+from app.values.kept_specifics import kept_specifics
 from app.values.mass_story import NOUNS, MassStory, as_nouns
-from app.values.plural import count_nouns
 from app.values.refinement_states import Mode, Status
 
 MAX_PROTECTIONS = 10
@@ -148,11 +148,7 @@ class Tally:
     @property
     def specifics_line(self) -> str:
         """How many specifics its changes kept, in words; empty where none was looked for."""
-        checked, confirmed = self.specifics_checked, self.specifics_confirmed
-        if not checked:
-            return ""
-        line = f"{checked - confirmed:,} of {checked:,} specifics kept"
-        return f"{line}, {count_nouns(confirmed, 'loss', 'losses')} confirmed by the agent" if confirmed else line
+        return kept_specifics(self.specifics_checked, self.specifics_confirmed)
 
     @property
     def has_done_something(self) -> bool:

@@ -27,7 +27,7 @@ class Loss:
     """A specific of one memory that the change would lose."""
 
     memory_id: int
-    specific: Specific
+    specific: Specific = field(repr=False)
 
     def __str__(self) -> str:
         words = " ".join(self.specific.words.split())
@@ -144,9 +144,8 @@ class Questions:
         """
         losses = frozenset(question.losses)
         if (call, losses) in self._calls:
-            named = "; ".join(map(str, question.losses))
             raise AskedBefore(
-                f"This call is the same as before, and would still lose {named}.",
+                "This call is the same as before, and would still lose what was named then.",
                 "Nothing was changed; change the call, or go on without it.",
             )
         self._calls.add((call, losses))

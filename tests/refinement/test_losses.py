@@ -288,6 +288,20 @@ def test_no_words_of_a_question_stand_anywhere_but_sealed(run: Running) -> None:
     assert "1,200" not in repr(row.words)
 
 
+def test_no_error_and_no_printed_form_of_a_question_holds_what_it_names(run: Running) -> None:
+    """A printed form may stand in a log; the words are for the model alone, in the answer to its call."""
+    proposal = losses.Proposal(losses.ChangeKind.UPDATE, {1: RENT}, CHEAPER)
+    questions = losses.Questions()
+    with pytest.raises(losses.WouldLose) as asked:
+        questions.check(proposal, confirm=False, confirmations_left=3)
+    questions.note(asked.value, "call")
+    with pytest.raises(losses.AskedBefore) as refused:
+        questions.note(asked.value, "call")
+    printed = f"{asked.value!r} {asked.value} {asked.value.losses!r} {proposal!r} {refused.value!r} {refused.value}"
+    assert "1,200" not in printed
+    assert "1,250" not in printed
+
+
 def test_what_a_question_quoted_is_erased_with_its_memory(run: Running) -> None:
     update(run, CHEAPER)
     run.tool.execute("complete", summary="Nothing.")
