@@ -34,7 +34,7 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
     from app.config import ROOT, load_settings
 
     settings = settings or load_settings()
-    app = Flask("whetstone", template_folder=str(ROOT / "templates"), static_folder=str(ROOT / "static"))
+    app = Flask("whetstone", template_folder=str(ROOT / "templates"), static_folder=None)
     app.config.update(SQLALCHEMY_DATABASE_URI=settings.sqlalchemy_url)
     app.extensions.update(settings=settings, part=part, wake_streams=events.wake_streams, settle_soon=lambda _: None)
     extensions.init_app(app)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
-from cronsim import CronSim, CronSimError
-from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.crontabs import check_crontab
 from app.errors import Misconfigured
 from app.keynames import is_possible
+from app.mailserver import is_mail_address, parse_mail_server
 from app.modelnames import is_model_pattern
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,6 +135,14 @@ class Settings(BaseSettings):
         pattern=r"^(https?://[^\s]+)?$",
         description="Where each signed checkpoint of the log is sent (POST, text/plain); empty: nowhere.",
     )
+    smtp_url: SecretStr = Field(
+        SecretStr(""),
+        description="The mail server for notices, such as smtp://user:password@mail.example.org; empty: no e-mail.",
+    )
+    smtp_from: str = Field("", description="The sender of notices by e-mail.")
+    webhook_networks: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Comma-separated networks of your own that webhooks may lead into, also by http; empty: none."
+    )
     api_rate: str = Field(
         "600/minute",
         pattern=r"^[1-9][0-9]{0,8}/(second|minute|hour|day)$",
@@ -193,15 +201,29 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("trusted_proxies", mode="before")
+    @field_validator("trusted_proxies", "webhook_networks", mode="before")
     @classmethod
-    def _split_proxies(cls, value: object) -> object:
+    def _split_networks(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         try:
             return tuple(str(ip_network(each.strip())) for each in value.split(",") if each.strip())
         except ValueError:
             raise ValueError("must be addresses or networks, such as 10.0.0.7 or 10.0.0.0/24") from None
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _check_smtp(cls, value: SecretStr) -> SecretStr:
+        if value.get_secret_value():
+            parse_mail_server(value.get_secret_value())
+        return value
+
+    @field_validator("smtp_from")
+    @classmethod
+    def _check_sender(cls, value: str) -> str:
+        if value and not is_mail_address(value):
+            raise ValueError("must be one plain e-mail address, such as whetstone@example.org")
+        return value
 
     @field_validator("erosion_floor", "unfinished_per_address", mode="before")
     @classmethod
@@ -222,12 +244,7 @@ class Settings(BaseSettings):
     @field_validator("schedule")
     @classmethod
     def _check_schedule(cls, value: str) -> str:
-        try:
-            CronSim(value, datetime.now(UTC))
-        except CronSimError as error:
-            raise ValueError("must be a crontab of five fields, e.g. '0 4 * * 1'") from error
-        if len(value.split()) != 5:
-            raise ValueError("must be a crontab of five fields, e.g. '0 4 * * 1'")
+        check_crontab(value)
         return value
 
     @field_validator("environment_note")
@@ -262,6 +279,17 @@ class Settings(BaseSettings):
         if self.default_threshold < self.min_threshold:
             raise ValueError("WHETSTONE_DEFAULT_THRESHOLD is below WHETSTONE_MIN_THRESHOLD")
         return self
+
+    @model_validator(mode="after")
+    def _check_mail(self) -> Settings:
+        if self.smtp_url.get_secret_value() and not self.smtp_from:
+            raise ValueError("WHETSTONE_SMTP_URL needs WHETSTONE_SMTP_FROM, the sender's address")
+        return self
+
+    @property
+    def public_url(self) -> str:
+        """Where people find the pages, for links in messages: without an address set, on this machine."""
+        return self.base_url.rstrip("/") or f"http://127.0.0.1:{self.port}"
 
     @property
     def address_bound(self) -> int | None:
@@ -317,12 +345,17 @@ def load_settings(**overrides: Any) -> Settings:
         return Settings(**overrides)
     except ValidationError as error:
         lines = [
-            f"{_variable_name(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"
+            f"{_located_variable(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"
             for problem in error.errors()
         ]
         raise Misconfigured("Nothing was started: " + "; ".join(lines) + ".") from None
 
 
-def _variable_name(location: tuple[int | str, ...]) -> str:
-    name = str(location[0]).upper() if location else "settings"
+def variable_name(field: str) -> str:
+    """The environment variable of a field of the settings."""
+    name = field.upper()
     return name if name in {"DATABASE_URL", "REDIS_URL", "SETTINGS"} else f"WHETSTONE_{name.removeprefix('WHETSTONE_')}"
+
+
+def _located_variable(location: tuple[int | str, ...]) -> str:
+    return variable_name(str(location[0]) if location else "settings")

@@ -7,8 +7,28 @@ provider at its own address only, `ollama/*@http://127.0.0.1:11434` one at that 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
+
+USUAL_KEYS: Mapping[str, str] = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "cerebras": "CEREBRAS_API_KEY",
+    "cohere": "COHERE_API_KEY",
+    "deepinfra": "DEEPINFRA_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "fireworks_ai": "FIREWORKS_AI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "nvidia_nim": "NVIDIA_NIM_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "perplexity": "PERPLEXITYAI_API_KEY",
+    "together_ai": "TOGETHERAI_API_KEY",
+    "xai": "XAI_API_KEY",
+}
+"""By provider, the variable that LiteLLM reads its key from where nobody named one; of the common ones with one key."""
 
 _MODEL = re.compile(r"[^\s@\[\]?]{1,200}")
 ANY = "*"
@@ -25,6 +45,12 @@ def is_model_pattern(text: str) -> bool:
 def may_be_asked(model_id: str, api_base: str | None, patterns: tuple[str, ...] | None) -> bool:
     """Whether an agent may have this model at this address; None for the provider's own. `patterns` None: all may."""
     return patterns is None or any(_fits(model_id, api_base, each) for each in patterns)
+
+
+def usual_key_of(model_id: str) -> str | None:
+    """Of `openai/gpt-5`: OPENAI_API_KEY. None for a provider that has none or that is not known here."""
+    provider, slash, _ = model_id.partition("/")
+    return USUAL_KEYS.get(provider) if slash else None
 
 
 def _fits(model_id: str, api_base: str | None, pattern: str) -> bool:

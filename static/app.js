@@ -70,12 +70,13 @@ function watchToasts() {
   document.querySelectorAll("#toasts .toast").forEach(watchToast);
 }
 
-function showTrouble() {
+/* One that the page brought along, for when no server answers: #toast-trouble or #toast-unreachable. Never two of one kind. */
+function showToast(id) {
   const region = document.getElementById("toasts");
-  const template = document.getElementById("toast-trouble");
-  if (!region || !template || region.querySelector("[data-trouble]")) return;
+  const template = document.getElementById(id);
+  if (!region || !template || region.querySelector(`[data-of="${id}"]`)) return;
   const toast = template.content.firstElementChild.cloneNode(true);
-  toast.dataset.trouble = "yes";
+  toast.dataset.of = id;
   region.append(toast);
 }
 
@@ -101,9 +102,49 @@ function freshenTimes() {
 
 function addLocalTime(time) {
   const at = new Date(time.dateTime);
-  if (time.dataset.local || !time.dateTime.includes("T") || Number.isNaN(at.getTime())) return;
+  if (time.dataset.local || time.dataset.at || !time.dateTime.includes("T") || Number.isNaN(at.getTime())) return;
   time.dataset.local = "yes";
-  time.title += `\n${at.toLocaleString()} where you are`;
+  time.title += `\n${at.toLocaleString(undefined, { timeZone })} where you are`;
+}
+
+/* The server says exact times in UTC, and keeps that in the title. Here they become those of the reader's clock. */
+const twoDigits = (number) => String(number).padStart(2, "0");
+
+/* The zone that somebody chose in their settings; the browser's own without one. */
+const timeZone = document.documentElement.dataset.timeZone || undefined;
+const clockParts = new Intl.DateTimeFormat("en-GB", {
+  timeZone, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+
+function localTime(at, form) {
+  const there = Object.fromEntries(clockParts.formatToParts(at).map((part) => [part.type, part.value]));
+  const hour = `${there.hour}:${there.minute}`;
+  if (form === "hour") return hour;
+  const clock = form === "minutes" ? hour : `${hour}:${there.second}`;
+  if (form === "clock") { // it stands under a heading with its day in UTC
+    const day = at.toLocaleDateString("en-GB", { timeZone, day: "numeric", month: "short" });
+    return Number(there.day) === at.getUTCDate() ? clock : `${day} ${clock}`;
+  }
+  return `${there.year}-${there.month}-${there.day} ${clock}`;
+}
+
+function zoneName(at) {
+  const parts = new Intl.DateTimeFormat("en", { timeZone, timeZoneName: "short" }).formatToParts(at);
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "";
+}
+
+function localizeTimes() {
+  document.querySelectorAll("time[data-at]").forEach((time) => {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime()) || at.getTimezoneOffset() === 0) return;
+    const form = time.dataset.at;
+    const words = form === "clock" ? localTime(at, form) : `${localTime(at, form)} ${zoneName(at)}`;
+    if (time.textContent === words) return;
+    const zone = document.createElement("span");
+    zone.className = "zone";
+    zone.textContent = zoneName(at);
+    time.replaceChildren(...(form === "clock" ? [words] : [`${localTime(at, form)} `, zone]));
+  });
 }
 
 /* Live exceptions, above every page: counted down, and gone when their time is over. */
@@ -122,6 +163,38 @@ function countDown() {
     const words = section.querySelector("[data-left]");
     if (words.textContent !== leftText(seconds)) words.textContent = leftText(seconds);
   });
+}
+
+/* What goes on while the page is open: the seconds of the server, counted on. */
+const counted = new WeakMap();
+
+function durationText(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  const two = (number) => String(number).padStart(2, "0");
+  return minutes < 60 ? `${minutes} min ${two(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
+}
+
+function countOn() {
+  document.querySelectorAll("[data-running]").forEach((sign) => {
+    const said = sign.dataset.running;
+    if (counted.get(sign)?.said !== said) counted.set(sign, { said, at: performance.now() - Number(said) * 1000 });
+    const text = durationText(Math.floor((performance.now() - counted.get(sign).at) / 1000));
+    if (sign.textContent !== text) sign.textContent = text;
+  });
+}
+
+/* The last row of a live list stays in sight as new ones come, until somebody scrolls away from it. */
+let isFollowing = false;
+
+function noteFollowing() {
+  const box = document.querySelector("[data-follow] > :last-child")?.getBoundingClientRect();
+  isFollowing = Boolean(box) && box.top < window.innerHeight && box.bottom > 0;
+}
+
+function followRows() {
+  if (isFollowing) document.querySelector(".step-rows > :last-child")?.scrollIntoView({ block: "nearest" });
+  isFollowing &&= Boolean(document.querySelector("[data-follow]"));
 }
 
 /* How much was typed into a field that has a limit. */
@@ -218,17 +291,21 @@ function watchRequests() {
     dialog.showModal();
   });
   document.addEventListener("htmx:response:error", (event) => {
-    if (!isStream(event) && !event.detail.ctx.text?.includes("#toasts") && event.detail.ctx.response.status !== 422) showTrouble();
+    if (!isStream(event) && !event.detail.ctx.text?.includes("#toasts") && event.detail.ctx.response.status !== 422) showToast("toast-trouble");
   });
-  document.addEventListener("htmx:error", (event) => { if (!isStream(event)) showTrouble(); });
+  document.addEventListener("htmx:error", (event) => { if (!isStream(event)) showToast("toast-trouble"); });
 }
 
 /* Clicks, delegated, so that what arrives later works too. */
+const COPIES = "[data-copy], [data-copy-text]"; // the text of another element, or a text of their own
+
 async function copyText(button) {
-  const source = document.querySelector(button.dataset.copy);
-  await navigator.clipboard.writeText(source.value ?? source.textContent.trim());
+  const source = button.dataset.copy && document.querySelector(button.dataset.copy);
+  await navigator.clipboard.writeText(button.dataset.copyText ?? source.value ?? source.textContent.trim());
+  const label = button.ariaLabel;
   button.classList.add("copied");
-  setTimeout(() => button.classList.remove("copied"), 1500);
+  button.ariaLabel = "Copied";
+  setTimeout(() => { button.classList.remove("copied"); button.ariaLabel = label; }, 1500);
 }
 
 function onClick(event) {
@@ -241,37 +318,24 @@ function onClick(event) {
   if (hit("[data-close]")) hit("[data-close]").closest("dialog")?.close();
   if (hit("[data-dismiss]")) hit("[data-dismiss]").closest(".toast")?.remove();
   if (hit("[data-theme-toggle]")) nextTheme();
-  if (hit("[data-copy]")) copyText(hit("[data-copy]"));
+  if (hit(COPIES)) copyText(hit(COPIES));
   document.querySelectorAll("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
-}
-
-/* The keyboard goes on where it was: a button that goes with its row leaves the focus to the same button of the next one. */
-let pressed = null;
-
-function notePressed(event) {
-  const button = event.detail === 0 && event.target instanceof Element && event.target.closest("form[hx-post] button");
-  const section = button && button.closest("section[id]");
-  pressed = section ? { button, section: section.id, place: alike(section, button).indexOf(button) } : null;
-}
-
-function alike(section, button) {
-  const words = button.textContent.trim();
-  return [...section.querySelectorAll("button")].filter((each) => each.textContent.trim() === words);
-}
-
-function keepFocus() {
-  if (!pressed || pressed.button.isConnected || document.activeElement !== document.body) return;
-  const { button, section, place } = pressed;
-  const left = alike(document.getElementById(section) || document.body, button);
-  (left[Math.min(place, left.length - 1)] || document.getElementById("main")).focus();
-  pressed = null;
 }
 
 /* The box in a table's head checks all of its rows. */
 function onChange(event) {
   const all = event.target instanceof Element && event.target.closest("[data-check-all]");
+  keepMatching(event.target);
   if (all) all.closest("form").querySelectorAll(`input[name="${all.dataset.checkAll}"]`).forEach((box) => { box.checked = all.checked; });
   countSelected();
+}
+
+/* The box for all that match checks every row; who unchecks a row no longer means all. */
+function keepMatching(box) {
+  const bar = box.form?.querySelector("[data-selection]");
+  const matching = bar?.querySelector("[data-matching]");
+  if (box === matching) box.form.querySelectorAll(`input[name="${bar.dataset.selection}"]`).forEach((each) => { each.checked = box.checked; });
+  else if (matching && !box.checked) matching.checked = false;
 }
 
 /* The acts on a selection show only when something is selected, with the count. */
@@ -279,13 +343,14 @@ function countSelected() {
   document.querySelectorAll("[data-selection]").forEach((bar) => {
     const name = bar.dataset.selection;
     const boxes = [...bar.closest("form").querySelectorAll(`input[name="${name}"]`)];
-    const count = boxes.filter((box) => box.checked).length;
+    const matching = bar.querySelector("[data-matching]:checked");
+    const count = matching ? Number(matching.dataset.matching) : boxes.filter((box) => box.checked).length;
     const sign = bar.querySelector("[role=status]");
-    const words = count ? `${count} selected` : bar.dataset.none;
+    const words = count ? `${count.toLocaleString("en")} selected` : bar.dataset.none;
     if (sign.textContent !== words) sign.textContent = words;
     bar.dataset.selected = count;
     const all = bar.closest("form").querySelector(`[data-check-all="${name}"]`);
-    if (all) Object.assign(all, { checked: count > 0 && count === boxes.length, indeterminate: count > 0 && count < boxes.length });
+    if (all) Object.assign(all, { checked: count > 0 && count >= boxes.length, indeterminate: count > 0 && count < boxes.length });
   });
 }
 
@@ -303,24 +368,28 @@ function onEscape(event) {
 }
 
 function unhideCopyButtons() {
-  if (navigator.clipboard) document.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
+  if (navigator.clipboard) document.querySelectorAll(COPIES).forEach((button) => { button.hidden = false; });
 }
 
 function start() {
   applyTheme(storedTheme());
   watchToasts();
   freshenTimes();
+  localizeTimes();
   unhideCopyButtons();
   document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   setInterval(freshenTimes, 5000);
   countDown();
   setInterval(countDown, 500);
+  countOn();
+  setInterval(countOn, 1000);
+  isFollowing = window.scrollY === 0 && Boolean(document.querySelector("[data-follow]"));
+  document.addEventListener("scroll", noteFollowing, { passive: true });
   document.addEventListener("visibilitychange", countDown);
   document.querySelectorAll("[data-counter]").forEach(countTyped);
   const region = document.getElementById("toasts");
   if (region) new MutationObserver(watchToasts).observe(region, { childList: true });
   document.addEventListener("click", onClick);
-  document.addEventListener("click", notePressed);
   document.addEventListener("change", onChange);
   document.addEventListener("input", (event) => { if (event.target.matches?.("[data-counter]")) countTyped(event.target); });
   document.addEventListener("keydown", onEscape);
@@ -330,7 +399,7 @@ function start() {
   document.addEventListener("mouseover", (event) => {
     if (event.target instanceof HTMLTimeElement) addLocalTime(event.target);
   });
-  document.addEventListener("htmx:after:swap", () => { freshenTimes(); unhideCopyButtons(); countDown(); countSelected(); keepFocus(); });
+  document.addEventListener("htmx:after:swap", () => { freshenTimes(); localizeTimes(); unhideCopyButtons(); countDown(); countOn(); countSelected(); followRows(); });
   watchRequests();
 }
 

@@ -31,10 +31,12 @@ from app.history.proof import prove_at_once
 from app.llm.litellm import load_litellm
 from app.logs import error_place
 from app.models.statement_log import AgentStopped, LogBroken
+from app.notices.timer import NoticeTimer
 from app.refinement.heartbeat import heartbeat
 from app.refinement.sweep import interrupt_refinement, keep_closing
 from app.setup import ready_app
 from app.statements.checkpointing import CheckpointTimer
+from tasks.presence import PresenceTimer
 
 CLOSING_SECONDS = 12.0
 """The supervisor of `up` gives a worker 20 seconds."""
@@ -127,7 +129,23 @@ def _start_checkpoints(**_: Any) -> None:
     CheckpointTimer(flask_app()).start()
 
 
+@cache
+def _presence() -> PresenceTimer:
+    """Of this worker process."""
+    return PresenceTimer(flask_app())
+
+
+def _start_presence(**_: Any) -> None:
+    _presence().start()
+
+
+def _start_notices(**_: Any) -> None:
+    """By a thread of the worker's own, for the same reason."""
+    NoticeTimer.for_worker(flask_app()).start()
+
+
 def _close_in_thread(**_: Any) -> None:
+    _presence().stop()
     threading.Thread(target=close_in_time, name="closing", daemon=True).start()
 
 
@@ -150,4 +168,6 @@ signals.celeryd_init.connect(_prepare_worker)
 signals.beat_init.connect(_prepare_beat)
 signals.worker_ready.connect(_preload_in_thread)
 signals.worker_ready.connect(_start_checkpoints)
+signals.worker_ready.connect(_start_presence)
+signals.worker_ready.connect(_start_notices)
 signals.worker_shutting_down.connect(_close_in_thread)

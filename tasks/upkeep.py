@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from app.extensions import writing
 from app.history import erasing, reversing, telling
 from app.keys.provision import find_unprovisioned
 from app.keys.shredding import shred_files
-from app.models import WORKER, event, model_call
+from app.models import WORKER, event, model_call, presence, user_session
 from app.models.idempotency import drop_old_keys
 from app.models.intake import CONVERSATION, IMPORT, Intake
+from app.models.notice import drop_old_notices
 from app.refinement import sweep
 from tasks import intake, keys, refinement, reflection
 from tasks.celery import task
 from tasks.queue import send_lost
+
+
+@task
+def note_beat() -> None:
+    """Beat asks each minute: that this runs at all says that beat, broker and a worker do."""
+    with writing():
+        presence.note_beat()
 
 
 @task
@@ -70,6 +79,18 @@ def drop_old_events() -> None:
 
 
 @task
+def drop_old_sessions() -> None:
+    """Those of which no cookie lives any more."""
+    user_session.drop_old_sessions()
+
+
+@task
 def drop_old_calls() -> None:
     """What calls of models cost, where it is too long ago to be compared."""
     model_call.drop_old_calls()
+
+
+@task
+def drop_old_messages() -> None:
+    """Notices, and the log of their delivery."""
+    drop_old_notices()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from app.config import ROOT
 
@@ -90,3 +93,10 @@ def test_every_planted_fault_still_has_its_place() -> None:
     assert len(faults) > 200
     texts = {fault["file"]: (ROOT / fault["file"]).read_text() for fault in faults}
     assert [fault["id"] for fault in faults if texts[fault["file"]].count(fault["old"]) != 1] == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "static/css").glob("*.css")), ids=lambda path: path.name)
+def test_a_stylesheet_closes_what_it_opens(path: Path) -> None:
+    """All of them are one bundle: a brace left open in one takes the rules of the next with it."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+    assert text.count("{") == text.count("}")

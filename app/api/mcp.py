@@ -148,7 +148,7 @@ def _make_runner(flask: Flask, operation: Operation, admit_request: Admit, argum
             except Exception as error:  # noqa: BLE001 - the boundary: only its type may leave
                 db.session.rollback()
                 log.error("tool failed", tool=operation.name, error=type(error).__name__, place=error_place(error))  # noqa: TRY400
-                return _tool_refusal("unexpected: Something broke on our side; its changes were rolled back.")
+                return _tool_refusal("unexpected: Something went wrong; its changes were rolled back.")
 
     return run
 

@@ -23,7 +23,7 @@ from app.asking.prompt_memories import (
 )
 from app.extensions import after_commit, end_reading, now, writing
 from app.llm.client import Messages, ModelClient, ModelClients, ModelError, Reply, Tools, Usage
-from app.llm.retry import complete_with_retries
+from app.llm.retry import OnRetry, complete_with_retries
 from app.models import Actor, Agent, CallPurpose, ModelCall
 from app.models.agent_settings import operator_settings
 from app.models.base import insert_rows
@@ -91,7 +91,8 @@ class ModelCalls:
 
     What each came to is noted, and booked with the transaction in which whoever asks writes the answer down; what no
     transaction booked, because the answer came too late or was refused, `close` does. So every call is booked once.
-    `deadline` is a moment of `dependencies.monotonic`; without one, that of a single question.
+    `deadline` is a moment of `dependencies.monotonic`; without one, that of a single question. `on_retry` hears of each
+    attempt that failed and is followed by another one.
     """
 
     def __init__(
@@ -101,8 +102,10 @@ class ModelCalls:
         *,
         subject_id: str | None = None,
         deadline: float | None = None,
+        on_retry: OnRetry | None = None,
     ) -> None:
         self._asked, self._dependencies, self._subject_id = asked, dependencies, subject_id
+        self.on_retry = on_retry
         self._settings = operator_settings()
         longest = min(self._settings.deadline_seconds, LONGEST_SECONDS)
         self._deadline = dependencies.monotonic() + longest if deadline is None else deadline
@@ -177,6 +180,7 @@ class ModelCalls:
             time_left=lambda: min(self.time_left(), end - self._dependencies.monotonic()),
             pause=self._dependencies.pause,
             base=self._settings.retry_base_seconds,
+            on_retry=self.on_retry,
         )
 
     def _note_call(self, purpose: CallPurpose, outcome: str, usage: Usage, **timed: Any) -> None:

@@ -12,7 +12,7 @@ from app.cli.agent_facts import brief_change, describe_agents, print_agents, sho
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
 from app.cli.printing import print_facts, print_hint, print_json, say
 from app.cli.tokens import token as token_commands
-from app.extensions import writing
+from app.extensions import db, writing
 from app.keys.agent_keys import make_keys, share_with_tokens
 from app.keys.forgetting import forget_agent as destroy
 from app.keys.shredding import shred_files
@@ -21,6 +21,7 @@ from app.models import COMMAND_LINE, Account, Agent
 from app.models.agent import agents_of
 from app.models.agent_settings import PROMPTS
 from app.models.key import TokenOrigin
+from app.refinement.fleet import DUE, SORTS, STATES, Fleet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,20 +90,30 @@ def create(context: CommandContext, name: str, model: str, **given: Any) -> None
 
 
 @agents.command("list")
-@installation_command()
-def list_(context: CommandContext) -> None:
-    """List the agents of an account by name."""
-    home = context.find_account()
-    found = list(agents_of(home.id))
-    described = describe_agents(found)
-    if context.as_json:
-        print_json(described)
-    elif found:
-        print_agents(found, described)
-    else:
-        say(f"There are no agents in the account {home.name!r} yet.")
-        print_hint("agents create NAME --model MODEL", "Create one")
-        print_hint("demo", "Or make two that need no API key")
+@click.option("--query", default="", metavar="TEXT", help="Only those whose name contains it.")
+@click.option("--state", default="", metavar="STATE", help=f"Only those that are: {', '.join(filter(None, STATES))}.")
+@click.option("--outcome", default="", metavar="STATUS", help="Only those whose last refinement ended so.")
+@click.option("--due", default="", metavar="WHEN", help=f"Only those whose next run is within: {', '.join(DUE)}.")
+@click.option("--sort", default="", metavar="COLUMN", help=f"{', '.join(SORTS)}; with - before it, turned round.")
+@installation_command(opened=False)
+def list_(context: CommandContext, **typed: str) -> None:
+    """List the agents of an account, by name unless sorted."""
+    with open_installation():
+        home = context.find_account()
+        with as_usage():
+            fleet = Fleet.read(home.id, typed)
+        found = list(db.session.scalars(fleet.agents().order_by(*fleet.order.order)))
+        described = describe_agents(found)
+        if context.as_json:
+            print_json(described)
+        elif found:
+            print_agents(found, described)
+        elif fleet.is_filtered:
+            say(f"No agents of the account {home.name!r} match.")
+        else:
+            say(f"There are no agents in the account {home.name!r} yet.")
+            print_hint("agents create NAME --model MODEL", "Create one")
+            print_hint("demo", "Or make two that need no API key")
 
 
 @agents.command()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from app.cli.common import CommandContext, installation_command
+from app.cli.common import CommandContext, as_usage, installation_command
 from app.cli.printing import day_and_time, print_hint, print_json, print_table, say
 from app.extensions import db, writing
-from app.models import COMMAND_LINE, Agent, AttentionItem
+from app.models import COMMAND_LINE, Agent, AttentionItem, AttentionKind
+from app.refinement.attention import AttentionFilter, parse_kinds
 from app.shapes.audit import AttentionShape
 
 HEADINGS = ("ID", "AT (UTC)", "AGENT", "ABOUT", "WHAT", "SEEN BY")
@@ -15,18 +16,23 @@ HEADINGS = ("ID", "AT (UTC)", "AGENT", "ABOUT", "WHAT", "SEEN BY")
 
 @click.group()
 def attention() -> None:
-    """List what needs attention, and mark it as seen: notes of agents, unfinished changes, models that can't refine."""
+    """List what needs attention, and mark it as seen: notes, failures, changes to be checked."""
 
 
 @attention.command("list")
 @click.option("--agent", "name", metavar="NAME", help="Only this agent's.")
-@click.option("--all", "with_seen", is_flag=True, help="Also what was seen, or undone since.")
+@click.option("--kind", metavar="KIND", help=f"Only these, with commas between: {', '.join(AttentionKind)}.")
+@click.option("--reason", metavar="WORDS", help="Only of refinements that failed for this reason, as the list says it.")
+@click.option("--all", "with_seen", is_flag=True, help="Also what was seen, undone or refined since.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
 @installation_command(with_key=False)
-def list_(context: CommandContext, name: str | None, with_seen: bool, limit: int) -> None:
+def list_(
+    context: CommandContext, name: str | None, kind: str | None, reason: str | None, with_seen: bool, limit: int
+) -> None:
     """List what nobody has seen yet, newest first. Notes stand there as the agents wrote them."""
-    conditions = [] if with_seen else [AttentionItem.is_open()]
-    newest = AttentionItem.newest(*conditions, context.concerns(AttentionItem, name))
+    with as_usage():
+        wanted = AttentionFilter(parse_kinds(kind or ""), reason=reason or "", with_seen=with_seen)
+    newest = AttentionItem.newest(*wanted.conditions(), context.concerns(AttentionItem, name))
     found = list(db.session.scalars(newest.limit(limit)))
     if context.as_json:
         print_json([AttentionShape.of(item).as_json() for item in found])
@@ -63,5 +69,6 @@ def _mark_item(number: int, *, seen: bool) -> bool:
 def _item_row(item: AttentionItem) -> list[str]:
     said = f"{item.line}: “{item.text}”" if item.text else item.line
     about = item.subject.partition(":")
-    seen_by = "undone since" if item.is_resolved and not item.seen_by else (item.seen_by or "").partition(":")[2]
+    resolved = "undone since" if item.is_undone else "refined since" if item.settled_by else ""
+    seen_by = (item.seen_by or "").partition(":")[2] or resolved
     return [str(item.id), day_and_time(item.at), item.agent.name, f"{about[0]} {about[2][:8]}", said, seen_by]

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 from sqlalchemy import select
+from sqlalchemy.orm import selectinload
 
-from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, installation_command
+from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, as_usage, installation_command
 from app.cli.follow import refine_here, watch_refinement
 from app.cli.found import find_row
 from app.cli.printing import print_hint, print_json, say, say_on_stderr
 from app.cli.refinement_facts import SHORT, print_refinements, show_page, tell_outcome
 from app.demo import paced_clients
 from app.extensions import db, now
+from app.history.progress import Progress
 from app.history.steps import steps_of
 from app.llm.litellm import LiteLLMClients
-from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
+from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Status, Trigger
 from app.models.base import iso
-from app.models.refinement import NEWEST_REFINEMENTS
+from app.models.keyset import cut_page
 from app.refinement.failures import failure_conditions
+from app.refinement.listing import FILTERS, SORTS, RefinementFilters, TypedFilters, parse_sort, with_open_items
 from app.refinement.start import request_stop, start_refinement
 from app.refinement.sweep import close_stalled, sweep_over_budget, sweep_weekly
-from app.shapes.refinement import NamedRefinement
+from app.shapes.refinement import ListedRefinement, NamedRefinement
 from app.vocabulary import STATUSES
 from tasks.refinement import enqueue, worker_answers
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_STATUS = {"completed": 0, "queued": 0, "asking": 0, "running": 0, "declined": REFUSED, "rolled_back": REFUSED}
 """Every other end is a failure."""
@@ -94,8 +100,36 @@ def refinements() -> None:
     """List, show and stop refinements."""
 
 
+def _filter_options(command: F) -> F:
+    """The filters of the page, by the same names."""
+    for name in reversed(FILTERS):
+        command = click.option(f"--{name}", metavar="WORDS" if name == "reason" else name.upper(), help=_HELP[name])(
+            command
+        )
+    return command
+
+
+_HELP = {
+    "status": f"Only those with this status, or one of several with commas between: {', '.join(Status)}.",
+    "agent": "Only this agent's, by name or number.",
+    "trigger": f"Only those that started so: {', '.join(Trigger)}.",
+    "mode": f"Only those of this mode: {', '.join(Mode)}.",
+    "model": "Only those of this model.",
+    "from": "Only those asked for on this day (UTC) or later, such as 2026-11-30.",
+    "to": "Only those asked for on this day (UTC) or before.",
+    "reason": "Only those that broke down for this reason, as `--failed` tells it.",
+    "needs": "`attention`: only those with something that nobody has seen yet.",
+}
+
+
 @refinements.command("list")
-@click.option("--agent", "name", metavar="NAME", help="Only this agent's.")
+@_filter_options
+@click.option(
+    "--sort",
+    metavar="ORDER",
+    help="started, duration, changes, kept, tokens or cost: the most first; =-cost: the least.",
+)
+@click.option("--before", metavar="ID", help="Go on behind this one.")
 @click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
 @click.option(
     "--failed", is_flag=True, help="Only those that failed or were interrupted in 7 days, and none came since."
@@ -103,39 +137,59 @@ def refinements() -> None:
 @click.option("--lossy", is_flag=True, help="Only those in which the agent confirmed a loss.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
 @installation_command()
-def list_(context: CommandContext, name: str | None, only_open: bool, failed: bool, lossy: bool, limit: int) -> None:
-    """List refinements, newest first."""
-    query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id)
-    query = query.where(context.concerns(Refinement, name))
-    if failed:
-        query = query.where(*failure_conditions(context.find_account().id))
-    if only_open:
-        query = query.where(Refinement.status.in_(OPEN_STATES))
-    if lossy:
-        query = query.where(Refinement.confirmed_losses > 0)
-    found = db.session.execute(query.order_by(*NEWEST_REFINEMENTS.order).limit(limit)).tuples().all()
+def list_(
+    context: CommandContext,
+    sort: str | None,
+    before: str | None,
+    only_open: bool,
+    failed: bool,
+    lossy: bool,
+    limit: int,
+    **typed: str | None,
+) -> None:
+    """List refinements, newest first unless sorted otherwise."""
+    account_id = context.find_account().id
+    wanted = _read_filters(context, account_id, typed).conditions
+    wanted += failure_conditions(account_id) if failed else []
+    wanted += [Refinement.status.in_(OPEN_STATES)] if only_open else []
+    wanted += [Refinement.confirmed_losses > 0] if lossy else []
+    with as_usage():
+        keyset = SORTS[parse_sort(sort or "")]
+    position = keyset.find(find_row(Refinement, before).id, *wanted) if before else None
+    query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
+    query = query.options(selectinload(Refinement.notes))
+    found, last = cut_page(db.session.execute(keyset.page(query, limit, position)).tuples(), limit)
     if context.as_json:
-        print_json([NamedRefinement.of(refinement, agent=agent).as_json() for refinement, agent in found])
+        waiting = with_open_items([refinement.id for refinement, _ in found])
+        print_json([_listed_json(refinement, agent, refinement.id in waiting) for refinement, agent in found])
     elif found:
         print_refinements(found, failed=failed)
         print_hint("refinements show ID", "Look at one")
+        if last:
+            print_hint(f"refinements list … --before {last[0].id[:SHORT]}", "See the next")
     else:
-        say(_none_words(only_open=only_open, failed=failed, lossy=lossy))
+        say(_none_words(only_open=only_open, failed=failed, lossy=lossy, filtered=any(typed.values())))
         print_hint("refine AGENT --wait", "Start one")
 
 
 @refinements.command()
 @click.argument("number", metavar="ID")
+@click.option("--follow", is_flag=True, help="Tell each step as it happens, until it has ended. Ctrl-C only leaves.")
 @installation_command(account=False)
-def show(context: CommandContext, number: str) -> None:
+def show(context: CommandContext, number: str, follow: bool) -> None:
     """Show one refinement and its steps. The beginning of its ID is enough."""
     refinement = find_row(Refinement, number)
+    if follow and refinement.is_open:
+        watch_refinement(refinement.id, (lambda line: None) if context.as_json else say)
+        db.session.refresh(refinement)
+        if not context.as_json:
+            return tell_outcome(refinement)
     agent = db.session.get_one(Agent, refinement.agent_id)
     if context.as_json:
-        steps = [{"at": iso(step.at), "step": step.name, "data": step.data} for step in steps_of(refinement)]
-        print_json(_refinement_json(refinement, agent) | {"steps": steps})
+        print_json(_refinement_json(refinement, agent) | _steps_json(refinement, agent))
     else:
         show_page(refinement, agent)
+    return None
 
 
 @refinements.command()
@@ -158,14 +212,37 @@ def stop(context: CommandContext, number: str) -> None:
         say("Stopped before a worker began; nothing was changed.")
 
 
-def _none_words(*, only_open: bool, failed: bool, lossy: bool) -> str:
+def _read_filters(context: CommandContext, account_id: int, typed: dict[str, str | None]) -> RefinementFilters:
+    """Raises UsageError, and NotFound for an agent, which is then looked for in other accounts too."""
+    form = TypedFilters.read(account_id, typed)
+    if "agent" in form.errors:
+        context.find_agent(form.typed["agent"])
+    if form.errors:
+        raise click.UsageError(" ".join(f"--{name}: {sentence}" for name, sentence in form.errors.items()))
+    return form.filters
+
+
+def _none_words(*, only_open: bool, failed: bool, lossy: bool, filtered: bool) -> str:
+    if filtered:
+        return "None is like this."
     if lossy:
         return "None has a confirmed loss."
     return "None is open." if only_open else "None failed in 7 days." if failed else "There are none yet."
 
 
+def _listed_json(refinement: Refinement, agent: str, needs_attention: bool) -> dict[str, Any]:
+    return ListedRefinement.of(refinement, agent=agent, needs_attention=needs_attention).as_json()
+
+
 def _refinement_json(refinement: Refinement, agent: Agent) -> dict[str, Any]:
     return NamedRefinement.of(refinement, agent=agent.name).as_json()
+
+
+def _steps_json(refinement: Refinement, agent: Agent) -> dict[str, Any]:
+    steps = steps_of(refinement)
+    progress = Progress.of(refinement, agent, steps)
+    told = [{"at": iso(step.at), "step": step.name, "data": step.data} for step in steps]
+    return {"steps": told, "now": progress.as_json() if progress else None}
 
 
 def _start_on_queue(context: CommandContext, agent: Agent, mode: str) -> Refinement:
@@ -174,7 +251,7 @@ def _start_on_queue(context: CommandContext, agent: Agent, mode: str) -> Refinem
     taken = enqueue(refinement.id)
     if not context.as_json:
         say(f"Started refinement {refinement.id} of {agent.name}.")
-        print_hint(f"refinements show {refinement.id[:SHORT]}", "Follow it")
+        print_hint(f"refinements show {refinement.id[:SHORT]} --follow", "Follow it")
     if not taken:
         here = f"./whetstone refine {context.agent_argument(agent)} --wait"
         stop_it = f"./whetstone refinements stop {refinement.id[:SHORT]}"

@@ -8,8 +8,12 @@ from decimal import Decimal
 import click
 
 from app.cli.printing import Cell, day_and_time, print_facts, print_hint, print_table, say
-from app.history.timeline import TimelineRow, timeline_of
+from app.history.progress import Progress
+from app.history.steps import steps_of
+from app.history.timeline import timeline_of
+from app.history.timeline_row import TimelineRow
 from app.models import Agent, Refinement
+from app.values.durations import running_words
 from app.values.mass_story import exact_percent, percent
 from app.vocabulary import STATUSES
 
@@ -44,6 +48,8 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
             ("mass", story.line if story else None),
             ("undone by", f"rollback {refinement.undone_by[:SHORT]}" if refinement.undone_by else None),
             ("effort", f"{refinement.turns} turns, {refinement.calls} calls, {model_tokens:,} model tokens"),
+            ("cost", f"${refinement.cost_usd:.4f}" if refinement.cost_usd else None),
+            ("took", running_words(refinement.seconds_taken) + (" so far" if refinement.is_open else "")),
             ("specifics", refinement.specifics_line or None),
             ("refusals", _refusal_words(refinement)),
             ("second reading", _reading_words(refinement)),
@@ -52,10 +58,15 @@ def show_page(refinement: Refinement, agent: Agent) -> None:
         ]
     )
     say()
-    for each in timeline_of(refinement):
+    steps = steps_of(refinement)
+    for each in timeline_of(refinement, steps):
         say(step_line(each, refinement.threshold))
+    progress = Progress.of(refinement, agent, steps)
+    if progress is not None:
+        say(progress_line(progress))
     short = refinement.id[:SHORT]
     if refinement.is_open:
+        print_hint(f"refinements show {short} --follow", "Follow it")
         print_hint(f"refinements stop {short}", "Stop it")
     else:
         print_hint(f"audit --refinement {short}", "The record of it")
@@ -86,6 +97,19 @@ def step_line(row: TimelineRow, limit: Decimal) -> str:
     """What happened, after the time of day (UTC). `limit` is the threshold: what is kept never rounds across it."""
     text = _operation_words(row, limit) if row.kind == "operation" else _step_words(row)
     return f"  {row.at:%H:%M:%S}  {click.style(text, dim=True) if row.kind in QUIET_STEPS else text}"
+
+
+def progress_line(progress: Progress) -> str:
+    """What it waits for now, in the time column of the steps: as the last row of its page says it."""
+    parts = [progress.title]
+    if progress.attempts > 1:
+        parts.append(f"attempt {progress.attempt} of {progress.attempts}")
+    parts.append(running_words(progress.waited))
+    if progress.attempt_ends and progress.deadline:
+        parts.append(f"until {progress.attempt_ends:%H:%M:%S} at most; all of it until {progress.deadline:%H:%M:%S}")
+    if progress.silent is not None:
+        parts.append(f"sign of life {running_words(progress.silent)} ago")
+    return "  now       " + " · ".join([*parts, progress.stop_words] if progress.stop_words else parts)
 
 
 def _refinement_row(refinement: Refinement, agent: str) -> list[Cell]:
@@ -129,7 +153,9 @@ def _retention_words(refinement: Refinement) -> str:
 def _step_words(row: TimelineRow) -> str:
     times = f"{row.count:,} × " if row.count > 1 else ""
     rollback = f"rollback {row.rollback[:SHORT]}" if row.rollback else ""
-    return " · ".join(part for part in (times + row.title, row.detail, _token_change(row), rollback) if part)
+    ids = "" if row.kind == "question" else row.ids_words
+    parts = (times + row.title, ids, row.detail, _token_change(row), rollback)
+    return " · ".join(part for part in parts if part)
 
 
 def _operation_words(row: TimelineRow, limit: Decimal) -> str:

@@ -99,7 +99,8 @@ def _tell_erased(plan: Plan) -> None:
 
 def _tell_done(context: CommandContext, target: Target, result: UndoResult) -> None:
     plan, applied = result.plan, result.applied
-    what = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=applied)
+    mass = (plan.mass_before, plan.mass_after)
+    what = describe_moves(plan.restored, plan.removed, mass, notes=plan.removed_notes, past=applied)
     say(f"{'Done' if applied else 'Nothing is done yet'}: {what}.")
     if plan.stays:
         stay = "stayed" if applied else "would stay"

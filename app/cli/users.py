@@ -15,17 +15,19 @@ from app import security
 from app.cli import json_option
 from app.cli.common import CommandContext, account_option, as_usage, installation_command, open_installation
 from app.cli.printing import print_hint, print_json, print_table, say
+from app.config import load_settings
 from app.extensions import db, writing
-from app.keys.leavers import changes_made_by, deactivate_user, end_tokens_shown_to, tokens_shown_to
+from app.keys.leavers import changes_made_by, changing_user, deactivate_user, end_tokens_shown_to, tokens_shown_to
 from app.keys.shredding import shred_files
-from app.models import COMMAND_LINE, Account, User
+from app.models import COMMAND_LINE, Account, OneTimeLink, User
 from app.models.base import iso
+from app.models.user import ACCOUNT_ROLES
 from app.values.plural import count_nouns
 
 
 @click.group()
 def users() -> None:
-    """Create, list and deactivate the people who run the agents."""
+    """Create, list, change and deactivate the people who run the agents."""
 
 
 @users.command()
@@ -67,7 +69,8 @@ def list_(context: CommandContext) -> None:
     home = context.find_account()
     found = db.session.scalars(select(User).where(User.account_id == home.id).order_by(User.email)).all()
     described: list[dict[str, Any]] = [
-        {"id": user.id, "email": user.email, "roles": sorted(role.name for role in user.roles), "active": user.active}
+        {"id": user.id, "email": user.email, "roles": user.role_names, "active": user.active}
+        | {"two_factor": user.has_second_factor, "last_sign_in_at": iso(user.last_sign_in_at)}
         for user in found
     ]
     if context.as_json:
@@ -78,6 +81,41 @@ def list_(context: CommandContext) -> None:
         print_table(("EMAIL", "MAY", "STATE"), cells)
     else:
         say(f"There are no users in the account {home.name!r}.")
+
+
+@users.command("set")
+@click.argument("email")
+@click.option("--role", type=click.Choice(ACCOUNT_ROLES), help="What they may do in their account.")
+@click.option("--active", is_flag=True, help="Let a deactivated user sign in again, with the password that they had.")
+@installation_command(account=False)
+def set_(context: CommandContext, email: str, role: str | None, active: bool) -> None:
+    """Change the role of the user EMAIL, or let a deactivated one in again."""
+    if role is None and not active:
+        raise click.UsageError("Nothing to change: give --role or --active.")
+    with as_usage(), changing_user(email) as (account, user):
+        changed = bool(role) and user.change_role(account, str(role), by=COMMAND_LINE)
+        changed = (active and user.reactivate(account, by=COMMAND_LINE)) or changed
+    if context.as_json:
+        print_json({"email": user.email, "roles": user.role_names, "active": user.active, "changed": changed})
+        return
+    state = "active" if user.active else "deactivated"
+    say(f"{user.email}: {', '.join(user.role_names)}, {state}.{'' if changed else ' Nothing was to be changed.'}")
+
+
+@users.command("reset-password")
+@click.argument("email")
+@installation_command(account=False)
+def reset_password(context: CommandContext, email: str) -> None:
+    """Make a link by which the user EMAIL sets a new password: it works once, within 7 days, and is shown this once."""
+    with changing_user(email) as (account, user):
+        link, secret = OneTimeLink.for_password(account, user, by=COMMAND_LINE)
+    path = f"/welcome/{secret}"
+    if context.as_json:
+        print_json({"email": user.email, "path": path, "expires_at": iso(link.expires_at)})
+        return
+    say(f"For {user.email}, until {iso(link.expires_at)}; all their sessions end when it is used:")
+    say(f"http://127.0.0.1:{load_settings().port}{path}")
+    say("Put the address by which they reach Whetstone in front of /welcome.")
 
 
 @users.command()

@@ -221,17 +221,16 @@ class Hub:
     async def _check_visitors(self) -> None:
         while True:
             await asyncio.sleep(self._recheck)
-            ids = {listener.visitor.user_id for listener in self._listeners}
-            if not ids:
+            known = {listener.visitor for listener in self._listeners}
+            if not known:
                 continue
             try:
-                fresh = await self.in_thread(partial(StreamUser.fresh, ids))
+                still_so = await self.in_thread(partial(StreamUser.still_so, known))
             except Exception as error:  # noqa: BLE001 - asked again soon
                 log.warning("visitors not checked", error=type(error).__name__, at=error_place(error))
                 continue
             for listener in tuple(self._listeners):
-                known = listener.visitor
-                if known.user_id in ids and fresh.get(known.user_id) != known:
+                if listener.visitor in known - still_so:
                     listener.dismiss(End.BYE)
 
     async def _listen_to_broker(self) -> None:

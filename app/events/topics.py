@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 
 from app.extensions import db
-from app.models import AccessGrant, Agent, Event, Refinement, Rollback, User
+from app.models import AccessGrant, Agent, Event, Refinement, Rollback, User, UserSession
 from app.models.user import ROLES
 
 NONE_SEEN = -1
@@ -36,22 +36,26 @@ class StreamUser:
 
     user_id: int
     uniquifier: str
+    session: str
     viewer: Viewer
 
     @classmethod
-    def of(cls, user: Any) -> StreamUser | None:
-        """The signed-in, active user; None for a stranger."""
+    def of(cls, user: Any, session: str = "") -> StreamUser | None:
+        """The signed-in, active user, in the session of that key or in the one that asks; None for a stranger."""
         if not isinstance(user, User) or not user.active:
             return None
         roles = frozenset(role for role in ROLES if user.may(role))
-        return cls(user.id, user.fs_uniquifier, Viewer(user.account_id, roles))
+        return cls(user.id, user.fs_uniquifier, session or user.session_key, Viewer(user.account_id, roles))
 
     @classmethod
-    def fresh(cls, user_ids: set[int]) -> dict[int, StreamUser]:
-        """The same users as the database knows them now."""
-        users = db.session.scalars(select(User).where(User.id.in_(user_ids)).execution_options(populate_existing=True))
-        found = (cls.of(user) for user in users)
-        return {visitor.user_id: visitor for visitor in found if visitor is not None}
+    def still_so(cls, known: set[StreamUser]) -> set[StreamUser]:
+        """Those of them who are so in the database now: in an open session, with the same rights."""
+        ids = {each.user_id for each in known}
+        found = db.session.scalars(select(User).where(User.id.in_(ids)).execution_options(populate_existing=True))
+        users, keys = {user.id: user for user in found}, UserSession.open_keys({each.session for each in known})
+        return {
+            each for each in known if each.session in keys and cls.of(users.get(each.user_id), each.session) == each
+        }
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, func, select
 from app.extensions import db, now, writing
 from app.grants.request import SILENCE, lock_both
 from app.history.telling import tell_agent
-from app.models import OPEN_GRANTS, WORKER, AccessGrant, AccessView, Action, Agent, AuditLog, GrantStatus, User
+from app.models import OPEN_GRANTS, WORKER, AccessGrant, AccessView, Action, Actor, Agent, AuditLog, GrantStatus, User
 from app.models.base import CLAIM_EXPIRES_AFTER, database_now
 from app.values.plural import count_times
 
@@ -37,6 +37,15 @@ def end_if_lost(grant_id: str) -> bool:
     with writing():
         agent, grant = lock_both(grant_id)
         return grant.end_if_lost(agent, by=WORKER)
+
+
+def revoke_exceptions_of(user_id: int, *, by: Actor, why: str) -> None:
+    """All that are open for this user, pending or granted."""
+    for grant_id in AccessGrant.find_ids(AccessGrant.user_id == user_id, AccessGrant.status.in_(OPEN_GRANTS)):
+        with writing():
+            agent, grant = lock_both(grant_id)
+            if grant.is_open:
+                grant.end(agent, GrantStatus.REVOKED, by=by, why=why)
 
 
 def entries_about(grant: AccessGrant, *actions: Action, limit: int) -> list[AuditLog]:

@@ -20,6 +20,7 @@ from app.models import (
     AgentKey,
     AskedLoss,
     AttentionItem,
+    AttentionKind,
     AuditLog,
     ContentKey,
     HumanAct,
@@ -27,9 +28,10 @@ from app.models import (
     MemoryText,
     Refinement,
     Rollback,
+    Status,
 )
 from app.models.asked_loss import digest_of_questions
-from app.models.attention import attention_kinds_for, facts_called_for
+from app.models.attention import SETTLED_BY, attention_kinds_for, facts_called_for
 from app.models.audit import is_human_act
 from app.values.mass_story import NOUNS
 
@@ -108,9 +110,18 @@ class ReplayedAttention:
                 self._seen[int(entry.data["item"])] = entry.actor, entry.at
             elif entry.action == Action.ATTENTION_UNSEEN:
                 self._seen.pop(int(entry.data["item"]), None)
+            elif entry.action == Action.REFINEMENT_END:
+                self._settle(entry)
             self._called |= {(entry.id, kind): facts_called_for(entry) for kind in attention_kinds_for(entry)}
         except (KeyError, TypeError, ValueError, AttributeError):
             raise entry_difference(entry, "does not say what an entry of its kind says.") from None
+
+    def _settle(self, entry: AuditLog) -> None:
+        """What earlier ends called for, and this one answers."""
+        status = Status(entry.data["status"])
+        for (_, kind), facts in self._called.items():
+            if facts["settled_by"] is None and status in SETTLED_BY.get(AttentionKind(kind), ()):
+                facts["settled_by"] = entry.refinement_id
 
     def compare(self, agent: Agent) -> None:
         left, unseen = dict(self._called), dict(self._seen)

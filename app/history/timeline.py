@@ -5,101 +5,52 @@ Pages and the command line print these rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import select
 
 from app.extensions import db
+from app.history.folding import fold_row
 from app.history.steps import Step, steps_of
+from app.history.timeline_row import TimelineRow
 from app.models import COMMAND_LINE, AuditLog, Refinement, Rollback, RollbackKind, Status, Trigger
 from app.models.closing import READING_OUTCOMES
-from app.values.kept_specifics import kept_specifics
 from app.values.mass_story import exact_percent
 from app.values.plural import count_nouns, noun_for
 from app.values.refinement_states import CHANGELESS_STATES
 from app.vocabulary import ROLLBACKS, STATUSES, TRIGGERS
 from app.vocabulary.actions import action_term, refusal_reason
+from app.vocabulary.progress import attempt_failure
 
 LOOKED_AT = 500
 """Rollbacks of an agent that are searched for those of one refinement."""
 
 
-@dataclass(frozen=True)
-class TimelineRow:
-    """One line of the timeline. `tokens` is a pair (before, after); `ids` are memories.
+def timeline_of(refinement: Refinement, steps: Sequence[Step] | None = None) -> list[TimelineRow]:
+    """The rows, oldest first; behind its end who took its work back, whole or one change of it, or gave it back.
 
-    `quote` is what the agent wrote to the admins. `rollback` is the id of the one that the row tells of, `entry` the
-    audit entry of an operation.
+    `steps` are its own, where they were read already.
     """
-
-    kind: str
-    icon: str
-    title: str
-    at: datetime
-    tone: str = "neutral"
-    detail: str = ""
-    ids: tuple[int, ...] = ()
-    result: int | None = None
-    tokens: tuple[int, int] | None = None
-    retention: Decimal | None = None
-    count: int = 1
-    reversed: bool = False
-    turns: tuple[int, int] | None = None
-    calls: int = 0
-    model_tokens: int = 0
-    quote: str = ""
-    rollback: str = ""
-    entry: int | None = None
-    specifics: Mapping[str, int] | None = None
-
-    @property
-    def specifics_words(self) -> str:
-        """Of an operation: how many specifics it kept; empty where none was looked for."""
-        return kept_specifics(self.specifics["checked"], self.specifics["confirmed"]) if self.specifics else ""
-
-    @property
-    def can_be_undone(self) -> bool:
-        """Whether it is an operation that stands."""
-        return self.entry is not None and not self.reversed
-
-    def as_json(self) -> dict[str, Any]:
-        said = {"kind": self.kind, "title": self.title, "at": self.at.isoformat(), "detail": self.detail or None}
-        counted = {"ids": list(self.ids) or None, "result": self.result, "tokens": self.tokens and list(self.tokens)}
-        rest = {
-            "retention": None if self.retention is None else float(self.retention),
-            "count": self.count,
-            "reversed": self.reversed or None,
-            "quote": self.quote or None,
-            "specifics": self.specifics and dict(self.specifics),
-        }
-        return {key: value for key, value in (said | counted | rest).items() if value is not None}
-
-
-def timeline_of(refinement: Refinement) -> list[TimelineRow]:
-    """The rows, oldest first; behind its end who took its work back, whole or one change of it, or gave it back."""
     rollbacks = _rollbacks_of(refinement)
     reversed_kinds = _reversed_kinds(refinement)
     undone = {rollback.target_entry_id for rollback in rollbacks if rollback.stands}
     rows = [
         replace(row, reversed=True) if row.kind in reversed_kinds or (row.entry and row.entry in undone) else row
-        for row in _fold_steps(refinement)
+        for row in _fold_steps(refinement, steps_of(refinement) if steps is None else steps)
     ]
     return [*rows, *(_tell_rollback(rollback, refinement) for rollback in rollbacks)]
 
 
-def _fold_steps(refinement: Refinement) -> list[TimelineRow]:
+def _fold_steps(refinement: Refinement, steps: Iterable[Step]) -> list[TimelineRow]:
     """Turns without an operation between them are one row, refusals one row a kind, a question and its answer too."""
     rows: list[TimelineRow] = []
-    for step in steps_of(refinement):
+    for step in steps:
         row = tell_step(step, refinement)
         if row is not None:
-            is_completed = step.name == "ended" and step.data["status"] == Status.COMPLETED
-            fold = _fold_completed if is_completed else _FOLDS.get(step.name, list.append)
-            fold(rows, row)
+            fold_row(rows, row, is_completed=step.name == "ended" and step.data["status"] == Status.COMPLETED)
     return rows
 
 
@@ -173,15 +124,16 @@ def _tell_running(step: Step, refinement: Refinement) -> TimelineRow:
 
 
 def _tell_turn(step: Step, refinement: Refinement) -> TimelineRow:
-    turn, calls, tokens = (int(step.data.get(name, 0)) for name in ("turn", "calls", "tokens"))
-    return _set_turns(TimelineRow("turn", "agent", "", step.at), (turn, turn), calls, tokens)
+    turn, calls, searches, tokens = (int(step.data.get(name, 0)) for name in ("turn", "calls", "searches", "tokens"))
+    counted: dict[str, Any] = {"calls": calls, "searches": searches, "model_tokens": tokens}
+    return TimelineRow("turn", "agent", "", step.at, turns=(turn, turn), **counted).with_turn_words()
 
 
-def _set_turns(row: TimelineRow, turns: tuple[int, int], calls: int, tokens: int) -> TimelineRow:
-    first, last = turns
-    title = f"Turn {last}" if first == last else f"Turns {first} to {last}"
-    detail = f"{count_nouns(calls, 'call')}, {tokens:,} model tokens"
-    return replace(row, title=title, detail=detail, turns=turns, calls=calls, model_tokens=tokens)
+def _tell_retried(step: Step, refinement: Refinement) -> TimelineRow:
+    data = step.data
+    why = attempt_failure(data["why"], data.get("http"))
+    title = f"Attempt {data['attempt']} of {data['attempts']} failed"
+    return TimelineRow("retried", "alert", title, step.at, "warn", f"{why}; asked again after {data['pause']:.1f} s")
 
 
 def _tell_operation(step: Step, refinement: Refinement) -> TimelineRow:
@@ -194,6 +146,7 @@ def _tell_operation(step: Step, refinement: Refinement) -> TimelineRow:
         term.step or term.words,
         step.at,
         term.tone,
+        detail=f"carried by memory {data['carrier']}" if data.get("carrier") else "",
         ids=sources or (int(data["id"]),),
         result=int(data["id"]) if sources else None,
         tokens=(before, after),
@@ -215,10 +168,14 @@ def _tell_question(step: Step, refinement: Refinement) -> TimelineRow:
 
 def _tell_refused(step: Step, refinement: Refinement) -> TimelineRow:
     action, code = str(step.data.get("action", "unknown")), str(step.data.get("code", ""))
-    title = "Refused: unknown function" if action == "unknown" else f"Refused: {action}"
+    count, name = int(step.data.get("count", 1)), str(step.data.get("name", ""))
+    ids = tuple(int(number) for number in step.data.get("ids", ()))
+    about: dict[str, Any] = {"count": count, "ids": ids, "name": name}
+    if action == "unknown":
+        title = f"Refused: {f'`{name}`' if name else 'what it called'} is {refusal_reason(code)}"
+        return TimelineRow(f"refused:{action}:{code}:{name}", "ban", title, step.at, detail="nothing changed", **about)
     detail = f"{refusal_reason(code)}; nothing changed"
-    count = int(step.data.get("count", 1))
-    return TimelineRow(f"refused:{action}:{code}", "ban", title, step.at, detail=detail, count=count)
+    return TimelineRow(f"refused:{action}:{code}", "ban", f"Refused: {action}", step.at, detail=detail, **about)
 
 
 def _stop_requested(step: Step, refinement: Refinement) -> TimelineRow:
@@ -248,6 +205,7 @@ _TELLERS: Mapping[str, Callable[[Step, Refinement], TimelineRow | None]] = {
     "noted": _tell_noted,
     "running": _tell_running,
     "turn": _tell_turn,
+    "retried": _tell_retried,
     "operation": _tell_operation,
     "would_lose": _tell_question,
     "refused": _tell_refused,
@@ -255,53 +213,4 @@ _TELLERS: Mapping[str, Callable[[Step, Refinement], TimelineRow | None]] = {
     "closing": lambda step, _: TimelineRow("closing", "eye", "The last change was made", step.at),
     "read": _tell_read,
     "ended": _tell_ended,
-}
-
-
-def _fold_answer(rows: list[TimelineRow], row: TimelineRow) -> None:
-    if rows and rows[-1].kind == "asked":
-        rows.pop()
-    rows.append(row)
-
-
-def _fold_turn(rows: list[TimelineRow], row: TimelineRow) -> None:
-    """Turns in which nothing was changed are one row; the others stand with their operations."""
-    last = rows.pop() if rows and rows[-1].kind == "turn" else None
-    if last is not None and last.turns and row.turns:
-        turns = (last.turns[0], row.turns[1])
-        row = _set_turns(row, turns, row.calls + last.calls, row.model_tokens + last.model_tokens)
-    rows.append(row)
-
-
-def _fold_operation(rows: list[TimelineRow], row: TimelineRow) -> None:
-    """It names its turn; a row that says nothing but this turn gives way."""
-    last = rows[-1] if rows and rows[-1].kind in ("turn", "operation") else None
-    if last is not None and last.turns is not None:
-        if last.kind == "turn" and last.turns[0] == last.turns[1]:
-            rows.pop()
-        row = replace(row, turns=(last.turns[1], last.turns[1]))
-    rows.append(row)
-
-
-def _fold_refusal(rows: list[TimelineRow], row: TimelineRow) -> None:
-    for place, earlier in enumerate(rows):
-        if earlier.kind == row.kind:
-            rows[place] = replace(earlier, count=earlier.count + row.count)
-            return
-    rows.append(row)
-
-
-def _fold_completed(rows: list[TimelineRow], row: TimelineRow) -> None:
-    """The turn that only said that it is complete gives way."""
-    last = next((each for each in reversed(rows) if each.kind != "note"), None)
-    if last is not None and last.kind == "turn" and last.calls == 1:
-        rows.remove(last)
-    rows.append(row)
-
-
-_FOLDS: Mapping[str, Callable[[list[TimelineRow], TimelineRow], None]] = {
-    "answered": _fold_answer,
-    "turn": _fold_turn,
-    "operation": _fold_operation,
-    "refused": _fold_refusal,
 }

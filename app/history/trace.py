@@ -183,8 +183,13 @@ class PlanFindings:
 
     @property
     def removed(self) -> int:
-        """Memories that what is undone had made."""
+        """Memories that what is undone had made, notes in the journal included."""
         return len(self.changes) - self.restored
+
+    @property
+    def removed_notes(self) -> int:
+        """How many of the removed are notes in the journal."""
+        return sum(change.state is None and change.memory.type == MemoryType.JOURNAL for change in self.changes)
 
 
 def _core_weight(of: PresentMemory | RecordedState) -> int:

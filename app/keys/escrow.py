@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.errors import Refused
 from app.extensions import db, writing
 from app.keys.rotation import record_in_all_accounts
 from app.models.audit import Action, AuditLog
 from app.models.master_key import MasterKeyRow, key_ring, master_key
+from app.models.user import Account
 from app.silo import MasterKey
 from app.statements.checkpointing import make_checkpoint
 from app.values.actor import Actor
@@ -77,9 +78,15 @@ def put_back(key: MasterKey) -> Path:
 
 
 def last_backup(fingerprint: str) -> datetime | None:
-    """When a copy of that key was last written, or its words shown, as far as it was recorded."""
-    query = select(AuditLog.at, AuditLog.data).where(AuditLog.action == Action.MASTER_KEY_BACKUP)
-    entries = db.session.execute(query.order_by(AuditLog.id.desc()).limit(1000)).tuples()
+    """When a copy of that key was last written, or its words shown, as far as it was recorded.
+
+    Every account's log has it: the first one's is read, along its index.
+    """
+    first = select(func.min(Account.id)).scalar_subquery()
+    query = select(AuditLog.at, AuditLog.data).where(
+        AuditLog.account_id == first, AuditLog.action == Action.MASTER_KEY_BACKUP
+    )
+    entries = db.session.execute(query.order_by(AuditLog.at.desc(), AuditLog.id.desc()).limit(1000)).tuples()
     return next((at for at, data in entries if data.get("fingerprint") == fingerprint), None)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -33,14 +34,21 @@ class WrittenSettings:
 
 def deactivate_user(email: str, *, by: Actor) -> tuple[User, bool]:
     """Deactivate the user of that address; returns whether they were active. Raises NotFound."""
-    account_id = db.session.scalar(select(User.account_id).where(User.email == email.strip().lower()))
-    if account_id is None:
-        raise NotFound(f"There is no user {email!r}.")
-    with writing():
-        account = Account.lock(account_id)
-        user = db.session.scalars(select(User).where(User.email == email.strip().lower())).one()
+    with changing_user(email) as (account, user):
         was_active = user.deactivate(account, by=by)
     return user, was_active
+
+
+@contextmanager
+def changing_user(email: str) -> Iterator[tuple[Account, User]]:
+    """A write transaction that holds the account of the user of that address. Raises NotFound."""
+    known = db.session.scalar(select(User).where(User.email == email.strip().lower()))
+    if known is None:
+        raise NotFound(f"There is no user {email!r}.")
+    account_id, user_id = known.account_id, known.id
+    with writing():
+        account = Account.lock(account_id)
+        yield account, User.of_account(account, user_id)
 
 
 def tokens_shown_to(user: User) -> list[tuple[Agent, AgentToken]]:
@@ -53,11 +61,21 @@ def tokens_shown_to(user: User) -> list[tuple[Agent, AgentToken]]:
 
 def end_tokens_shown_to(user: User, *, by: Actor) -> Iterator[EndedToken]:
     """Revoke each of them, with what it let happen, and make the agents' new data keys: the master key is at hand."""
+    return _revoke_tokens(user, by, lambda agent: settle_keys(agent, by=by))
+
+
+def revoke_tokens_shown_to(user: User, *, by: Actor) -> Iterator[EndedToken]:
+    """The same where no master key is at hand: a worker is asked for the new data keys after (`tasks.keys`)."""
+    return _revoke_tokens(user, by, lambda _: None)
+
+
+def _revoke_tokens(user: User, by: Actor, settle: Callable[[Agent], object]) -> Iterator[EndedToken]:
+    why = f"{user.email} was shown it, and was deactivated"
     for agent_id, public_id in [(agent.id, token.public_id) for agent, token in tokens_shown_to(user)]:
         with writing():
             agent = Agent.lock(agent_id)
-            ended = revoke_token(agent, public_id, by=by, why=f"{user.email} was shown it, and was deactivated")
-            settle_keys(agent, by=by)
+            ended = revoke_token(agent, public_id, by=by, why=why)
+            settle(agent)
         if ended.was_live:
             yield ended
 

@@ -25,6 +25,7 @@ from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken, live_tokens
 from app.models.master_key import MasterKeyRow, key_ring, master_key, wait_until_nobody_seals
+from app.models.notice import NoticeChannel
 from app.models.statement_log import current_of, master_public_key, state_next_key, statement_log
 from app.models.user import Account
 from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
@@ -42,6 +43,7 @@ class MasterRotation:
     resumed: bool
     keys: int = 0
     intakes: int = 0
+    channels: int = 0
     finished: bool = False
     problems: dict[str, str] = field(default_factory=dict)
 
@@ -69,7 +71,7 @@ def rotate_master_key(*, by: Actor, told: Told = lambda _: None) -> MasterRotati
         new = master_key(done.fingerprint)
         ring.take(new)
         told("taken")
-        while not done.finished and _rewrap_all(done, new.public, told):
+        while not done.finished and _rewrap_all(done, new.public, by, told):
             done.finished = _retire_old_keys(new.public, by)
             told("looked for what is left")
     return done
@@ -166,7 +168,7 @@ def _in_use() -> Sequence[MasterKeyRow]:
     return rows
 
 
-def _rewrap_all(done: MasterRotation, new: MasterPublicKey, told: Told) -> bool:
+def _rewrap_all(done: MasterRotation, new: MasterPublicKey, by: Actor, told: Told) -> bool:
     """Seal everything anew that an earlier master key opens. Returns whether all that is left could be."""
     for agent_id in _agents_left(new):
         with _note_problems(done, f"agent {agent_id}"), writing():
@@ -176,6 +178,10 @@ def _rewrap_all(done: MasterRotation, new: MasterPublicKey, told: Told) -> bool:
         with _note_problems(done, f"intake {intake_id}"), writing():
             done.intakes += _reseal_intake(Intake.lock(intake_id), new)
         told(f"intake {intake_id}")
+    for account_id in _accounts_left(new):
+        with _note_problems(done, f"notice channels of account {account_id}"), writing():
+            done.channels += _reseal_channels(Account.lock(account_id), new, by)
+        told(f"channels of account {account_id}")
     return not done.problems
 
 
@@ -214,6 +220,17 @@ def _reseal_intake(intake: Intake, new: MasterPublicKey) -> int:
     return 1
 
 
+def _reseal_channels(account: Account, new: MasterPublicKey, by: Actor) -> int:
+    """Where webhooks of the account lead; recorded, because the rows are."""
+    mine = (NoticeChannel.account_id == account.id, _opens_earlier(NoticeChannel.reader, new))
+    channels = db.session.scalars(select(NoticeChannel).where(*mine).order_by(NoticeChannel.id)).all()
+    for channel in channels:
+        channel.reseal(new)
+    data = {"step": "channels", "to": new.fingerprint, "channels": len(channels)}
+    record(Action.MASTER_KEY_ROTATE, actor=by, of=account, subject="master_key", data=data)
+    return len(channels)
+
+
 def _retire_old_keys(new: MasterPublicKey, by: Actor) -> bool:
     """End the rotation, unless somebody sealed to the old key while it went on. Returns whether it is ended."""
     earlier = [row.fingerprint for row in _in_use() if row.fingerprint != new.fingerprint]
@@ -221,7 +238,7 @@ def _retire_old_keys(new: MasterPublicKey, by: Actor) -> bool:
     with suppress(_NotYet), writing():
         record_in_all_accounts(Action.MASTER_KEY_ROTATE, by, lambda account_id: said | _agents_of(account_id, new))
         wait_until_nobody_seals()
-        if _agents_left(new) or _intakes_left(new):
+        if _agents_left(new) or _intakes_left(new) or _accounts_left(new):
             raise _NotYet
         for row in db.session.scalars(select(MasterKeyRow).where(MasterKeyRow.fingerprint.in_(earlier))):
             row.retired_at = now()
@@ -249,6 +266,11 @@ def _agents_left(new: MasterPublicKey) -> Sequence[int]:
 def _intakes_left(new: MasterPublicKey) -> Sequence[str]:
     query = select(Intake.id).where(Intake.status == IntakeStatus.WAITING, _opens_earlier(Intake.reader, new))
     return db.session.scalars(query.order_by(Intake.created_at)).all()
+
+
+def _accounts_left(new: MasterPublicKey) -> Sequence[int]:
+    query = select(NoticeChannel.account_id).where(_opens_earlier(NoticeChannel.reader, new)).distinct()
+    return sorted(db.session.scalars(query))
 
 
 def _opens_earlier(reader: InstrumentedAttribute[Any], new: MasterPublicKey) -> ColumnElement[bool]:

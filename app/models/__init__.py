@@ -20,6 +20,8 @@ from app.models.master_key import MasterKeyRow, master_key
 from app.models.memory import Memory
 from app.models.memory_text import ContentKey, MemoryText
 from app.models.model_call import CallPurpose, ModelCall
+from app.models.notice import ChannelType, Notice, NoticeAttempt, NoticeChannel, NoticeKind, NoticeStatus
+from app.models.one_time_link import LinkKind, LinkOver, OneTimeLink
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.recall_probe import RecallProbe, reveal_probes
 from app.models.refinement import Consent, Refinement
@@ -31,5 +33,6 @@ from app.models.statement import LogLeaf, SignedRequest, StatementKind
 from app.models.statement_log import master_public_key
 from app.models.token_request import TokenRequest, TokenRequestStatus
 from app.models.user import Account, Role, User, WebAuthn
+from app.models.user_session import UserSession, drop_old_sessions
 from app.values.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
 from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger

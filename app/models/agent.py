@@ -15,7 +15,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.config import OFFLINE_MODEL
-from app.errors import Refused
+from app.errors import Invalid, Refused
 from app.extensions import db, now
 from app.models.agent_settings import (
     CONFIGURATION,
@@ -40,7 +40,7 @@ from app.models.state import MemoryType
 from app.models.statement import StatementKind
 from app.silo import TokenKey
 from app.values.actor import Actor, ActorKind
-from app.values.text import clean_name
+from app.values.text import clean_name, is_row_id
 
 MAX_FOUND = 300
 """Characters of what was found where an agent is stopped."""
@@ -147,6 +147,17 @@ class Agent(Chained, ScheduleColumns, Model):
             f"There is no agent named {name!r} in this account. `./whetstone agents list` names them all.",
         )
 
+    @classmethod
+    def find_id(cls, account_id: int, typed: str) -> int:
+        """The id of the account's agent that somebody named, by its name or else by its number. Raises Invalid."""
+        mine = select(cls.id).where(cls.account_id == account_id)
+        found = db.session.scalar(mine.where(cls.name == typed))
+        if found is None and is_row_id(typed):
+            found = db.session.scalar(mine.where(cls.id == int(typed)))
+        if found is None:
+            raise Invalid(f"There is no agent {typed!r} in this account.")
+        return found
+
     @hybrid_property
     def has_language_model(self) -> bool:
         """Whether there is one to ask what it thinks: in Python, and as a condition of a query."""
@@ -240,19 +251,19 @@ class Agent(Chained, ScheduleColumns, Model):
             self.announce("changed")
         return changed
 
-    def pause(self, *, by: Actor) -> None:
-        """No automatic start until resumed; a running refinement goes on."""
+    def pause(self, *, by: Actor, act: str = "") -> None:
+        """No automatic start until resumed; a running refinement goes on. `act` names what is done to many at once."""
         if not self.paused:
             self.paused = True
-            record(Action.AGENT_PAUSE, actor=by, of=self, subject=self.subject)
+            record(Action.AGENT_PAUSE, actor=by, of=self, subject=self.subject, data={"act": act} if act else None)
             self.announce("paused")
 
-    def resume(self, *, by: Actor) -> None:
+    def resume(self, *, by: Actor, act: str = "") -> None:
         """Raises AgentForgotten."""
         self.check_not_forgotten()
         if self.paused:
             self.paused = False
-            record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject)
+            record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject, data={"act": act} if act else None)
             self.announce("resumed")
 
     def note_stop(self, found: str | None) -> None:

@@ -6,10 +6,23 @@ that make the rows of an entry tell `verify` what they must be.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, Select, String, UniqueConstraint, and_, exists, not_, select
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Select,
+    String,
+    UniqueConstraint,
+    and_,
+    exists,
+    not_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Mapped, declared_attr, joinedload, mapped_column, relationship
 
 from app.extensions import db
@@ -20,6 +33,7 @@ from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
 from app.values.actor import Actor
 from app.values.mass_story import MUTATIONS
+from app.values.refinement_states import BROKEN_STATES, OPEN_STATES, Status
 
 if TYPE_CHECKING:
     from app.models.agent import Agent
@@ -30,7 +44,7 @@ if TYPE_CHECKING:
 MAX_NOTE = 280
 """Characters of a note to admins."""
 
-_UNSEEN = "seen_at IS NULL"
+_UNSEEN = "seen_at IS NULL AND settled_by IS NULL"
 
 
 class AttentionKind(StrEnum):
@@ -44,10 +58,15 @@ class AttentionKind(StrEnum):
     """A refinement's model may not be able to refine: most of its calls were refused."""
     READING = "reading"
     """A second reader did not call kept what a refinement changed."""
+    FAILED = "failed"
+    """A refinement broke down: it failed or was interrupted."""
+    ROLLED_BACK = "rolled_back"
+    """A guard reversed all changes of a refinement: the latch, the limit of erosion, or a second reader."""
 
 
 class AttentionItem(Lockable, Model):
     """`entry_id` is the audit entry that called for it. `text` is a note's, written for admins to read.
+    `settled_by` is the later refinement of its agent whose end answered it, see `SETTLED_BY`.
 
     Of `refinement_id`, `grant_id` and `settings_request_id` one says what it is about; without any it is the agent
     itself.
@@ -75,8 +94,9 @@ class AttentionItem(Lockable, Model):
     at: Mapped[Moment]
     seen_by: Mapped[str | None] = mapped_column(String(300))
     seen_at: Mapped[Moment | None]
+    settled_by: Mapped[str | None] = mapped_column(ForeignKey("refinements.id"))
     agent: Mapped[Agent] = relationship(viewonly=True)
-    refinement: Mapped[Refinement | None] = relationship(viewonly=True)
+    refinement: Mapped[Refinement | None] = relationship(foreign_keys=refinement_id, viewonly=True)
 
     @classmethod
     def agent_of(cls, item_id: int) -> int:
@@ -86,11 +106,13 @@ class AttentionItem(Lockable, Model):
 
     @classmethod
     def is_open(cls) -> ColumnElement[bool]:
-        """Nobody has seen it, and there is still something to do about it: what was undone since asks for nothing."""
+        """Nobody has seen it, and there is still something to do about it: what was undone since asks for nothing, nor
+        does what a later refinement of its agent settled."""
         from app.models.refinement import Refinement
 
         undone = exists().where(Refinement.id == cls.refinement_id, Refinement.undone_by.is_not(None))
-        return and_(cls.seen_at.is_(None), not_(and_(cls.kind.in_(_ABOUT_CHANGES), undone.correlate(cls))))
+        is_undone = and_(cls.kind.in_(_ABOUT_CHANGES), undone.correlate(cls))
+        return and_(cls.seen_at.is_(None), cls.settled_by.is_(None), not_(is_undone))
 
     @classmethod
     def newest(cls, *conditions: ColumnElement[bool]) -> Select[tuple[AttentionItem]]:
@@ -110,12 +132,20 @@ class AttentionItem(Lockable, Model):
                 return f"made {self.refinement.protected} memories constitutional, as many as one refinement may"
             case AttentionKind.READING:
                 return f"ended a refinement; second reading: {self.refinement.reading_line}"
+            case AttentionKind.FAILED:
+                return f"did not finish a refinement ({self.refinement.status}): {self.refinement.failure_words}"
+            case AttentionKind.ROLLED_BACK:
+                return f"had a refinement reversed by a guard: {self.refinement.machine_line}"
             case _:
                 return self.refinement.refusal_line
 
     @property
     def is_resolved(self) -> bool:
-        """Whether nothing is left to look at, because what it is about was undone since."""
+        """Whether nothing is left to look at: what it is about was undone since, or a later refinement settled it."""
+        return self.is_undone or self.settled_by is not None
+
+    @property
+    def is_undone(self) -> bool:
         undone = self.refinement is not None and self.refinement.undone_by is not None
         return undone and self.kind in _ABOUT_CHANGES
 
@@ -170,8 +200,15 @@ class HasNotesToAdmins:
 
 NEWEST_ITEMS = Keyset((AttentionItem.at, AttentionItem.id), newest_first=True)
 
-_ABOUT_CHANGES = (AttentionKind.UNFINISHED, AttentionKind.PROTECTIONS, AttentionKind.READING)
+_ABOUT_CHANGES = tuple(kind for kind in AttentionKind if kind not in (AttentionKind.NOTE, AttentionKind.REFUSALS))
 """These ask for nothing once the refinement is undone."""
+
+SETTLED_BY: Mapping[AttentionKind, Collection[Status]] = {
+    AttentionKind.FAILED: frozenset(Status) - frozenset(OPEN_STATES),
+    AttentionKind.ROLLED_BACK: frozenset({Status.COMPLETED, Status.DECLINED}),
+}
+"""By which ends of a later refinement of the same agent they ask for nothing more: one that broke down by any, because
+the next one says how its agent fares now; one that a guard reversed only once the agent has finished, or said NO."""
 
 
 def note_to_admins(
@@ -199,6 +236,17 @@ def create_attention_items(entry: AuditLog) -> None:
         db.session.add(AttentionItem(entry_id=entry.id, kind=kind, **facts_called_for(entry)))
 
 
+def settle_attention(agent_id: int, status: Status, refinement_id: str) -> None:
+    """Before an end puts its own before the admins: what earlier refinements of the agent called for and this answers.
+
+    The caller holds the agent's lock.
+    """
+    kinds = [kind for kind, ends in SETTLED_BY.items() if status in ends]
+    waits = (AttentionItem.agent_id == agent_id, AttentionItem.kind.in_(kinds), AttentionItem.settled_by.is_(None))
+    settled = update(AttentionItem).where(*waits).values(settled_by=refinement_id)
+    db.session.execute(settled.execution_options(synchronize_session=False))
+
+
 def facts_called_for(entry: AuditLog) -> dict[str, Any]:
     """What an item says that an entry called for."""
     about, _, number = entry.subject.partition(":")
@@ -210,6 +258,7 @@ def facts_called_for(entry: AuditLog) -> dict[str, Any]:
         "settings_request_id": number if about == "settings_request" else None,
         "text": entry.data["text"] if entry.action == Action.NOTE_TO_ADMINS else None,
         "at": entry.at,
+        "settled_by": None,
     }
 
 
@@ -227,5 +276,7 @@ def attention_kinds_for(entry: AuditLog) -> list[AttentionKind]:
         AttentionKind.UNFINISHED: status == "unfinished" and mutations + stats["protected"] > 0,
         AttentionKind.PROTECTIONS: status != "rolled_back" and stats["protected"] >= MAX_PROTECTIONS,
         AttentionKind.REFUSALS: seems_unable(entry.data["calls"], sum(stats["refused"].values()), mutations),
+        AttentionKind.FAILED: status in BROKEN_STATES,
+        AttentionKind.ROLLED_BACK: status == Status.ROLLED_BACK,
     }
     return [kind for kind, is_so in found.items() if is_so]

@@ -157,6 +157,7 @@ def iso(moment: datetime | None) -> str | None:
 
 LOCK_ORDER = (
     "accounts",
+    "one_time_links",
     "refinements",
     "intakes",
     "agents",
@@ -166,6 +167,7 @@ LOCK_ORDER = (
     "setting_proposals",
     "agent_tokens",
     "attention_items",
+    "notice_channels",
     "memories",
 )
 """In which order one transaction locks rows: with one order for all, no two of them wait for each other. Every test

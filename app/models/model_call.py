@@ -34,18 +34,22 @@ class CallPurpose(StrEnum):
     SETTINGS_CHANGE = "settings_change"
     SECOND_READING = "second_reading"
     RECALL_PROBES = "recall_probes"
+    MODEL_TEST = "model_test"
 
 
 class ModelCall(Model):
     """One row a call, however many attempts it took; also one that failed, or whose answer came too late to count.
 
     `subject_id` is the id of the refinement, exception, token request, proposal, change of settings or intake that it
-    was for; a promotion has none. `seconds` run from the first attempt to the end of the last. `outcome` is
+    was for; a promotion and a test have none. `seconds` run from the first attempt to the end of the last. `outcome` is
     `answered`, `unexpected`, or the kind of the ModelError.
     """
 
     __tablename__ = "model_calls"
-    __table_args__ = (Index("ix_model_calls_account", "account_id", "started_at"),)
+    __table_args__ = (
+        Index("ix_model_calls_account", "account_id", "started_at"),
+        Index("ix_model_calls_agent", "agent_id", "started_at"),
+    )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))

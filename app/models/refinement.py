@@ -15,7 +15,7 @@ from app.errors import Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.asked_loss import digest_of_questions
-from app.models.attention import HasNotesToAdmins, create_attention_items
+from app.models.attention import HasNotesToAdmins, create_attention_items, settle_attention
 from app.models.audit import Action, AuditLog, record
 from app.models.base import (
     ExactRatio,
@@ -39,6 +39,8 @@ from app.silo import Sealed
 from app.values.actor import WORKER, Actor
 from app.values.mass_story import NOUNS
 from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger
+
+NO_REASON = "No reason was recorded"
 
 _OPEN = f"status IN {tuple(map(str, OPEN_STATES))}"
 
@@ -115,6 +117,27 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
     def is_open(self) -> bool:
         return self.status in OPEN_STATES
 
+    @property
+    def seconds(self) -> float | None:
+        """How long it took from a worker's claim to its end."""
+        whole = self.ended_at - self.started_at if self.started_at and self.ended_at else None
+        return None if whole is None else round(whole.total_seconds(), 3)
+
+    @property
+    def model_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def failure_words(self) -> str:
+        """Why it broke down, as all that broke down so say it."""
+        return self.failure or NO_REASON
+
+    @property
+    def seconds_taken(self) -> float:
+        """How long it has taken so far, or took: from when a worker began, else from when it was asked for."""
+        began = self.started_at or self.requested_at
+        return max(((self.ended_at or now()) - began).total_seconds(), 0.0)
+
     def is_held_by(self, worker: str) -> bool:
         """Whether it is open and in the hands of this worker."""
         return self.is_open and self.worker == worker
@@ -152,12 +175,15 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
         return refinement
 
     @classmethod
-    def claim(cls, refinement_id: str, worker: str) -> Refinement | None:
-        """queued → asking, for exactly one worker: None where another has it, or where it has ended."""
+    def claim(cls, refinement_id: str, worker: str, **limits: int) -> Refinement | None:
+        """queued → asking, for exactly one worker: None where another has it, or where it has ended.
+
+        `limits` are told to who watches: seconds of the whole (`deadline`), and of one attempt to ask (`step`).
+        """
         held = {"status": Status.ASKING, "worker": worker, "heartbeat_at": database_now(), "started_at": now()}
         refinement = claim_row(cls, cls.id == refinement_id, cls.status == Status.QUEUED, **held)
         if refinement is not None:
-            refinement.announce("begun")
+            refinement.announce("begun", **limits)
         return refinement
 
     def begin(self, agent: Agent) -> None:
@@ -233,7 +259,9 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
             data["questions"] = digest_of_questions(self.id)
         data |= {"second_reading": self.second_reading} if self.second_reading else {}
         data |= {"probes": self.probes} if self.probes else {}
-        create_attention_items(self.record_action(Action.REFINEMENT_END, agent, by, data))
+        entry = self.record_action(Action.REFINEMENT_END, agent, by, data)
+        settle_attention(agent.id, status, self.id)
+        create_attention_items(entry)
         self.announce("ended", status=str(status))
 
     def book_reading(self, agent: Agent, outcome: ReadingOutcome, verdicts: Sequence[GroupVerdict] = ()) -> None:

@@ -161,7 +161,7 @@ class TokenRequest(Logged, Question, Model):
     def _record(self, agent: Agent, by: Actor, data: dict[str, Any]) -> None:
         step = "requested" if self.is_open else self.status
         record(Action(f"token_{step}"), actor=by, of=agent, subject=self.subject, data={"request": self.id} | data)
-        agent.announce("token")
+        agent.announce("token", request=self.id, status=str(self.status))
 
 
 NO_SUCH_REQUEST = "There is no such request for a token."

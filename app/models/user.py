@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
+from zoneinfo import available_timezones
 
 from flask_security.models import sqla
-from sqlalchemy import ColumnElement, ForeignKey, String, and_
+from sqlalchemy import ColumnElement, ForeignKey, String, and_, select
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.errors import Invalid, Refused
 from app.extensions import db, end_reading, now
 from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
-from app.models.base import Identity, Model, Moment, partial_index
+from app.models.base import Identity, Model, Moment, partial_index, require_row
 from app.models.logged import Logged, Said
+from app.models.user_session import UserSession
 from app.values.actor import SETUP, Actor, ActorKind
 from app.values.text import clean_name
 
@@ -52,16 +56,48 @@ class Account(Chained, Model):
         record(Action.ACCOUNT_CREATE, actor=by, of=account, subject=account.subject, data=data)
         return account
 
+    def rename(self, name: str, *, by: Actor) -> None:
+        """Raises Invalid, and Refused for a name that is taken. The row is locked."""
+        cleaned, before = clean_name(name), self.name
+        if cleaned == before:
+            return
+        if db.session.scalar(select(Account.id).where(Account.name == cleaned, Account.id != self.id)) is not None:
+            raise Refused("This name is taken. Choose another one.", "Nothing was changed.")
+        self.name = cleaned
+        record(
+            Action.ACCOUNT_RENAME, actor=by, of=self, subject=self.subject, data={"before": before, "after": cleaned}
+        )
+
 
 AUDITOR, ADMIN, OWNER, SITE_ADMIN = "auditor", "admin", "owner", "site_admin"
 ROLES = (AUDITOR, ADMIN, OWNER, SITE_ADMIN)
+ACCOUNT_ROLES = (AUDITOR, ADMIN, OWNER)
+"""What an owner can let somebody be; operators are made on the server."""
+
 _INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN, OWNER}, SITE_ADMIN: {SITE_ADMIN}}
 
-_NOT_KEPT = ("last_login_at", "current_login_at", "last_login_ip", "current_login_ip", "login_count")
+_NOT_KEPT = ("last_login_at", "last_login_ip", "current_login_ip", "login_count")
+
+
+class LastOwner(Refused):
+    """An account keeps at least one active owner."""
+
+    code = "last_owner"
+    outcome = "Nothing was changed."
 
 
 class Role(Model, sqla.FsRoleMixin):
     __tablename__ = "roles"
+
+    @classmethod
+    def named(cls, name: str) -> Role:
+        """The role of that name, made where nobody had it yet."""
+        role = db.session.scalar(select(cls).where(cls.name == name))
+        if role is None:
+            role = cls(name=name)
+            db.session.add(role)
+            db.session.flush()
+        return role
 
 
 class User(Logged, Model, sqla.FsUserMixin):
@@ -72,12 +108,15 @@ class User(Logged, Model, sqla.FsUserMixin):
     OWNER = ("account", "account_id")
     NOT_AUDITED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(_NOT_KEPT, "nothing writes or reads it"),
+        "current_login_at": "shown on the page of users; every sign-in has an entry of its own",
         "create_datetime": "the entry of its making has its own time",
         "update_datetime": "a note of the library's; no rule reads it",
     }
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    time_zone: Mapped[str | None] = mapped_column(String(64))
 
+    _session_key: str = ""
     _renewed: tuple[str | None, str | None] = (None, None)
 
     if TYPE_CHECKING:
@@ -87,6 +126,8 @@ class User(Logged, Model, sqla.FsUserMixin):
         password: Mapped[str | None]
         fs_uniquifier: Mapped[str]
         roles: Mapped[list[Any]]
+        current_login_at: Mapped[datetime | None]
+        tf_totp_secret: Mapped[str | None]
 
     def verify_and_update_password(self, password: str) -> bool:
         """Whether it is right. A hash of another cost than today's is kept for `renew_password_hash`."""
@@ -106,9 +147,35 @@ class User(Logged, Model, sqla.FsUserMixin):
         if before is not None and self.password == before:
             self.password = renewed
 
+    @property
+    def role_names(self) -> list[str]:
+        return sorted(role.name for role in self.roles)
+
+    @property
+    def session_key(self) -> str:
+        """Of the session in which the user asks; empty where nobody is signed in."""
+        return self._session_key
+
+    def ask_in_session(self, key: str) -> None:
+        self._session_key = key
+
+    @property
+    def has_second_factor(self) -> bool:
+        return bool(self.tf_totp_secret)
+
+    @property
+    def last_sign_in_at(self) -> datetime | None:
+        """None for who did not sign in yet. The library's column has no time zone: it is UTC."""
+        at = self.current_login_at
+        return at and at.replace(tzinfo=UTC)
+
+    def note_sign_in(self) -> None:
+        """In the transaction of the sign-in's entry."""
+        self.current_login_at = now().replace(tzinfo=None)
+
     def said(self) -> Said:
         """With the names of its roles."""
-        return super().said() | {"roles": sorted(role.name for role in self.roles)}
+        return super().said() | {"roles": self.role_names}
 
     def may(self, role: str) -> bool:
         """Whether the user's roles include `role`."""
@@ -120,17 +187,88 @@ class User(Logged, Model, sqla.FsUserMixin):
         sufficient = [held for held, included in _INCLUDED.items() if role in included]
         return and_(cls.active.is_(True), cls.roles.any(Role.name.in_(sufficient)))
 
+    @classmethod
+    def of_account(cls, account: Account, user_id: int) -> User:
+        """As it is now, behind the account's lock, which orders all changes of its users. Raises NotFound."""
+        found = select(cls).where(cls.id == user_id, cls.account_id == account.id)
+        user = db.session.scalar(found.execution_options(populate_existing=True))
+        return require_row(user, "There is no such user in this account.")
+
+    @property
+    def account_role(self) -> str:
+        """The widest that it has in its account; empty for none."""
+        return next((role for role in reversed(ACCOUNT_ROLES) if role in self.role_names), "")
+
+    def change_role(self, account: Account, role: str, *, by: Actor) -> bool:
+        """Returns whether it was another one before. Raises Invalid, and LastOwner. The account is locked."""
+        if role not in ACCOUNT_ROLES:
+            raise Invalid(f"There is no role {role[:40]!r}. Choose auditor, admin or owner.")
+        before = self.account_role
+        if role == before:
+            return False
+        if before == OWNER:
+            self._require_another_owner()
+        others = [held for held in self.roles if held.name not in ACCOUNT_ROLES]
+        self.roles = [*others, Role.named(role)]
+        data = {"email": self.email, "before": before, "after": role}
+        record(Action.USER_ROLE, actor=by, of=account, subject=self.subject, data=data)
+        return True
+
     def deactivate(self, account: Account, *, by: Actor) -> bool:
         """Nobody signs in as this user any more, and open sessions end; returns whether it was active.
 
         The caller holds the account's lock. What is for an admin only ends by itself: exceptions, requests for tokens.
+        Raises LastOwner.
         """
         if not self.active:
             return False
-        self.active, self.fs_uniquifier = False, uuid.uuid4().hex
-        data = {"email": self.email}
-        record(Action.USER_DEACTIVATE, actor=by, of=account, subject=f"user:{self.id}", data=data)
+        if self.may(OWNER):
+            self._require_another_owner()
+        self.active = False
+        self._end_all_sessions()
+        record(Action.USER_DEACTIVATE, actor=by, of=account, subject=self.subject, data={"email": self.email})
         return True
+
+    def reactivate(self, account: Account, *, by: Actor) -> bool:
+        """With the role and the password that it had; returns whether it was deactivated. The account is locked."""
+        if self.active:
+            return False
+        self.active = True
+        record(Action.USER_REACTIVATE, actor=by, of=account, subject=self.subject, data={"email": self.email})
+        return True
+
+    def set_password(self, account: Account, hashed: str, *, by: Actor, how: str, keeping: str = "") -> None:
+        """All its sessions end but the one of the key `keeping`. The account is locked."""
+        self.password = hashed
+        self._end_all_sessions(keeping)
+        data = {"email": self.email, "how": how}
+        record(Action.USER_PASSWORD, actor=by, of=account, subject=self.subject, data=data)
+
+    def end_sessions(self, account: Account, *, but: str, only: int | None = None, by: Actor) -> int:
+        """All but the one with the key `but`, or only the one of this id; returns how many. The account is locked."""
+        count = UserSession.end_of(self.id, but=but, only=only)
+        if count:
+            record(Action.SESSIONS_END, actor=by, of=account, subject=self.subject, data={"sessions": count})
+        return count
+
+    def set_time_zone(self, account: Account, name: str, *, by: Actor) -> None:
+        """By its IANA name; an empty one stands for the browser's own. Raises Invalid. The account is locked."""
+        zone = name.strip() or None
+        if zone is not None and zone not in available_timezones():
+            raise Invalid(f"There is no time zone {zone[:64]!r}. Write a name such as Europe/Lisbon.")
+        if zone != self.time_zone:
+            self.time_zone = zone
+            record(Action.USER_TIME_ZONE, actor=by, of=account, subject=self.subject, data={"time_zone": zone})
+
+    def _end_all_sessions(self, keeping: str = "") -> None:
+        """No cookie of before names this user any more."""
+        self.fs_uniquifier = uuid.uuid4().hex
+        UserSession.end_of(self.id, but=keeping)
+
+    def _require_another_owner(self) -> None:
+        others = (User.account_id == self.account_id, User.id != self.id, User.is_active_with(OWNER))
+        if self.active and db.session.scalar(select(User.id).where(*others).limit(1)) is None:
+            raise LastOwner(f"{self.email} is the only active owner of this account. Make somebody else one first.")
 
     @property
     def actor(self) -> Actor:

@@ -37,8 +37,11 @@ from app.gateway.connections import Connections, descriptors_for_connections
 from app.gateway.known import SenderLookup, most_bytes_of_operation, most_bytes_of_page, most_bytes_of_tool
 from app.gateway.protocol import Deadlines, GuardedProtocol
 from app.gateway.turns import FairTurns
+from app.health import ECHO_SECONDS
+from app.notices.timer import NoticeTimer
 from app.refinement.sweep import keep_closing
 from app.setup import ready_app
+from tasks.echo import worker_answers
 
 PAGE_THREADS = 24
 """Some pages wait for a worker."""
@@ -70,6 +73,7 @@ def serve(settings: Settings) -> None:
     gc.freeze()  # what was loaded stays: the collector need not look through it with every few hundred requests
     gc.set_threshold(*COLLECTED_AFTER)
     keep_closing(flask)
+    NoticeTimer.for_web(flask, lambda: worker_answers(ECHO_SECONDS)).start()
     server_of(application, settings).run()
 
 

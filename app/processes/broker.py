@@ -163,14 +163,14 @@ def trouble_of(error: Exception) -> str:
     return "takes nothing: its disk is full" if reason == NO_SPACE else f"takes nothing: it can't write ({reason})"
 
 
-def require_broker(settings: Settings) -> str:
-    """The address of the broker in use, once it has answered. Raises Unavailable with what to do."""
+def require_broker(settings: Settings, seconds: float = 3.0) -> str:
+    """The address of the broker in use, once it has answered in time. Raises Unavailable with what to do."""
     if not settings.broker_url:
         raise Unavailable("No broker is running. Start `./whetstone up`, or set REDIS_URL to a Redis or Valkey server.")
     try:
         once = Retry(NoBackoff(), 0)
         with redis.Redis.from_url(
-            settings.broker_url, retry=once, socket_connect_timeout=3, socket_timeout=3
+            settings.broker_url, retry=once, socket_connect_timeout=seconds, socket_timeout=seconds
         ) as client:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:

@@ -48,6 +48,13 @@ def check_argument_names(arguments: Mapping[str, Any], required: Sequence[str], 
         raise Invalid(f"Unknown: {', '.join(map(repr, unknown))}. This call takes {takes}.")
 
 
+def _as_id(value: object) -> int | None:
+    number = int(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
+    if not isinstance(number, int) or isinstance(number, bool):
+        return None
+    return number if 0 < number < LARGEST_SHOWN_ID else None
+
+
 def memory_id(value: object) -> int:
     """An integer, or a decimal string. Raises Invalid."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**18:
@@ -55,6 +62,19 @@ def memory_id(value: object) -> int:
     if isinstance(value, str) and _DECIMAL.fullmatch(value):
         return int(value)
     raise Invalid("The id must be one integer, or one decimal string.")
+
+
+LARGEST_SHOWN_ID = 10**9
+"""Of a refused call. A longer number is no memory's, and may be something that a memory says."""
+
+
+def readable_ids(arguments: Mapping[str, Any]) -> list[int]:
+    """The memories that a refused call names, as far as they can be read; each once."""
+    many = arguments.get("ids")
+    many = many.split(",") if isinstance(many, str) else many
+    parts = [arguments.get("id"), *(many if isinstance(many, list | tuple) else ())]
+    plain = (part.strip(" ") if isinstance(part, str) else part for part in parts)
+    return list(dict.fromkeys(number for part in plain if (number := _as_id(part)) is not None))
 
 
 def memory_ids(value: object) -> list[int]:

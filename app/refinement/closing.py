@@ -106,7 +106,9 @@ class CloseWork:
         texts = read_groups(self._claim.refinement_id, self.keys)
         agent, subject_id = self._refined.agent, self._claim.refinement_id
         asked = AskedModel(agent.account_id, agent.agent_id, reader.endpoint)
-        with ModelCalls(asked, self._dependencies, subject_id=subject_id, deadline=self._deadline) as calls:
+        with ModelCalls(
+            asked, self._dependencies, subject_id=subject_id, deadline=self._deadline, on_retry=self._calls.on_retry
+        ) as calls:
             calls.set_aside(self._share * (self._refined.probes > 0))
             reading = _ask_reader(calls, texts)
             with writing():

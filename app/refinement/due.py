@@ -5,11 +5,13 @@ Each query has an index of its own, so that the first of a hundred thousand are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, or_, select, text
+from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, func, or_, select, text
 
+from app.extensions import db
 from app.models.agent import Agent, is_changeable
 from app.models.refinement import Refinement
 from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, refinement_interval
@@ -35,16 +37,34 @@ def due_hourly(at: datetime) -> Queries:
 
 def due_again(at: datetime) -> Queries:
     """Those that it starts because the schedule still wants them, some days after a failure."""
-    last = Agent.last_refinement_at
-    waited = or_(last.is_(None), last <= at - refinement_interval())
-    return (_startable_agents(at, Agent.retry_at, Agent.retry_at.is_not(None), Agent.retry_at <= at, waited),)
+    wanted = (Agent.retry_at.is_not(None), Agent.retry_at <= at, _has_waited(at))
+    return (_startable_agents(at, Agent.retry_at, *wanted),)
+
+
+def count_due(account_id: int, moments: Sequence[datetime]) -> list[int]:
+    """How many agents of an account the scheduled tick would start at each of these moments, as their rows are now."""
+    wanted = (func.count().filter(_has_waited(at), *_has_rested(at)) for at in moments)
+    counted = select(*wanted).select_from(Agent).where(Agent.account_id == account_id, text(STARTABLE), *_is_free())
+    return [int(count) for count in db.session.execute(counted).one()] if moments else []
 
 
 def _startable_agents(at: datetime, order: Any, *wanted: ColumnElement[bool] | TextClause) -> Select[tuple[int]]:
     """Active, not paused, rested, with something to change and no open refinement."""
-    rested = (
-        or_(moment.is_(None), moment <= at - ATTEMPT_PAUSE) for moment in (Agent.last_attempt_at, Agent.declined_at)
-    )
-    running = exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES))
-    found = select(Agent.id).where(text(STARTABLE), *wanted, *rested, ~running, is_changeable())
+    found = select(Agent.id).where(text(STARTABLE), *wanted, *_has_rested(at), *_is_free())
     return found.order_by(order, Agent.id)
+
+
+def _has_waited(at: datetime) -> ColumnElement[bool]:
+    """Never refined, or not for the interval."""
+    return or_(Agent.last_refinement_at.is_(None), Agent.last_refinement_at <= at - refinement_interval())
+
+
+def _has_rested(at: datetime) -> list[ColumnElement[bool]]:
+    """A day since the last attempt, and since a NO."""
+    paused_by = (Agent.last_attempt_at, Agent.declined_at)
+    return [or_(moment.is_(None), moment <= at - ATTEMPT_PAUSE) for moment in paused_by]
+
+
+def _is_free() -> tuple[ColumnElement[bool], ...]:
+    """It has something to change, and no open refinement."""
+    return ~exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES)), is_changeable()

@@ -12,12 +12,12 @@ from sqlalchemy.orm import aliased
 from app.extensions import db, now
 from app.models import Refinement, Status
 from app.models.base import iso
+from app.models.refinement import NO_REASON
 from app.values.plural import count_nouns
 from app.values.refinement_states import BROKEN_STATES
 
 SHOWN_FOR = timedelta(days=7)
 FAILED = BROKEN_STATES
-NO_REASON = "No reason was recorded"
 AGENT_STOPPED = "The agent is stopped: its page says why"
 
 

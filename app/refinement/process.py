@@ -23,6 +23,7 @@ from app.errors import DiskFull
 from app.extensions import db, end_reading, now, writing
 from app.history.reversing import end_unread
 from app.llm.client import Message, ModelError, Reply, Usage
+from app.llm.retry import FailedAttempt
 from app.models import (
     OPEN_STATES,
     Action,
@@ -42,6 +43,7 @@ from app.refinement.closing import CloseWork
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
 from app.refinement.failures import AGENT_STOPPED
+from app.refinement.functions import ACTIONS
 from app.refinement.guard import Claim
 from app.refinement.heartbeat import heartbeat
 from app.refinement.loop import Limits, LoopOutcome, run_tool_loop
@@ -76,9 +78,15 @@ def _claim_refinement(refinement_id: str) -> Claim | None:
     """queued → asking, for exactly one worker."""
     worker = uuid.uuid4().hex
     with writing():
-        if Refinement.claim(refinement_id, worker) is None:
+        if Refinement.claim(refinement_id, worker, **_limits_in_seconds()) is None:
             return None
     return Claim(refinement_id, worker)
+
+
+def _limits_in_seconds() -> dict[str, int]:
+    """Of the whole refinement, and of one attempt to ask a model: told with the claim, for who watches it."""
+    settings: Settings = current_app.extensions["settings"]
+    return {"deadline": settings.deadline_seconds, "step": settings.step_timeout_seconds}
 
 
 class _Process:
@@ -131,7 +139,11 @@ class _Process:
         if refined is None:
             return
         calls = self._calls = ModelCalls(
-            refined.agent, self._dependencies, subject_id=self._claim.refinement_id, deadline=self._deadline
+            refined.agent,
+            self._dependencies,
+            subject_id=self._claim.refinement_id,
+            deadline=self._deadline,
+            on_retry=self._tell_retry,
         )
         calls.open(CallPurpose.CONSENT if refined.is_asked else CallPurpose.REFINEMENT)
         figures = self._ask_consent(calls, refined)
@@ -261,7 +273,18 @@ class _Process:
                 return
             refinement.turns = max(refinement.turns, turn)
             refinement.book_usage(**vars(reply.usage))
-            refinement.announce("turn", turn=turn, calls=len(reply.tool_calls), tokens=reply.usage.total_tokens)
+            searches = sum(ACTIONS.get(call.name) == "search" for call in reply.tool_calls)
+            told = {"calls": len(reply.tool_calls), "searches": searches, "tokens": reply.usage.total_tokens}
+            refinement.announce("turn", turn=turn, **told)
+
+    def _tell_retry(self, failed: FailedAttempt) -> None:
+        """Let the pages know that an attempt got no answer, and when the next one is made."""
+        kind, told = str(failed.error.kind), {"attempt": failed.number, "attempts": failed.attempts}
+        with writing():
+            refinement = Refinement.lock(self._claim.refinement_id)
+            if refinement.is_held_by(self._claim.worker):
+                pause = round(failed.pause, 1)
+                refinement.announce("retried", **told, why=kind, http=failed.error.status, pause=pause)
 
     def _interrupt(self, reason: str, failure: str) -> None:
         """End it where this process can do no more: what was not read once more until then is not called kept."""

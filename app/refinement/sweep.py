@@ -119,11 +119,13 @@ def interrupt_refinement(refinement_id: str, worker: str) -> bool:
 
 def find_lost_starts() -> list[str]:
     """Ids of refinements that have waited for a worker for more than a minute, the oldest first."""
-    query = select(Refinement.id).where(
-        Refinement.status == Status.QUEUED, Refinement.requested_at < now() - LOST_AFTER
-    )
     with reading() as session:
-        return list(session.scalars(query.order_by(Refinement.requested_at).limit(1000)))
+        return list(session.scalars(lost_starts().order_by(Refinement.requested_at).limit(1000)))
+
+
+def lost_starts() -> Select[tuple[str]]:
+    """Ids of those that have waited for a worker for more than a minute."""
+    return select(Refinement.id).where(Refinement.status == Status.QUEUED, Refinement.requested_at < now() - LOST_AFTER)
 
 
 def _latest_tick(at: datetime) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,10 +17,6 @@ from app.models.agent_settings import operator_settings
 from app.values.plural import count_nouns
 
 HOUR = timedelta(hours=1)
-
-
-NEARNESS = ("running now", "within the hour", "today", "tomorrow", "later", "paused")
-"""How soon a next start is, in the order of telling."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +57,14 @@ class Timetable:
             self._ticks[start] = next(CronSim(self._settings.schedule, start))
         return self._ticks[start]
 
+    def last_tick_until(self, moment: datetime) -> datetime | None:
+        """The last tick from now until a moment; None where there is none."""
+        if self.next_tick > moment:
+            return None
+        after = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+        tick: datetime = next(CronSim(self._settings.schedule, after, reverse=True))
+        return tick
+
     def outlooks(self, agents: Sequence[Agent]) -> dict[int, Outlook]:
         """The outlook of each agent, by its id, in two queries."""
         ids = [agent.id for agent in agents]
@@ -74,12 +77,6 @@ class Timetable:
             due = self.due(agent, running=open_refinement, changeable=is_changeable)
             found[agent.id] = Outlook(open_refinement, due, is_changeable)
         return found
-
-    def count(self, agents: Sequence[Agent]) -> list[tuple[str, int]]:
-        """How many of them start how soon, the soonest first; last those that do not, by what keeps them."""
-        found = Counter(self._due_nearness(each.due) for each in self.outlooks(agents).values())
-        order = [*NEARNESS, *sorted(set(found) - {*NEARNESS})]
-        return [(when, found[when]) for when in order if found[when]]
 
     def due(self, agent: Agent, *, running: Refinement | None = None, changeable: bool = True) -> Due:
         """The next automatic start of one agent, by whichever rule comes first."""
@@ -115,14 +112,6 @@ class Timetable:
         if moment <= self.at:
             return Due(self.at + HOUR, "Within 1 hour", f"Next run within 1 hour ({why}).")
         return Due(moment, self.day(moment), f"Next run about {self.day(moment)} ({why}).")
-
-    def _due_nearness(self, due: Due) -> str:
-        if due.at is None:
-            return "running now" if due.short == "now" else due.short
-        if due.at <= self.at + HOUR:
-            return "within the hour"
-        days = (due.at.date() - self.at.date()).days
-        return "today" if days == 0 else "tomorrow" if days == 1 else "later"
 
     def day(self, moment: datetime) -> str:
         """`Monday 04:00 UTC` within the coming week, else with the date."""

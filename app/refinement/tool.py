@@ -7,7 +7,6 @@ A refusal is such a result too (`type: error`); it changes nothing and is not co
 from __future__ import annotations
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
@@ -33,6 +32,7 @@ from app.refinement.guard import (
     kept_weights,
 )
 from app.refinement.losses import Allowed, Proposal, Questions, WouldLose, advise, canonical_call, describe
+from app.refinement.refusals import UNKNOWN, RefusedByKind
 from app.silo import AgentKeys
 from app.values.text import clean_content, clean_text, is_blank
 
@@ -81,7 +81,7 @@ class RefinementTool:
         self.claim = claim
         self._keys = keys
         self._calls = 0
-        self._refused: Counter[tuple[str, str]] = Counter()
+        self._refusals = RefusedByKind()
         self._questions = Questions()
         self.is_over = False
         self.was_rolled_back = False
@@ -93,7 +93,7 @@ class RefinementTool:
         """
         self._calls += 1
         if name not in ACTIONS:
-            return self._refuse_call("unknown", UnknownFunction())
+            return self._refuse_call(UNKNOWN, UnknownFunction(), name=name)
         return self._run_action(ACTIONS[name], lambda: accept.parse_arguments(raw_arguments))
 
     def execute(self, action: str, /, **arguments: Any) -> Result:
@@ -101,7 +101,7 @@ class RefinementTool:
         self._questions.begin_reply()
         self._calls += 1
         if action not in ACTIONS.values():
-            return self._refuse_call("unknown", UnknownFunction("There is no such action."))
+            return self._refuse_call(UNKNOWN, UnknownFunction("There is no such action."), name=action)
         return self._run_action(action, lambda: arguments)
 
     def _run_action(self, action: str, read_arguments: Callable[[], Mapping[str, Any]]) -> Result:
@@ -113,6 +113,7 @@ class RefinementTool:
             "protect": self._protect_memory,
             "complete": self._complete_refinement,
         }
+        found: Mapping[str, Any] = {}
         try:
             found = read_arguments()
             accept.check_argument_names(found, *ARGUMENTS[action])
@@ -123,7 +124,7 @@ class RefinementTool:
         except DiskFull:
             raise  # nothing that a model could do about it
         except WhetstoneError as error:
-            return self._refuse_call(action, error)
+            return self._refuse_call(action, error, ids=accept.readable_ids(found))
 
     def _search_memories(self, found: Mapping[str, Any]) -> Result:
         query = accept.query_text(found["query"])
@@ -330,14 +331,14 @@ class RefinementTool:
         missing, advice = describe(question), advise(question, left)
         return self._make_result(refinement, type="would_lose", missing=missing, advice=advice)
 
-    def _refuse_call(self, action: str, error: WhetstoneError) -> Result:
+    def _refuse_call(self, action: str, error: WhetstoneError, **named: Any) -> Result:
         """The answer to what was wrong; once it is over, to everything, that it is: that is no refusal that counts."""
         allowed: Result = {}
         if isinstance(error, UnknownFunction):
             allowed = {"allowed_actions": list(ACTIONS.values()), "allowed_functions": list(ACTIONS)}
         try:
             check_fence(self.claim)
-            self._refused[action, error.code] += 1
+            self._refusals.refuse(action, error.code, **named)
         except Terminated as over:
             self.is_over, error = True, over
             self._calls -= 1
@@ -356,14 +357,10 @@ class RefinementTool:
                     self._book_calls(refinement)
 
     def _book_calls(self, refinement: Refinement) -> None:
-        """Count them, and tell one event a kind of refusal, in the caller's transaction."""
-        kinds = Counter[str]()
-        for (action, code), count in self._refused.items():
-            kinds[code] += count
-            refinement.announce("refused", action=action, code=code, count=count)
-        refinement.count_calls(self._calls, kinds)
+        """Count them, and tell of those that changed nothing, in the caller's transaction."""
+        refinement.count_calls(self._calls, self._refusals.codes())
+        self._refusals.announce(refinement)
         self._calls = 0
-        self._refused.clear()
 
 
 def _all_of(agent: Agent, ids: list[int]) -> list[Memory]:

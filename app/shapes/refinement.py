@@ -99,3 +99,13 @@ class NamedRefinement(RefinementShape):
     """Among those of several agents."""
 
     agent: str
+
+
+class ListedRefinement(NamedRefinement):
+    """In the list of an account's."""
+
+    agent_id: int
+    model_id: str
+    seconds: float | None = Field(description="From a worker's claim to its end.")
+    model_tokens: int
+    needs_attention: bool

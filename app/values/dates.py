@@ -5,8 +5,9 @@ Moments are kept exactly. What an agent reads are days, each once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from app.errors import Invalid
@@ -19,6 +20,8 @@ MOST_CARRIED_TAGS = 200
 
 SHOWN_DAYS = 20
 """In one entry of a ledger; `more_dates` counts the others."""
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 class TooManyDates(Invalid):
@@ -46,3 +49,19 @@ def shown_days(origin_at: datetime, other_dates: Iterable[datetime]) -> dict[str
     if len(days) > SHOWN_DAYS:
         shown["more_dates"] = len(days) - SHOWN_DAYS
     return shown
+
+
+def parse_day(typed: str) -> datetime:
+    """The beginning of a day, as people type it. Raises Invalid."""
+    try:
+        return datetime.fromisoformat(typed if _DAY.fullmatch(typed) else "").replace(tzinfo=UTC)
+    except ValueError:
+        raise Invalid(f"{typed!r} is no day. Write it like 2026-11-30; days are those of UTC.") from None
+
+
+def parse_last_day(typed: str) -> datetime | None:
+    """The end of that day, which belongs to what is wanted; None for the last day that there is. Raises Invalid."""
+    try:
+        return parse_day(typed) + timedelta(days=1)
+    except OverflowError:
+        return None

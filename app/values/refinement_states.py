@@ -44,3 +44,15 @@ CHANGELESS_STATES = (Status.DECLINED, Status.ROLLED_BACK)
 """Ends that leave no change but the removal of exact duplicates."""
 AUTOMATIC = (Trigger.WEEKLY, Trigger.OVER_BUDGET)
 """Started by beat."""
+
+
+class WaitsFor(StrEnum):
+    """What an open refinement waits for."""
+
+    WORKER = "worker"
+    DUPLICATES = "duplicates"
+    CONSENT = "consent"
+    QUESTIONS = "questions"
+    TURN = "turn"
+    READER = "reader"
+    ANSWERS = "answers"

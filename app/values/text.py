@@ -16,6 +16,8 @@ MAX_NAME = 80
 MAX_TAGS = 20
 MAX_TAG = 40
 
+MAX_ADDRESS = 254
+
 _UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 _UNSEEN_IN_NAMES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
@@ -28,6 +30,11 @@ def clean_content(text: object) -> str:
     if len(cleaned) > MAX_CONTENT:
         raise Invalid(f"The content has {len(cleaned):,} characters; at most {MAX_CONTENT:,} are allowed.")
     return cleaned
+
+
+def is_row_id(typed: str) -> bool:
+    """Whether a row can have it: it is a plain number, and not longer than one that a database has."""
+    return typed.isascii() and typed.isdigit() and len(typed) <= 18
 
 
 def is_blank(text: str) -> bool:
@@ -46,6 +53,15 @@ def clean_text(text: object, *, what: str) -> str:
     except UnicodeEncodeError:
         raise Invalid(f"The {what} holds half of a surrogate pair, which is no valid Unicode text.") from None
     return text
+
+
+def clean_address(text: str) -> str:
+    """An e-mail address as users are found by it. Raises Invalid."""
+    address = text.strip().lower()
+    is_one = "@" in address[1:-1] and len(address) <= MAX_ADDRESS and address.isprintable() and " " not in address
+    if not is_one:
+        raise Invalid(f"{text.strip()[:80]!r} is no e-mail address." if address else "The e-mail address is missing.")
+    return address
 
 
 def clean_prompt(text: object, *, what: str) -> str | None:

@@ -7,6 +7,7 @@ from werkzeug.routing import IntegerConverter, Map
 
 from app.views import (
     agents,
+    assets,
     attention,
     audit,
     auth,
@@ -15,6 +16,7 @@ from app.views import (
     failures,
     forget,
     frame,
+    house,
     imports,
     live,
     memories,
@@ -24,6 +26,7 @@ from app.views import (
     rollbacks,
     settings,
     tokens,
+    welcome,
 )
 from tasks import statements
 
@@ -42,6 +45,7 @@ def init_app(app: Flask) -> None:
     """
     app.extensions["settle_soon"] = statements.enqueue
     app.url_map.converters["int"] = RowNumber
+    assets.init_app(app)
     auth.init_app(app)
     frame.init_app(app)
     errors.init_app(app)
@@ -60,6 +64,8 @@ def init_app(app: Flask) -> None:
         exceptions,
         receipts,
         forget,
+        house,
+        welcome,
     ):
         app.register_blueprint(module.blueprint)
     live.init_app(app)

@@ -22,6 +22,7 @@ from app.models import (
     Agent,
     AttentionItem,
     AuditLog,
+    NoticeChannel,
     Refinement,
     Rollback,
     SettingsRequest,
@@ -30,12 +31,13 @@ from app.models import (
 )
 from app.models.base import require_row
 from app.models.user import ADMIN, AUDITOR
+from app.values.text import is_row_id
 from app.views.answers import is_htmx, redirect_to, wants_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Act = Callable[..., ResponseReturnValue]
-Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog | SettingsRequest | TokenRequest)
+Row = TypeVar("Row", bound=LiveRow | AttentionItem | AuditLog | NoticeChannel | SettingsRequest | TokenRequest)
 
 NEEDED_ROLE = "needed_role"
 """The attribute by which a view says which role it needs; a test reads it of every POST."""
@@ -120,11 +122,6 @@ def changing_agent(agent_id: int) -> Iterator[tuple[Agent, Actor]]:
         yield Agent.lock(agent_id), actor
 
 
-def is_row_id(typed: str) -> bool:
-    """Whether a row can have it: it is a plain number, and not longer than one that a database has."""
-    return typed.isascii() and typed.isdigit() and len(typed) <= 18
-
-
 def row_id(typed: str) -> int:
     """An id from a form. Raises NotFound for what no row has."""
     if not is_row_id(typed):
@@ -147,6 +144,7 @@ _NOUNS: Mapping[type, str] = {
     AttentionItem: "item in this account",
     TokenRequest: "request for a token in this account",
     SettingsRequest: "change of settings in this account",
+    NoticeChannel: "channel in this account",
     AuditLog: "entry in this account's audit log",
 }
 

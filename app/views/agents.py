@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID, uuid4
 
-from flask import render_template, request, url_for
+from flask import abort, render_template, request, url_for
 from flask.typing import ResponseReturnValue
+from sqlalchemy import select
 
-from app.errors import Invalid, Refused
-from app.extensions import writing
+from app.errors import Invalid, NotFound, Refused
+from app.extensions import db, writing
 from app.keys.tokens import issue_token
 from app.models import Account, Actor, Agent, Mode, Trigger
 from app.models.key import TokenOrigin
 from app.models.user import ADMIN
+from app.refinement.fleet import FILTERS, FilterRefused, Fleet
+from app.refinement.pausing import set_paused, undo_pausing
 from app.refinement.start import AlreadyRunning, start_refinement
 from app.values.plural import count_nouns
 from app.views.access import changing_agent, my_agent, needs, post_act, row_id, signed_in_pages, viewer
@@ -21,15 +25,15 @@ from app.views.answers import answer_act, is_htmx, page, redirect_to, wants_json
 from app.views.errors import answer_error
 from app.views.forms import AGENT_FIELDS, Form
 from app.views.live import parts_of
-from app.views.shown.agent import LedgerPage, RefinementsPage
-from app.views.shown.agents import AgentList
+from app.views.shown.agent import AgentPage, LedgerPage, RefinementsPage
+from app.views.shown.agents import MOST_TYPED, AgentList
+from app.views.shown.ledger import find_memory
 from tasks import keys
 from tasks import refinement as queue
 
 blueprint = signed_in_pages("agents", __name__)
 
 MOST_AT_ONCE = 200
-FILTERS = ("query", "state", "after")
 
 
 class SelectionRefused(Invalid):
@@ -38,13 +42,30 @@ class SelectionRefused(Invalid):
 
 @page(blueprint, "/agents", "agents/index.html")
 def index() -> AgentList:
-    asked = {name: request.args.get(name, "")[:80] for name in FILTERS}
-    return AgentList(viewer().account_id, **asked)
+    return AgentList(viewer().account_id, request.args, after=request.args.get("after", "")[:80])
 
 
 @page(blueprint, "/agents/<int:agent_id>", "agents/show.html")
-def show(agent_id: int) -> LedgerPage:
-    return LedgerPage(my_agent(agent_id), show=request.args.get("show", ""), after=request.args.get("after", ""))
+def show(agent_id: int) -> AgentPage:
+    """The summary; addresses of the ledger from when it stood here lead to its tab."""
+    agent, wanted = my_agent(agent_id), _ledger_position()
+    if any(wanted.values()) and not wants_json():
+        abort(redirect_to(url_for("agents.ledger", agent_id=agent_id, **wanted)))
+    return AgentPage(agent, **wanted)
+
+
+@page(blueprint, "/agents/<int:agent_id>/ledger", "agents/ledger.html")
+def ledger(agent_id: int) -> LedgerPage:
+    """The sealed ledger; with `number`, the way to that memory's page."""
+    agent, number, error = my_agent(agent_id), request.args.get("number", "")[:40], ""
+    if number.strip():
+        try:
+            abort(redirect_to(url_for("memories.show", agent_id=agent_id, memory_id=find_memory(agent, number))))
+        except NotFound as missing:
+            if wants_json():
+                raise
+            error = missing.sentence
+    return LedgerPage(agent, **_ledger_position(), number=number, error=error)
 
 
 @page(blueprint, "/agents/<int:agent_id>/refinements", "agents/refinements.html")
@@ -119,17 +140,29 @@ def refuse_selection(error: SelectionRefused) -> ResponseReturnValue:
 
 @post_act(blueprint, "/agents/pause")
 def pause_many() -> ResponseReturnValue:
-    return _change_chosen(Agent.pause, "paused")
+    return _set_paused(True)
 
 
 @post_act(blueprint, "/agents/resume")
 def resume_many() -> ResponseReturnValue:
-    return _change_chosen(Agent.resume, "resumed")
+    return _set_paused(False)
+
+
+@post_act(blueprint, "/agents/acts/<uuid:act_id>/undo")
+def undo_many(act_id: UUID) -> ResponseReturnValue:
+    """Take back what one act paused or resumed, and nothing that somebody else did before or since."""
+    user, new_act = viewer(), str(uuid4())
+    undone = undo_pausing(user.account_id, str(act_id), by=user.actor, new_act=new_act)
+    words = f"{count_nouns(undone.changed, 'agent')} {_PAUSED[undone.paused]} again."
+    if undone.left:
+        words += f" {count_nouns(undone.left, 'agent')} left alone: somebody paused or resumed them since."
+    undo = url_for("agents.undo_many", act_id=new_act) if undone.changed else ""
+    return answer_act(words, to=url_for("agents.index"), undo=undo, tone="info" if undone.left else "success")
 
 
 @post_act(blueprint, "/agents/refinements")
 def refine_many() -> ResponseReturnValue:
-    chosen, refused = _chosen_agent_ids(), list[str]()
+    chosen, refused = _chosen_agent_ids(most=MOST_AT_ONCE), list[str]()
     for agent_id in chosen:
         try:
             start_by_hand(agent_id, viewer().actor)
@@ -139,6 +172,10 @@ def refine_many() -> ResponseReturnValue:
     if refused:
         words += f" {count_nouns(len(refused), 'agent')} not: {' '.join(refused[:3])}"
     return answer_act(words, to=_list_url(), tone="warning" if refused else "success")
+
+
+def _ledger_position() -> dict[str, Any]:
+    return {name: request.args.get(name, "") for name in ("show", "after")}
 
 
 def start_by_hand(agent_id: int, actor: Actor, mode: Mode = Mode.FULL) -> str:
@@ -159,35 +196,65 @@ def _stay_on_page(agent_id: int, text: str, undo: str) -> ResponseReturnValue:
     return answer_act(text, to=to, undo=undo, parts=lambda: parts_of("agent", my_agent(agent_id)))
 
 
-def _change_chosen(change: Callable[..., None], done: str) -> ResponseReturnValue:
-    """Each in a transaction of its own: one refusal leaves the others."""
-    chosen = _chosen_agent_ids()
-    for agent_id in chosen:
-        _change_agent(agent_id, change)
-    return answer_act(f"{count_nouns(len(chosen), 'agent')} {done}.", to=_list_url())
+_PAUSED = {True: "paused", False: "resumed"}
 
 
-def _chosen_agent_ids() -> Sequence[int]:
-    """The selected agents, all of this account. Raises SelectionRefused or NotFound before anything is done."""
-    ids = _selected_ids()
+def _set_paused(paused: bool) -> ResponseReturnValue:
+    chosen, user, act_id = _chosen_agent_ids(), viewer(), str(uuid4())
+    changed = set_paused(user.account_id, chosen, paused, by=user.actor, act=act_id)
+    words = f"{count_nouns(changed, 'agent')} {_PAUSED[paused]}."
+    if len(chosen) > changed:
+        words += f" {count_nouns(len(chosen) - changed, 'agent')} needed no change."
+    undo = url_for("agents.undo_many", act_id=act_id) if changed else ""
+    return answer_act(words, to=_list_url(), undo=undo, tone="success" if changed else "info")
+
+
+def _chosen_agent_ids(most: int | None = None) -> Sequence[int]:
+    """The selected agents, or all that match, of this account. Raises SelectionRefused or NotFound, before anything
+    is done."""
+    ids = _matching_ids() if _selects_all() else _selected_ids()
     if not ids:
         raise SelectionRefused("No agents selected. Select at least one.")
-    if len(ids) > MOST_AT_ONCE:
-        raise SelectionRefused(f"{len(ids):,} agents selected. Select at most {MOST_AT_ONCE}.", "Nothing was changed.")
-    return [my_agent(agent_id).id for agent_id in ids]
+    most = most if _selects_all() else MOST_AT_ONCE
+    if most is not None and len(ids) > most:
+        raise SelectionRefused(f"{len(ids):,} agents selected. Select at most {most}.", "Nothing was changed.")
+    return ids
 
 
-def _selected_ids() -> list[int]:
-    return list(dict.fromkeys(map(row_id, request.form.getlist("agent"))))
+def _matching_ids() -> Sequence[int]:
+    """All that the list shows on its pages, as they are now."""
+    try:
+        return Fleet.read(viewer().account_id, _filters()).ids()
+    except FilterRefused as error:
+        raise SelectionRefused(error.sentence, "Nothing was changed.") from None
+
+
+def _selected_ids() -> Sequence[int]:
+    typed = list(dict.fromkeys(map(row_id, request.form.getlist("agent"))))
+    mine = select(Agent.id).where(Agent.account_id == viewer().account_id, Agent.id.in_(typed[: MOST_AT_ONCE + 1]))
+    known = set(db.session.scalars(mine))
+    if known != {*typed[: MOST_AT_ONCE + 1]}:
+        raise NotFound("There is no such agent in this account.", "Nothing was changed.")
+    return typed
+
+
+def _selects_all() -> bool:
+    return bool(request.form.get("all"))
+
+
+def _filters() -> dict[str, str]:
+    return {name: request.form.get(name, "").strip()[:MOST_TYPED] for name in FILTERS}
 
 
 def _list_again(problem: str = "") -> str:
-    shown = AgentList(viewer().account_id, **{name: request.form.get(name, "")[:80] for name in FILTERS})
+    shown = AgentList(viewer().account_id, request.form, after=request.form.get("after", "")[:80])
     shown.selected, shown.problem = _selected_ids(), problem
+    shown.selects_all = _selects_all()
     return render_template("agents/index.html", page=shown, json_url=f"{url_for('agents.index')}.json")
 
 
 def _list_url() -> str:
     """The list as it was looked at."""
-    kept: dict[str, Any] = {name: request.form[name] for name in FILTERS if request.form.get(name)}
+    typed = _filters() | {"after": request.form.get("after", "")[:80]}
+    kept: dict[str, Any] = {name: value for name, value in typed.items() if value}
     return url_for("agents.index", **kept)

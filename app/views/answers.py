@@ -9,8 +9,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Protocol, cast
 
-from flask import Blueprint, Response, flash, jsonify, redirect, render_template, request
+from flask import Blueprint, Response, flash, jsonify, make_response, redirect, render_template, request
 from flask.typing import ResponseReturnValue
+
+from app.views.compression import pack_page
 
 _TONES = {"success": "ok", "info": "info", "warning": "warn", "error": "bad"}
 
@@ -25,8 +27,13 @@ class PageData(Protocol):
 View = Callable[..., PageData]
 
 
-def page(blueprint: Blueprint, rule: str, template: str, *, twin: str = "") -> Callable[[View], View]:
-    """Register a view for a page and for its JSON twin. The template reads what the view returns as `page`."""
+def page(
+    blueprint: Blueprint, rule: str, template: str, *, twin: str = "", packed: bool = True
+) -> Callable[[View], View]:
+    """Register a view for a page and for its JSON twin. The template reads what the view returns as `page`.
+
+    A page that shows content or a secret is not `packed` (see `compression`).
+    """
     twin_rule = twin or f"{rule}.json"
 
     def register(view: View) -> View:
@@ -36,7 +43,8 @@ def page(blueprint: Blueprint, rule: str, template: str, *, twin: str = "") -> C
         def as_page(**arguments: Any) -> ResponseReturnValue:
             query = request.query_string.decode("ascii", "replace")
             json_url = (twin or f"{request.path}.json") + (f"?{query}" if query else "")
-            return render_template(template, page=view(**arguments), json_url=json_url)
+            response = make_response(render_template(template, page=view(**arguments), json_url=json_url))
+            return pack_page(response) if packed else response
 
         @wraps(view)
         def as_twin(**arguments: Any) -> ResponseReturnValue:

@@ -1,26 +1,98 @@
-"""What waits for an admin's eyes: the list of it, and marking one as seen, or as not seen after all."""
+"""What waits for an admin's eyes: the list of it, and marking one or many as seen, or as not seen after all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
+from app.errors import Invalid
 from app.extensions import db
-from app.models import AttentionItem
+from app.models import Agent, AttentionItem
+from app.models.base import iso
+from app.refinement.attention import AttentionFilter, mark_many_seen, parse_kinds, unsee_many
+from app.values.plural import count_nouns
 from app.views.access import changing_agent, my_row, post_act, signed_in_pages, viewer
-from app.views.answers import answer_act, page
+from app.views.answers import answer_act, page, wants_json
+from app.views.filters import require_printable
+from app.views.forms import Wrong
 from app.views.live import parts_of_this_page, pressed_on, wrap_part
-from app.views.shown.attention import AttentionList, ShownItem
+from app.views.shown.attention import AttentionForm, AttentionList, ShownItem
 
 blueprint = signed_in_pages("attention", __name__)
 
 
 @page(blueprint, "/attention", "attention/index.html")
 def index() -> AttentionList:
-    with_seen = request.args.get("seen") == "1"
-    return AttentionList(viewer().account_id, with_seen=with_seen, before=request.args.get("before", "")[:80])
+    form = read_form(request.args)
+    if form.errors and wants_json():
+        raise Wrong(form.errors)
+    return AttentionList(viewer().account_id, form, before=request.args.get("before", "")[:80])
+
+
+@post_act(blueprint, "/attention/seen")
+def mark_matching_seen() -> ResponseReturnValue:
+    """All that the filter wants, `MOST_AT_ONCE` at most."""
+    form, user = read_form(request.form), viewer()
+    if form.errors:
+        raise Wrong(form.errors)
+    account_id, actor = user.account_id, user.actor
+    seen = mark_many_seen(AttentionItem.account_id == account_id, *form.wanted.conditions(), by=actor)
+    if seen.first is None or seen.last is None:
+        return _stay("Nothing matches that is not seen yet.", form, tone="info")
+    undo = url_for("attention.unsee_matching", first=iso(seen.first), last=iso(seen.last))
+    return _stay(f"{count_nouns(seen.count, 'item')} marked as seen.", form, undo=undo)
+
+
+@post_act(blueprint, "/attention/unseen")
+def unsee_matching() -> ResponseReturnValue:
+    """What the user marked as seen between the moments `first` and `last`."""
+    account_id, actor = viewer().account_id, viewer().actor
+    first, last = _read_moment("first"), _read_moment("last")
+    count = unsee_many(AttentionItem.account_id == account_id, first=first, last=last, by=actor)
+    if not count:
+        return _stay("Nothing of that is marked as seen.", None, tone="info")
+    return _stay(f"{count_nouns(count, 'item')} marked as not seen.", None)
+
+
+def read_form(sent: Mapping[str, str]) -> AttentionForm:
+    typed = {name: sent[name].strip() for name in _PARSERS if sent.get(name, "").strip()}
+    found: dict[str, Any] = {"with_seen": sent.get("seen") == "1"}
+    errors: dict[str, str] = {}
+    for name, text in typed.items():
+        into, parse = _PARSERS[name]
+        try:
+            found[into] = parse(viewer().account_id, require_printable(text))
+        except Invalid as error:
+            errors[name] = error.sentence
+    return AttentionForm(AttentionFilter(**found), typed, errors)
+
+
+_PARSERS: Mapping[str, tuple[str, Callable[[int, str], Any]]] = {
+    "kind": ("kinds", lambda _, typed: parse_kinds(typed)),
+    "agent": ("agent_id", Agent.find_id),
+    "reason": ("reason", lambda _, typed: typed),
+}
+"""By field: which filter it sets, and how it is read."""
+
+
+def _read_moment(name: str) -> datetime:
+    try:
+        return datetime.fromisoformat(request.values.get(name, "")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Invalid(f"{name} is no moment of ours.", "Nothing was written.") from None
+
+
+def _stay(text: str, form: AttentionForm | None, *, undo: str = "", tone: str = "success") -> ResponseReturnValue:
+    """On the overview, whose parts are sent anew; else on the list, as it was looked at."""
+    here, _ = pressed_on()
+    address: dict[str, Any] = dict(form.address) if form else {}
+    on_list = request.form.get("on") == "list" or here == "attention.index"
+    to = url_for("attention.index", **address) if on_list else url_for("overview.index")
+    return answer_act(text, to=to, undo=undo, tone=tone, parts=None if on_list else parts_of_this_page())
 
 
 @post_act(blueprint, "/attention/<int:item_id>/seen")

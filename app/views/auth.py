@@ -16,8 +16,10 @@ from flask_security import current_user, user_authenticated, user_failed_authn
 from app import security
 from app.errors import Invalid
 from app.extensions import writing
-from app.models import Account, Action, User, announce, record
+from app.models import Account, Action, User, UserSession, announce, record
+from app.views import sessions
 from app.views.access import viewer
+from app.views.sessions import begin_session, name_in_cookie
 from app.views.throttle import FailureCounts, remember_device
 
 
@@ -38,6 +40,7 @@ def init_app(app: Flask) -> None:
         REMEMBER_COOKIE_SECURE=app.extensions["settings"].secure_cookies,
     )
     security.init_app(app, views=True)
+    sessions.init_app(app)
     app.login_manager.request_loader(_by_no_token)  # type: ignore[attr-defined]
     user_authenticated.connect(_on_sign_in, app)
     user_failed_authn.connect(_on_failure, app)
@@ -55,10 +58,11 @@ def _by_no_token(_request: Request) -> None:
 def _on_sign_in(app: Flask, user: User, **_details: Any) -> None:
     """A page from before is worth nothing after: whoever planted its cookie would know its CSRF token."""
     try:
-        _record_action(Action.SIGN_IN, user)
+        key = _record_action(Action.SIGN_IN, user)
     except BaseException:
         session.clear()
         raise
+    name_in_cookie(user, key)
     token = app.config["WTF_CSRF_FIELD_NAME"]
     session.pop(token, None)
     g.pop(token, None)
@@ -80,14 +84,21 @@ def _audited_sign_out(view: Callable[..., Any]) -> Callable[..., Any]:
     return sign_out
 
 
-def _record_action(action: Action, user: User) -> None:
+def _record_action(action: Action, user: User) -> str:
+    """Returns the key of the session that a sign-in begins; a sign-out ends the one that asks."""
+    key = user.session_key
     account_id, user_id, actor = user.account_id, user.id, user.actor
     with writing():
         account = Account.lock(account_id)
         if action is Action.SIGN_IN:
             user.renew_password_hash()
+            user.note_sign_in()
+            key = begin_session(user).key
+        if action is Action.SIGN_OUT:
+            UserSession.end_by_key(key)
         record(action, actor=actor, of=account, subject=f"user:{user_id}", data={"address": request.remote_addr})
         announce(f"account.{action}", account_id)
+    return key
 
 
 def _throttled_sign_in(view: Callable[..., Any]) -> Callable[..., Any]:

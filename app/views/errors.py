@@ -26,9 +26,9 @@ SENTENCES = {
     404: "There is no such page, or it belongs to another account.",
     405: "This address can't be used in that way. Nothing was written.",
     408: "What you sent did not arrive in time. Nothing was written; try again.",
-    413: "What you sent is larger than what is taken here. Nothing was written.",
+    413: "The request is larger than allowed. Nothing was written.",
     429: "Too many requests in a short time. Wait a minute, then try again; nothing was written.",
-    500: "Something broke on our side. The request was given up, and its changes were rolled back.",
+    500: "Something went wrong. The request failed, and its changes were rolled back.",
     503: "The database does not answer. Nothing was written; try again in a few seconds.",
     507: "The disk of this server is full. Nothing was written; free some space, then try again.",
 }

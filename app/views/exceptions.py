@@ -19,8 +19,9 @@ from app.grants.request import WantedException, request_access
 from app.grants.request import revoke_grant as take_back
 from app.models import AccessGrant, GrantStatus
 from app.models.user import ADMIN
+from app.values.text import is_row_id
 from app.views import errors
-from app.views.access import is_row_id, my_agent, my_row, needs, post_act, signed_in_pages, viewer
+from app.views.access import my_agent, my_row, needs, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page, redirect_to, wants_json
 from app.views.live import mine_part, parts_of_this_page
 from app.views.shown.content import HistoryContent, LedgerContent
@@ -98,7 +99,7 @@ def pulse(exception_id: UUID) -> ResponseReturnValue:
     return jsonify({"live": left > 0, "milliseconds_left": left})
 
 
-@page(blueprint, "/exceptions/<uuid:exception_id>/ledger", "exceptions/ledger.html")
+@page(blueprint, "/exceptions/<uuid:exception_id>/ledger", "exceptions/ledger.html", packed=False)
 @needs(ADMIN)
 def ledger(exception_id: UUID) -> LedgerContent:
     after = request.args.get("after", "")
@@ -107,7 +108,7 @@ def ledger(exception_id: UUID) -> LedgerContent:
     return LedgerContent(grant, _fetch_look(grant, is_ledger=True, after=int(after or 0)), after=after)
 
 
-@page(blueprint, "/exceptions/<uuid:exception_id>/history", "exceptions/history.html")
+@page(blueprint, "/exceptions/<uuid:exception_id>/history", "exceptions/history.html", packed=False)
 @needs(ADMIN)
 def history(exception_id: UUID) -> HistoryContent:
     grant = my_row(AccessGrant, exception_id)

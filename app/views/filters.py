@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -14,14 +13,13 @@ from app.errors import Invalid
 from app.extensions import db
 from app.history.log import Filters, LogActor
 from app.models import Action, ActorKind, Agent, Refinement, User
-from app.views.access import is_row_id
+from app.values.dates import parse_day, parse_last_day
 from app.views.forms import Wrong
 
 FIELDS = ("agent", "actor", "action", "refinement", "from", "to")
 MAX_TYPED = 310
 
 _UUID_BEGINS = re.compile(r"[0-9a-f-]{8,36}", re.ASCII)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class FilterForm:
         for name, text in typed.items():
             into, parse = _PARSERS[name]
             try:
-                found[into] = parse(account_id, _require_printable(text))
+                found[into] = parse(account_id, require_printable(text))
             except Invalid as error:
                 errors[name] = error.sentence
         filters = Filters(account_id, **found)
@@ -61,17 +59,6 @@ class FilterForm:
         """Raises `Wrong` when a filter can't be used: a program must not take nothing for an answer."""
         if self.errors:
             raise Wrong(self.errors)
-
-
-def _parse_agent(account_id: int, typed: str) -> int:
-    """By name, else by id."""
-    mine = select(Agent.id).where(Agent.account_id == account_id)
-    found = db.session.scalar(mine.where(Agent.name == typed))
-    if found is None and is_row_id(typed):
-        found = db.session.scalar(mine.where(Agent.id == int(typed)))
-    if found is None:
-        raise Invalid(f"There is no agent {typed!r} in this account.")
-    return found
 
 
 def _parse_actor(account_id: int, typed: str) -> LogActor:
@@ -109,33 +96,18 @@ def _parse_refinement(account_id: int, typed: str) -> str:
     return found[0]
 
 
-def _last_day(account_id: int, typed: str) -> datetime | None:
-    """The end of that day, which belongs to what is wanted; None for the last day that there is."""
-    try:
-        return _parse_day(typed) + timedelta(days=1)
-    except OverflowError:
-        return None
-
-
-def _parse_day(typed: str) -> datetime:
-    try:
-        return datetime.fromisoformat(typed if _DAY.fullmatch(typed) else "").replace(tzinfo=UTC)
-    except ValueError:
-        raise Invalid(f"{typed!r} is no day. Write it like 2026-11-30; days are those of UTC.") from None
-
-
-def _require_printable(text: str) -> str:
+def require_printable(text: str) -> str:
     if not text.isprintable() or len(text) > MAX_TYPED:
         raise Invalid("This can't be looked for: it is too long, or holds characters that can't be seen.")
     return text
 
 
 _PARSERS: Mapping[str, tuple[str, Callable[[int, str], Any]]] = {
-    "agent": ("agent_id", _parse_agent),
+    "agent": ("agent_id", Agent.find_id),
     "actor": ("who", _parse_actor),
     "action": ("action", _parse_action),
     "refinement": ("refinement_id", _parse_refinement),
-    "from": ("since", lambda _, typed: _parse_day(typed)),
-    "to": ("until", _last_day),
+    "from": ("since", lambda _, typed: parse_day(typed)),
+    "to": ("until", lambda _, typed: parse_last_day(typed)),
 }
 """By field: which filter it sets, and how it is read."""

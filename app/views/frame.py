@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import io
 import shlex
-import tomllib
 from datetime import datetime
-from functools import cache
 from typing import IO, Any
 
 from flask import Flask, Request, Response, g, request, url_for
 from flask_security import current_user
 from flask_wtf.csrf import CSRFProtect, generate_csrf
+from sqlalchemy import bindparam, exists, select
+from sqlalchemy.orm import aliased
 
-from app.config import ROOT, Settings
+from app.config import Settings
 from app.extensions import db, now
 from app.models import Account
 from app.models.user import ROLES
+from app.values.durations import running_words
 from app.values.mass_story import exact_percent, percent
 from app.values.plural import count_nouns, noun_for
+from app.version import app_version
 from app.views.access import may_act, viewer
+from app.views.assets import asset_url
 from app.views.inert import inert
 from app.views.live import my_live_exceptions
 from app.views.shown.entry import actor_name
@@ -47,13 +50,25 @@ TAKES_FILES = {"imports.receive"}
 
 _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 86_400, "d"))
 
+NAVIGATION = (
+    ("Overview", "overview.index", "overview", "o"),
+    ("Refinements", "refinements.index", "refine", "r"),
+    ("Agents", "agents.index", "agent", "a"),
+    ("Exceptions", "exceptions.index", "eye", "e"),
+    ("Audit", "audit.index", "audit", "u"),
+    ("Settings", "house.index", "settings", "s"),
+)
+"""The top bar: label, endpoint, icon, and the key that goes there behind `g`."""
+
 _NAVIGATION_SECTIONS = {
     **dict.fromkeys(("overview", "attention", "failures"), "overview"),
-    **dict.fromkeys(
-        ("agents", "memories", "settings", "tokens", "imports", "receipts", "refinements", "rollbacks"), "agents"
-    ),
+    **dict.fromkeys(("agents", "memories", "settings", "tokens", "imports", "receipts", "rollbacks"), "agents"),
 }
 """Of a page's blueprint, where the navigation says that it stands, unless under its own name."""
+
+_OTHER = aliased(Account)
+_ACCOUNT = select(Account.name, exists().where(_OTHER.id != Account.id)).where(Account.id == bindparam("id"))
+"""The name of an account, and whether there are others: then every command names it."""
 
 csrf = CSRFProtect()
 
@@ -78,10 +93,11 @@ def init_app(app: Flask) -> None:
     )
     app.before_request(_allow_files)
     csrf.init_app(app)
-    app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES)
+    app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES, asset_url=asset_url)
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, shell=quote_for_shell, inert=inert)
     app.jinja_env.filters.update(number="{:,}".format, percent=percent, exact_percent=exact_percent)
     app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for, actor_name=actor_name)
+    app.jinja_env.filters["running_words"] = running_words
     app.context_processor(_template_context)
     app.after_request(_add_headers)
 
@@ -122,17 +138,18 @@ def _csrf_token() -> str:
 
 def _template_context() -> dict[str, Any]:
     """What templates/base.html reads. Error pages of a broken server get only what needs no database."""
-    common = {"home_url": url_for("overview.index"), "app_version": _app_version(), "nav": []}
+    common = {"home_url": url_for("overview.index"), "app_version": app_version(), "nav": []}
     if g.get("bare") or g.get("streaming") or not current_user.is_authenticated:
         return common
     user = viewer()
-    account = db.session.get(Account, user.account_id)
+    account_name, has_others = db.session.execute(_ACCOUNT, {"id": user.account_id}).one()
     held = [role for role in reversed(ROLES) if user.may(role)]
     role = next((role for role in held if role in ROLES[:3]), held[0] if held else "no role")
     return common | {
         "nav": _navigation_items(),
-        "account_name": account.name if account else "",
-        "viewer": {"email": user.email, "role": role.replace("_", " ")},
+        "account_name": account_name,
+        "account_option": f" --account {quote_for_shell(account_name)}" if has_others else "",
+        "viewer": {"email": user.email, "role": role.replace("_", " "), "time_zone": user.time_zone},
         "sign_out_url": url_for("security.logout"),
         "may_act": may_act(),
         "my_exceptions": _my_exceptions(),
@@ -150,22 +167,14 @@ def _my_exceptions() -> list[ExceptionState]:
 def _navigation_items() -> list[dict[str, Any]]:
     blueprint = request.blueprint or ""
     here = "agents" if "agent_id" in (request.view_args or {}) else _NAVIGATION_SECTIONS.get(blueprint, blueprint)
-    items = (("Overview", "overview"), ("Agents", "agent"), ("Exceptions", "eye"), ("Audit", "audit"))
     return [
-        {"label": label, "url": url_for(f"{label.lower()}.index"), "icon": icon, "current": here == label.lower()}
-        for label, icon in items
+        {"label": label, "url": url_for(endpoint), "icon": icon, "key": key, "current": here == endpoint.split(".")[0]}
+        for label, endpoint, icon, key in NAVIGATION
     ]
 
 
 def _add_headers(response: Response) -> Response:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
-    if request.endpoint != "static":
-        response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("Cache-Control", "no-store")
     return response
-
-
-@cache
-def _app_version() -> str:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        return str(tomllib.load(file)["project"]["version"])

@@ -25,7 +25,7 @@ from app.models.user import ADMIN
 from app.views.access import may_act, own_row
 from app.views.access import viewer as asking_user
 from app.views.filters import FilterForm
-from app.views.shown.agent import LedgerPage
+from app.views.shown.agent import AgentPage, LedgerPage
 from app.views.shown.agents import recently_moved
 from app.views.shown.exception import ExceptionList, ExceptionPage, ExceptionState, live_of
 from app.views.shown.log import Log
@@ -160,7 +160,7 @@ LIVE_PAGES = (
     LivePage(
         "overview",
         load=Overview,
-        templates=("attention/_unseen.html", *_template_paths("overview", "figures", "attention", "running", "recent")),
+        templates=_template_paths("overview", "first_run", "attention", "figures", "outlook", "running", "recent"),
         endpoint="overview.index",
     ),
     LivePage("agents", None, None, recently_moved, _template_paths("agents", "row"), reads="row"),
@@ -168,12 +168,20 @@ LIVE_PAGES = (
         "agent",
         Agent,
         _of_agent,
-        LedgerPage,
+        AgentPage,
         (
             "attention/_unseen.html",
-            *_template_paths("agents", "stopped", "state", "tokens_said", "recent", "intakes", "mass", "ledger"),
+            *_template_paths("agents", "stopped", "state", "tokens_said", "recent", "intakes", "mass", "figures"),
         ),
         "agents.show",
+    ),
+    LivePage(
+        "ledger",
+        Agent,
+        _of_agent,
+        LedgerPage,
+        _template_paths("agents", "stopped", "intakes", "ledger_figures", "ledger"),
+        "agents.ledger",
     ),
     LivePage("settings", Agent, _of_agent, SettingsPage, _template_paths("agents", "asked", "waiting", "history")),
     LivePage("tokens", Agent, _of_agent, TokensPage, _template_paths("agents", "token_requests", "tokens")),

@@ -49,7 +49,7 @@ def erase(agent_id: int, memory_id: int) -> ResponseReturnValue:
     receipt = erase_memory(agent.id, memory_id, by=actor, reason=reason)
     keys.enqueue_renewal(agent_id)
     shred_files()
-    return answer_act(receipt.sentence, to=url_for("agents.show", agent_id=agent_id))
+    return answer_act(receipt.sentence, to=url_for("agents.ledger", agent_id=agent_id))
 
 
 def _change_memory(
@@ -59,7 +59,7 @@ def _change_memory(
         change(Memory.lock_core(agent, memory_id), agent, by=actor)
     return answer_act(
         text,
-        to=url_for("agents.show", agent_id=agent_id),
+        to=url_for("agents.ledger", agent_id=agent_id),
         undo=url_for(undo, agent_id=agent_id, memory_id=memory_id),
         parts=lambda: _render_row(my_agent(agent_id), memory_id),
     )

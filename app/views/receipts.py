@@ -8,7 +8,8 @@ from sqlalchemy import select
 
 from app.models import Agent
 from app.statements.receipts import find_index
-from app.views.access import is_row_id, my_agent, signed_in_pages, viewer
+from app.values.text import is_row_id
+from app.views.access import my_agent, signed_in_pages, viewer
 from app.views.answers import page
 from app.views.shown.receipt import ReceiptsPage
 from tasks import statements as queue

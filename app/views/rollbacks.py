@@ -71,7 +71,8 @@ def _outcome_words(made: UndoResult) -> str:
             return "Stopped: the refinement had changed nothing yet, so there was nothing to take back."
         return "It was undone already. Nothing was changed." if plan.undone_by else "Nothing is left to undo."
     first = " The refinement that was running was ended first." if plan.stops else ""
-    what = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after), past=True)
+    mass = (plan.mass_before, plan.mass_after)
+    what = describe_moves(plan.restored, plan.removed, mass, notes=plan.removed_notes, past=True)
     noun = ROLLBACKS[plan.found.rollback.kind].noun if plan.found.rollback else ""
     how = ROLLBACKS[plan.kind].done.format(noun=noun)
     return f"{how}: {what}.{first}"

@@ -75,12 +75,20 @@ ROLLBACKS: Mapping[str, RollbackTerm] = {
 SHOWN_IDS = 100
 
 
-def describe_moves(restored: int, removed: int, mass: tuple[int, int], *, past: bool = False) -> str:
-    """`restores 5 memories, removes 2 memories, 640 → 812 tokens`. `mass` before and after, in tokens."""
+def describe_moves(restored: int, removed: int, mass: tuple[int, int], *, notes: int = 0, past: bool = False) -> str:
+    """`restores 5 memories, removes 1 journal note, 640 → 812 tokens`. `mass` before and after, in tokens; `notes` is
+    how many of the removed are notes in the journal.
+    """
     restores, removes = ("restored", "removed") if past else ("restores", "removes")
-    counts = {restores: restored, removes: removed}
-    parts = [f"{verb} {count_nouns(number, 'memory')}" for verb, number in counts.items() if number]
+    parts = [f"{restores} {count_nouns(restored, 'memory')}"] if restored else []
+    parts += [f"{removes} {describe_removed(removed, notes)}"] if removed else []
     return ", ".join([*(parts or ["no memory changes"]), f"{mass[0]:,} → {mass[1]:,} tokens"])
+
+
+def describe_removed(removed: int, notes: int) -> str:
+    """`2 memories and 1 journal note`."""
+    memories = [count_nouns(removed - notes, "memory")] if removed > notes or not notes else []
+    return " and ".join([*memories, *([count_nouns(notes, "journal note")] if notes else [])])
 
 
 def describe_memories(ids: Sequence[int]) -> str:

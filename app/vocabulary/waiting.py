@@ -14,6 +14,8 @@ ATTENTION_KINDS: Mapping[str, Term] = {
     AttentionKind.PROTECTIONS: Term("shield", "Many protections", "warn"),
     AttentionKind.REFUSALS: Term("ban", "Refused calls", "bad"),
     AttentionKind.READING: Term("eye", "Not called kept by the second reader", "warn"),
+    AttentionKind.FAILED: Term("alert", "Failed or interrupted", "bad"),
+    AttentionKind.ROLLED_BACK: Term("undo", "Reversed by a guard", "warn"),
 }
 
 INTAKE_STATUSES: Mapping[str, Term] = {

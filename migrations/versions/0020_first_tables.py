@@ -166,6 +166,7 @@ def upgrade() -> None:
     op.create_table(
         "users",
         sa.Column("account_id", Identity, nullable=False),
+        sa.Column("time_zone", sa.String(length=64), nullable=True),
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("email", sa.String(length=255), nullable=False),
         sa.Column("username", sa.String(length=255), nullable=True),
@@ -196,6 +197,40 @@ def upgrade() -> None:
         sa.UniqueConstraint("username"),
     )
     op.create_index(op.f("ix_users_account_id"), "users", ["account_id"], unique=False)
+    op.create_table(
+        "user_sessions",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("key", sa.String(length=32), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("address", sa.String(length=64), nullable=False),
+        sa.Column("browser", sa.String(length=200), nullable=False),
+        sa.Column("signed_in_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("key"),
+    )
+    op.create_index(op.f("ix_user_sessions_user_id"), "user_sessions", ["user_id"], unique=False)
+    op.create_table(
+        "one_time_links",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("email", sa.String(length=255), nullable=False),
+        sa.Column("role", sa.String(length=16), nullable=True),
+        sa.Column("user_id", sa.Integer(), nullable=True),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("used_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"]),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("digest"),
+    )
+    op.create_index(op.f("ix_one_time_links_account_id"), "one_time_links", ["account_id"], unique=False)
     op.create_table(
         "log_leaves",
         sa.Column("position", Identity, autoincrement=False, nullable=False),
@@ -757,6 +792,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_model_calls_account", "model_calls", ["account_id", "started_at"], unique=False)
+    op.create_index("ix_model_calls_agent", "model_calls", ["agent_id", "started_at"], unique=False)
     op.create_index("ix_model_calls_subject_id", "model_calls", ["subject_id"], unique=False)
     op.create_table(
         "asked_losses",
@@ -833,12 +869,14 @@ def upgrade() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("seen_by", sa.String(length=300), nullable=True),
         sa.Column("seen_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("settled_by", sa.String(length=36), nullable=True),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
         sa.ForeignKeyConstraint(["entry_id"], ["audit_log.id"]),
         sa.ForeignKeyConstraint(["grant_id"], ["access_grants.id"]),
         sa.ForeignKeyConstraint(["refinement_id"], ["refinements.id"]),
         sa.ForeignKeyConstraint(["settings_request_id"], ["settings_requests.id"]),
+        sa.ForeignKeyConstraint(["settled_by"], ["refinements.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("entry_id", "kind"),
     )
@@ -850,8 +888,8 @@ def upgrade() -> None:
         "attention_items",
         ["agent_id", "at", "id"],
         unique=False,
-        sqlite_where=sa.text("seen_at IS NULL"),
-        postgresql_where=sa.text("seen_at IS NULL"),
+        sqlite_where=sa.text("seen_at IS NULL AND settled_by IS NULL"),
+        postgresql_where=sa.text("seen_at IS NULL AND settled_by IS NULL"),
     )
     op.create_index("ix_attention_items_grant_id", "attention_items", ["grant_id"], unique=False)
     op.create_index("ix_attention_items_refinement_id", "attention_items", ["refinement_id"], unique=False)
@@ -860,8 +898,8 @@ def upgrade() -> None:
         "attention_items",
         ["account_id", "at", "id"],
         unique=False,
-        sqlite_where=sa.text("seen_at IS NULL"),
-        postgresql_where=sa.text("seen_at IS NULL"),
+        sqlite_where=sa.text("seen_at IS NULL AND settled_by IS NULL"),
+        postgresql_where=sa.text("seen_at IS NULL AND settled_by IS NULL"),
     )
     op.create_table(
         "human_acts",
@@ -940,6 +978,74 @@ def upgrade() -> None:
     op.create_index("ix_rollbacks_agent_id_at", "rollbacks", ["agent_id", "at"], unique=False)
     op.create_index("ix_rollbacks_entry_id", "rollbacks", ["entry_id"], unique=True)
     op.create_index("ix_rollbacks_refinement_id", "rollbacks", ["refinement_id"], unique=False)
+    op.create_table(
+        "notice_channels",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("type", sa.String(length=16), nullable=False),
+        sa.Column("name", sa.String(length=80), nullable=False),
+        sa.Column("shown", sa.String(length=254), nullable=False),
+        sa.Column("kinds", sa.JSON(), nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("sealed_for_web", sa.LargeBinary(), nullable=True),
+        sa.Column("reader", sa.String(length=16), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("paused_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("seen_event_id", Identity, nullable=False),
+        sa.Column("digest_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_notice_channels_account", "notice_channels", ["account_id", "created_at"], unique=False)
+    op.create_table(
+        "notices",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("uuid", sa.String(length=36), nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("channel_id", sa.String(length=36), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("data", sa.JSON(), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("first_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("claimed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["channel_id"], ["notice_channels.id"]),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("uuid"),
+    )
+    op.create_index("ix_notices_account", "notices", ["account_id", "id"], unique=False)
+    op.create_index("ix_notices_channel", "notices", ["channel_id", "kind", "id"], unique=False)
+    op.create_index(
+        "ix_notices_waiting",
+        "notices",
+        ["due_at"],
+        unique=False,
+        sqlite_where=sa.text("status = 'waiting'"),
+        postgresql_where=sa.text("status = 'waiting'"),
+    )
+    op.create_table(
+        "notice_attempts",
+        sa.Column("id", Identity, nullable=False),
+        sa.Column("notice_id", Identity, nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ok", sa.Boolean(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=True),
+        sa.Column("words", sa.String(length=120), nullable=False),
+        sa.Column("milliseconds", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["notice_id"], ["notices.id"]),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_notice_attempts_account", "notice_attempts", ["account_id", "at", "id"], unique=False)
+    op.create_index(op.f("ix_notice_attempts_notice_id"), "notice_attempts", ["notice_id"], unique=False)
 
 
 def downgrade() -> None:

@@ -78,12 +78,13 @@ WISHES = {
 
 IMPORTED = json.dumps({"content": f"I promised: {OBEY}"}).encode()
 
-FINAL = ("/forget", "/erase", "/sign-out")
+FINAL = ("/forget", "/erase", "/deactivate", "/role", "/sign-out")
 """Ends of addresses after which there is nothing to read any more, or nobody who is signed in: they come last."""
 
 NOT_SENT = {
     ("security.login", "POST"): "it lets in whoever has the password: the admin is in",
     ("security.verify", "POST"): "it asks for the password once more",
+    ("welcome.accept", "POST"): "it lets in whoever an owner gave the link: an owner can invite as many as they like",
 }
 """Routes that need not be tried, and why."""
 

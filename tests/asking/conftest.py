@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
+from app.asking.model_test import check_model
 from app.extensions import db, writing
 from app.history.verify import verify
 from app.llm.client import Reply, Usage
@@ -18,7 +19,7 @@ from tests.grants.conftest import put
 from tests.refinement.driving import call, carry, say
 from tests.refinement.reading import DONE, choose_reader, run, want_probes
 from tests.refinement.soundness import assert_sound
-from tests.reflection.conftest import jot, look_back, talk
+from tests.reflection.conftest import jot, look_back, means_of, talk
 from tests.support.factories import ledger, make_agent, make_user, remember
 from tests.support.scripted import Scripted
 from tests.tokens.conftest import think
@@ -98,6 +99,10 @@ def _recall_probes(agent: Agent, *replies: Scripted) -> str:
     return run(agent, [*replies, DONE] if replies else [], trigger=Trigger.AGENT).refinement.id
 
 
+def _model_test(agent: Agent, *replies: Scripted) -> None:
+    check_model(agent.id, means_of(*replies)[0])
+
+
 ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
     CallPurpose.CONSENT: (_consent, say("NO")),
     CallPurpose.REFINEMENT: (_refinement, call("complete_refinement", summary="All is well.")),
@@ -108,6 +113,7 @@ ASKED: dict[CallPurpose, tuple[Asking, Reply]] = {
     CallPurpose.PROMOTION: (_promotion, say('{"promote": []}')),
     CallPurpose.SETTINGS_CHANGE: (_settings_change, say("YES")),
     CallPurpose.SECOND_READING: (_second_reading, say("1: kept")),
+    CallPurpose.MODEL_TEST: (_model_test, say("ready")),
     CallPurpose.RECALL_PROBES: (_recall_probes, say('{"probes": []}')),
 }
 """By purpose: how its question is put, and a reply to it."""

@@ -191,7 +191,8 @@ def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, req
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Check and import").click()
     expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} imported", timeout=30_000)
-    page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Ledger").click()
+    page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Summary").click()
+    page.locator("#agent-figures").wait_for()
     return page
 
 

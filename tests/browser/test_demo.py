@@ -30,6 +30,7 @@ def test_an_admin_signs_in_tries_the_demo_and_sees_its_outcome_without_a_reload(
 def test_a_memory_is_made_constitutional_and_released_by_its_undo(page: Page, house: House) -> None:
     page.goto("/agents")
     page.get_by_role("link", name="Crumb").click()
+    page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Ledger").click()
     row = page.locator("#ledger tbody tr").filter(has_text="Make constitutional").first
     row_id = row.get_attribute("id")
     row.get_by_role("button", name="Make constitutional").click()

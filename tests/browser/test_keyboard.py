@@ -48,6 +48,40 @@ def test_the_main_job_needs_no_mouse(agent_page: Page, model: ModelServer) -> No
     expect(page.locator("#main")).to_be_focused()
 
 
+def test_keys_of_one_letter_leave_alone_who_types_or_does_not_want_them(agent_page: Page) -> None:
+    page, help_dialog = agent_page, agent_page.get_by_role("dialog", name="Keyboard")
+    page.goto("/agents")
+    page.keyboard.press("/")
+    field = page.get_by_label("Name contains")
+    expect(field).to_be_focused()
+    page.keyboard.type("ga?/u")
+    expect(field).to_have_value("ga?/u")
+    expect(help_dialog).to_be_hidden()
+
+    page.get_by_role("link", name="Audit", exact=True).focus()
+    for chord in ("Control+g", "Alt+?", "Meta+/"):
+        page.keyboard.press(chord)
+    page.keyboard.press("e")
+    page.keyboard.press("?")
+    expect(help_dialog).to_contain_text("Search or filter this page")
+    page.keyboard.press("g")
+    page.keyboard.press("e")
+    page.get_by_label("Use these keys in this browser").press("Space")
+    page.keyboard.press("Escape")
+    expect(help_dialog).to_be_hidden()
+    for key in ("/", "?", "g", "e"):
+        page.keyboard.press(key)
+    expect(help_dialog).to_be_hidden()
+    assert page.url.endswith("/agents")
+    page.get_by_role("button", name="Keyboard").click()
+    page.get_by_label("Use these keys in this browser").check()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("u")
+    page.wait_for_url(re.compile("/audit$"))
+    expect(page.locator("h1")).to_be_focused()
+
+
 def tab_to(page: Page, words: str) -> None:
     """Press Tab until what has the focus is called so."""
     for _ in range(80):

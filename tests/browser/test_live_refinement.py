@@ -18,8 +18,9 @@ def held(reply: ServerReply) -> tuple[ServerReply, threading.Event]:
 
 
 def ids_of(page: Page) -> list[int]:
-    page.locator("#ledger tbody tr").nth(MEMORIES - 1).wait_for()
-    return [int(number) for number in re.findall(r'id="memory-(\d+)"', page.content())]
+    ids = [row["id"] for row in page.request.get(f"{page.url}.json").json()["ledger"]]
+    assert len(ids) == MEMORIES
+    return ids
 
 
 def refine(page: Page) -> None:
@@ -28,10 +29,29 @@ def refine(page: Page) -> None:
     page.evaluate("window.notReloaded = true")
 
 
+SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => list.getEntries().forEach((entry) => {
+  const names = entry.sources.map(({ node }) => node?.id || node?.className || "");
+  if (!entry.hadRecentInput) window.shifts.push([entry.value, ...names]);
+})).observe({ type: "layout-shift", buffered: true });
+"""
+"""What moves on its own, with what it was."""
+
+MOST_SHIFT = 0.05
+
+
+def assert_still(page: Page) -> None:
+    """Nothing on the page has moved that one would notice, all movements taken together."""
+    shifts = page.evaluate("window.shifts")
+    assert sum(shift[0] for shift in shifts) <= MOST_SHIFT, shifts
+
+
 def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
     agent_page: Page, house: House, model: ModelServer
 ) -> None:
     page, ids = agent_page, ids_of(agent_page)
+    page.add_init_script(SHIFTS)
     yes, consent = held(text("YES. To admins: hello there"))
     first, delete = held(tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
     second, protect = held(tool_call("protect_memory", id=ids[1]))
@@ -42,11 +62,21 @@ def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
     refine(page)
     timeline = page.locator("#refinement-timeline")
     expect(timeline).to_contain_text("The agent is asked for its consent", timeout=30_000)
+    now = timeline.locator(".is-now")
+    expect(now).to_contain_text("Waiting for its answer")
+    seconds = now.locator(".step-tokens .running")
+    early = seconds.inner_text()
+    expect(seconds).not_to_have_text(early)  # it counts on while nothing arrives
     consent.set()
     expect(timeline).to_contain_text("The agent said YES", timeout=30_000)
+    expect(now).to_contain_text("Turn 1: the model is thinking")
+    expect(now).to_be_in_viewport()
     expect(page.locator("#refinement-status")).to_contain_text("running")
+    page.evaluate("window.scrollTo(0, 0)")
+    expect(now).not_to_be_in_viewport()
     delete.set()
     expect(timeline).to_contain_text(f"Deleted memory {ids[0]}")
+    expect(now).not_to_be_in_viewport()  # whoever scrolled away is left alone
     expect(page.locator("#refinement-figures")).to_contain_text("1 of at most 10")
 
     resumed: list[str] = []
@@ -69,6 +99,7 @@ def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     assert page.evaluate("window.notReloaded") is True
     assert timeline.locator("li").filter(has_text="Deleted").count() == 2
+    assert_still(page)
 
 
 def test_stop_ends_it_before_the_next_change(agent_page: Page, model: ModelServer) -> None:

@@ -27,11 +27,12 @@ def addresses(house: House, chromium: Browser, signed_in: dict[str, object], saf
     agent, refinement = has_refined(page)
     held, failed = has_a_held_prompt_and_said_no(page, safety_model), has_failed(page)
     context.close()
-    tabs = [f"{agent}/{tab}" for tab in ("refinements", "imports", "tokens", "audit")]
+    tabs = [f"{agent}/{tab}" for tab in ("ledger", "refinements", "imports", "tokens", "audit")]
     audits = ["/audit", "/audit?actor=agent", "/audit?agent=nobody&from=never"]
     troubles = [f"{held}/settings", "/attention", "/failures", failed]
     agents = ["/agents", "/agents?query=nobody", "/agents/new", agent, *tabs, "/agents/987654"]
-    return ["/", *agents, refinement, *audits, *troubles]
+    house = ["/settings/schedule?crontab=30+22+*+*+1-5", "/settings/limits", "/settings/models", "/settings/health"]
+    return ["/", *agents, refinement, *audits, *troubles, *house]
 
 
 def has_refined(page: Page) -> tuple[str, str]:
@@ -43,7 +44,7 @@ def has_refined(page: Page) -> tuple[str, str]:
     ended(page, "completed")
     refinement = page.url
     page.get_by_role("navigation", name="Breadcrumbs").get_by_role("link", name="Refined").click()
-    page.locator("#ledger").wait_for()
+    page.locator("#agent-figures").wait_for()
     return page.url, refinement
 
 
@@ -55,7 +56,7 @@ def has_a_held_prompt_and_said_no(page: Page, model: ModelServer) -> str:
     assert page.request.put("/api/v1/settings/system_prompt", headers=said, data={"value": "Say little."}).ok
     ended(page, "declined")
     page.get_by_role("navigation", name="Breadcrumbs").get_by_role("link", name="Held").click()
-    page.locator("#ledger").wait_for()
+    page.locator("#agent-figures").wait_for()
     address = page.url
     page.goto(f"{address}/settings")
     expect(page.locator("#settings-waiting .said")).to_contain_text("It hides what it does.")

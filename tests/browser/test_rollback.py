@@ -42,7 +42,7 @@ def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: P
     page.evaluate("window.notReloaded = true")
     panel, toasts = page.locator("#refinement-rollback"), page.locator("#toasts .toast")
 
-    expect(panel).to_contain_text("Restores 2 memories, removes 1 memory, 77 → 88 tokens")
+    expect(panel).to_contain_text("Restores 2 memories, removes 1 journal note, 77 → 88 tokens")
     panel.get_by_role("button", name="Roll back").click()
     toast = toasts.filter(has_text="Rolled back: restored 2 memories")
     expect(toast).to_be_visible()
@@ -56,8 +56,10 @@ def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: P
     expect(page.locator("#refinement-status")).not_to_contain_text("undone")
     assert page.evaluate("window.notReloaded") is True
 
-    page.goto(agent)
+    page.goto(f"{agent}/ledger")
+    expect(page.locator(f"#memory-{ids[-1]}")).to_be_visible()
     expect(page.locator(f"#memory-{ids[0]}")).to_have_count(0)
+    page.goto(agent)
     marks = page.locator("#agent-mass .chart-mark")
     expect(marks).to_have_count(3)
     marks.nth(0).click()
@@ -67,14 +69,16 @@ def test_a_refinement_is_rolled_back_and_the_toast_takes_that_back(agent_page: P
 def test_an_open_agent_page_shows_a_rollback_that_happens_elsewhere(agent_page: Page, model: ModelServer) -> None:
     page, agent, ids = agent_page, agent_page.url, ids_of(agent_page)
     refine(page, model, tool_call("delete_memory", id=ids[0], carried_by=ids[-1]))
-    other = page.context.new_page()
-    other.goto(agent)
-    expect(other.locator("#stream-state")).to_have_attribute("data-state", "live")
+    other, ledger = page.context.new_page(), page.context.new_page()
+    for opened, address in ((other, agent), (ledger, f"{agent}/ledger")):
+        opened.goto(address)
+        expect(opened.locator("#stream-state")).to_have_attribute("data-state", "live")
+    expect(ledger.locator(f"#memory-{ids[0]}")).to_have_count(0)
     expect(other.locator("#agent-mass .chart-mark")).to_have_count(1)
     page.locator("#refinement-rollback").get_by_role("button", name="Roll back").click()
 
     expect(other.locator("#agent-mass .chart-mark")).to_have_count(2, timeout=20_000)
-    expect(other.locator(f"#memory-{ids[0]}")).to_be_visible()
+    expect(ledger.locator(f"#memory-{ids[0]}")).to_be_visible(timeout=20_000)
     expect(other.locator("#agent-recent")).to_contain_text("undone")
 
 

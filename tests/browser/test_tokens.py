@@ -90,7 +90,7 @@ def test_a_change_is_compared_reverted_and_undone(page: Page, house: House, mode
     """Of an agent that never had a memory: others are asked first."""
     create_agent(page, f"compared {secrets.token_hex(3)}", model.base_url)
     page.get_by_role("link", name="To the agent").click()
-    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("navigation", name="Agent").get_by_role("link", name="Settings").click()
     page.get_by_role("textbox", name="System prompt").fill("You are Wren, and you listen.")
     page.get_by_role("button", name="Save").click()
     page.locator("#settings-history summary").first.click()

@@ -294,3 +294,22 @@ def test_an_unknown_account_is_refused_with_the_names_of_all(whetstone: Whetston
 
     assert said.status == 1
     assert "There are: Home." in said.err
+
+
+def test_list_filters_and_sorts_as_the_page_does(app: Flask, whetstone: Whetstone) -> None:
+    small, large = make_agent("ann"), make_agent("bob", core_token_budget=1)
+    remember(small, "Ann likes tea.")
+    remember(large, "Bob likes rum, and a good deal of it.")
+
+    def names(*options: str) -> list[str]:
+        return [each["name"] for each in whetstone("agents", "list", *options, "--json").json]
+
+    assert names() == ["ann", "bob"]
+    assert names("--sort", "-memory") == ["bob", "ann"]
+    assert names("--state", "over_budget") == ["bob"]
+    assert names("--query", "AN", "--due", "week") == ["ann"]
+    assert names("--outcome", "failed") == []
+    assert "match" in whetstone("agents", "list", "--outcome", "failed").out
+    refused = whetstone("agents", "list", "--due", "soon", "--json")
+    assert refused.status == 2
+    assert "There are: hour, day, week, none." in refused.error["message"]

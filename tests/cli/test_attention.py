@@ -45,6 +45,12 @@ def test_what_is_marked_as_seen_leaves_the_list_once_and_comes_back_by_undo(whet
     assert whetstone("verify", "--json").json["ok"]
 
 
+def test_the_list_takes_the_filters_of_the_page(whetstone: Whetstone, agent: Agent) -> None:
+    for options, count in ((["--kind", "note,reading"], 1), (["--kind", "unfinished"], 0), (["--reason", "x"], 0)):
+        assert len(whetstone("attention", "list", *options, "--json").json) == count
+    assert whetstone("attention", "list", "--kind", "nonsense").status == 2
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "x", "9" * 30])
 def test_what_is_no_number_of_an_item_is_wrong_usage(whetstone: Whetstone, agent: Agent, number: str) -> None:
     assert whetstone("attention", "seen", "--", number).status == 2

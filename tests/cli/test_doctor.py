@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,11 +12,11 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from app.cli import doctor
 from app.config import Settings
 from app.extensions import db, is_sqlite, writing
 from app.history.proof import prove_due
 from app.models import COMMAND_LINE, Action, Agent, record
+from app.models.presence import note_beat
 from tests.cli.conftest import Said, Whetstone
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
@@ -23,7 +24,7 @@ from tests.support.workers import broker_of
 
 PARTS = [
     *("apart", "web", "data", "disk", "database", "version", "guards", "proof"),
-    *("key", "log", "checkpoint", "clock", "broker", "worker", "beat", "parts", "waiting"),
+    *("key", "backup", "log", "checkpoint", "clock", "broker", "worker", "beat", "parts", "waiting"),
 ]
 
 
@@ -67,6 +68,32 @@ def test_beat_is_known_by_the_age_of_its_timetable(whetstone: Whetstone, setting
     old = time.time() - 3600
     os.utime(sign, (old, old))
     assert states(whetstone("doctor", "--json"))["beat"] == "fail"
+
+
+def test_beat_on_another_machine_is_known_by_what_a_worker_heard(
+    whetstone: Whetstone, app: Flask, clock: FakeClock
+) -> None:
+    clock.at = datetime.now(UTC) - timedelta(minutes=2)
+    with writing():
+        note_beat()
+    assert states(whetstone("doctor", "--json"))["beat"] == "ok"
+    clock.advance(hours=-1)
+    with writing():
+        note_beat()
+    assert states(whetstone("doctor", "--json"))["beat"] == "fail"
+
+
+def test_a_key_without_a_backup_is_minded_until_there_is_one(whetstone: Whetstone, app: Flask, tmp_path: Path) -> None:
+    assert states(whetstone("doctor", "--json"))["backup"] == "warn"
+    assert "./whetstone keys backup FILE" in fix(whetstone("doctor", "--json"), "backup")
+    phrase = tmp_path / "phrase"
+    phrase.write_text("correct horse battery\n")
+
+    made = whetstone("keys", "backup", str(tmp_path / "key.backup"), "--passphrase-file", str(phrase))
+
+    assert made.status == 0
+    assert states(whetstone("doctor", "--json"))["backup"] == "ok"
+    assert "0 days ago" in fix(whetstone("doctor", "--json"), "backup")
 
 
 def test_no_installation_is_one_fault_with_one_thing_to_do(
@@ -148,8 +175,8 @@ def test_a_proof_that_nobody_makes_any_more_is_minded(whetstone: Whetstone, app:
 def test_a_full_disk_is_told_before_it_is_full(
     whetstone: Whetstone, monkeypatch: pytest.MonkeyPatch, free: int, state: str
 ) -> None:
-    usage = type(doctor.shutil.disk_usage("/"))
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage(10**12, 10**12 - free, free))
+    usage = type(shutil.disk_usage("/"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12 - free, free))
 
     assert states(whetstone("doctor", "--json"))["disk"] == state
 

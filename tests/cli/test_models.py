@@ -1,4 +1,4 @@
-"""`whetstone models rename`: one command for all agents of a retired model."""
+"""`whetstone models`: one command for all agents of a retired model, and one that asks a model whether it answers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pytest
 from flask import Flask
 
 from app.extensions import db, writing
+from app.llm.client import ModelError, ModelErrorKind
 from app.models import COMMAND_LINE, Account, Agent, AuditLog
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
 
 @pytest.fixture
@@ -67,3 +69,18 @@ def test_a_name_that_is_none_changes_nothing(agents: list[Agent], whetstone: Whe
 def test_a_name_that_nobody_has_changes_nothing(agents: list[Agent], whetstone: Whetstone) -> None:
     said = whetstone("models", "rename", "openai/nobody", "openai/new")
     assert (said.status, "No agent has the model" in said.out) == (0, True)
+
+
+def test_a_model_is_tested_with_one_word(
+    agents: list[Agent], whetstone: Whetstone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = ModelError(ModelErrorKind.NO_KEY, "No key.")
+    client = ScriptedClient(say("ready"), failed, context_window=8_000)
+    monkeypatch.setattr("app.cli.models.LiteLLMClients", lambda: ScriptedClients(client))
+    answered = whetstone("models", "test", "ezra", "--json")
+    unanswered = whetstone("models", "test", "ezra")
+
+    assert (answered.status, answered.json["answered"], answered.json["context_window"]) == (0, True, 8_000)
+    assert unanswered.status == 1
+    assert "openai/old did not answer." in unanswered.out and "No key." in unanswered.out
+    assert whetstone("models", "test", "nobody").status == 1

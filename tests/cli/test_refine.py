@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from flask import Flask
 
 from app.cli.refinement_facts import step_line
 from app.extensions import db, writing
-from app.history.timeline import TimelineRow
+from app.history.timeline_row import TimelineRow
 from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.models import Agent, Refinement, Status
 from tests.cli.conftest import Said, Whetstone
@@ -123,10 +125,35 @@ def test_people_see_every_step_as_it_happens(
     before_the_end = [line.split("  ", 2)[-1].strip() for line in seen[0].splitlines()]
     told = [re.split("  | · ", text)[0] for text in before_the_end]
     assert "1 exact duplicate removed · matched by hash, content not read · 19 → 0 tokens" in before_the_end
-    assert told.index("The agent said YES") < told.index("Deleted") < told.index("Refused: unknown function")
+    assert (
+        told.index("The agent said YES")
+        < told.index("Deleted")
+        < told.index("Refused: `burn` is not an available function")
+    )
     assert any(f"{first} " in text and "19 → 0 tokens" in text and "87.5% kept" in text for text in before_the_end)
     assert "Completed: 1 deleted, 1 deduplicated" in said.out
     assert CANARY not in seen[0] + said.out + said.err
+
+
+def test_it_says_what_it_waits_for_and_follows_an_open_one_to_its_end(
+    agent: Agent, whetstone: Whetstone, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, agent_id = begin(agent).refinement.id, agent.id
+
+    def end_meanwhile(_: float) -> None:
+        with writing():
+            Refinement.lock(number).end(Agent.lock(agent_id), Status.COMPLETED)
+
+    monkeypatch.setattr("app.cli.follow.time", SimpleNamespace(sleep=end_meanwhile, monotonic=time.monotonic))
+    shown, told = whetstone("refinements", "show", number), whetstone("refinements", "show", number, "--json").json
+
+    assert "  now       Turn 1: the model is thinking · " in shown.out
+    assert f"refinements show {number[:8]} --follow" in shown.out
+    assert (told["now"]["waits_for"], told["now"]["turn"]) == ("turn", 1)
+    followed = whetstone("refinements", "show", number, "--follow")
+    assert "Completed: no change" in followed.out
+    assert "Queued" in followed.out
+    assert "  now " not in whetstone("refinements", "show", number, "--follow").out
 
 
 def test_what_was_kept_after_a_step_never_rounds_up_to_the_limit() -> None:
@@ -294,6 +321,47 @@ def test_refinements_are_listed_newest_first_and_found_by_the_beginning_of_their
     assert [step["step"] for step in shown["steps"]] == ["queued", "begun", "deduplicated", "ended"]
     assert first[:8] in whetstone("refinements", "list").out
     assert "1 exact duplicate removed" in whetstone("refinements", "show", first).out
+
+
+def test_the_list_takes_the_filters_and_orders_of_the_page(
+    agent: Agent, whetstone: Whetstone, model: Callable[..., ScriptedClient]
+) -> None:
+    model(ModelError(ModelErrorKind.UNAUTHORIZED, "The model refused."))
+    failed = whetstone("refine", "ezra", "--wait", "--json").json["id"]
+    done = whetstone("refine", "ezra", "--mode", "dedup_only", "--wait", "--json").json["id"]
+
+    def ids(*options: str) -> list[str]:
+        return [each["id"] for each in whetstone("refinements", "list", *options, "--json").json]
+
+    assert ids("--status", "failed,completed", "--sort=-started") == [failed, done]
+    assert ids("--status", "failed", "--agent", str(agent.id), "--trigger", "admin", "--mode", "full") == [failed]
+    assert ids("--model", agent.model_id, "--from", "2020-01-01", "--to", "2099-01-01", "--sort", "changes") == ids()
+    assert ids("--reason", db.session.get_one(Refinement, failed).failure or "") == [failed]
+    assert ids("--limit", "1") == [done]
+    assert ids("--before", done[:8]) == [failed]
+    assert ids("--needs", "attention") == []
+    assert "None is like this." in whetstone("refinements", "list", "--model", "none/such").out
+    (told,) = whetstone("refinements", "list", "--status", "completed", "--json").json
+    assert (told["agent_id"], told["model_id"], told["needs_attention"]) == (agent.id, agent.model_id, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "sentence"),
+    [
+        (("--status", "open"), 2, "--status: There is no status 'open'."),
+        (("--from", "yesterday"), 2, "--from: 'yesterday' is no day."),
+        (("--needs", "love"), 2, "--needs: Refinements can need 'attention' and nothing else."),
+        (("--sort", "colour"), 2, "There is no order 'colour'."),
+        (("--agent", "nobody"), 1, "There is no agent named 'nobody'"),
+        (("--before", "00000000"), 1, "There is no refinement '00000000'"),
+    ],
+)
+def test_a_filter_that_can_not_be_used_is_refused_in_words(
+    whetstone: Whetstone, agent: Agent, options: tuple[str, ...], status: int, sentence: str
+) -> None:
+    said = whetstone("refinements", "list", *options)
+
+    assert (said.status, sentence in said.err) == (status, True)
 
 
 @pytest.mark.parametrize("number", ["00000000", "00000000-0000-4000-8000-000000000000", "%", "abc", "zzzzzzzz", ""])

@@ -245,7 +245,7 @@ def test_people_are_told_what_happened_and_how_to_take_it_back(agent: Agent, whe
     said = whetstone("rollback", number)
 
     assert "Done: restores 2 memories" not in said.out
-    assert re.search(r"Done: restored 2 memories, removed 1 memory, \d+ → \d+ tokens\.", said.out)
+    assert re.search(r"Done: restored 2 memories, removed 1 journal note, \d+ → \d+ tokens\.", said.out)
     assert "Left alone: memory 13 stayed, because an admin made that constitutional since." in said.out
     assert hinted(said) == [["rollback", the_rollback().id[:8]]]
     assert CANARY not in said.out + said.err

@@ -13,7 +13,7 @@ from app.models import Event, User
 from app.models.event import KEPT, drop_old_events
 from tests.events.conftest import happen, make_neighbour
 from tests.support.clock import FakeClock
-from tests.support.factories import HOME, make_agent
+from tests.support.factories import HOME, cookie_id, make_agent
 from tests.support.pages import Page, serving
 from tests.support.processes import wait_for
 
@@ -95,6 +95,6 @@ def test_a_page_that_slept_too_long_is_brought_to_now_though_its_own_event_is_go
         assert page.newest().id == str(newest)
     client = web.test_client()
     with client.session_transaction() as session:
-        session.update(_user_id=admin.fs_uniquifier, _fresh=True, fs_cc="set")
+        session.update(_user_id=cookie_id(admin), _fresh=True, fs_cc="set")
     assert client.get(f"/events/poll?topic=agent:{agent.id}&after={asleep_since}").status_code == 200
     assert client.get(f"/events/poll?topic=agent:{agent.id}&after={newest}").status_code == 204

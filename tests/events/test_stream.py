@@ -23,7 +23,7 @@ from app.processes.asgi import RequestNormalizer
 from app.processes.broker import EmbeddedBroker
 from app.refinement.start import start_refinement
 from tests.events.conftest import Rendered, happen, make_neighbour
-from tests.support.factories import begin, make_agent, make_user, remember
+from tests.support.factories import begin, cookie_id, make_agent, make_user, remember
 from tests.support.pages import Page, Site, seconds_until, serving
 from tests.support.processes import wait_for
 from tests.support.workers import REDIS
@@ -363,7 +363,7 @@ def test_polling_answers_with_the_same_parts_or_with_nothing(app: Flask, web: Fl
     newest = happen(2)
     client = web.test_client()
     with client.session_transaction() as session:
-        session.update(_user_id=admin.fs_uniquifier, _fresh=True, fs_cc="set")
+        session.update(_user_id=cookie_id(admin), _fresh=True, fs_cc="set")
 
     fresh = client.get("/events/poll?topic=overview&after=1")
     assert (fresh.status_code, fresh.headers["Last-Event-ID"]) == (200, str(newest))

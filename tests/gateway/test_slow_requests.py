@@ -21,6 +21,7 @@ from app.gateway.known import MOST_LOOKS, SenderLookup
 from app.gateway.turns import AT_ONCE, MOST_WAITING, FairTurns
 from app.health import READY_KEPT_SECONDS, CachedAnswer
 from app.processes.asgi import PAGE_THREADS
+from app.views.assets import load_assets
 from tests.api.conftest import Door, issue
 from tests.gateway.conftest import Crowd, Peer
 from tests.support.pages import Page, Site
@@ -66,7 +67,7 @@ def test_slow_posts_and_half_sent_heads_stop_no_page(site: Site, crowd: Crowd, a
     with_token = [crowd.peer(post("/api/v1/memories", 1000, bearer(door)), b"{") for _ in range(30)]
     signed_in = {"Cookie": cookie(site, admin)[8:-2].decode()}
 
-    asked = {"/healthz": {}, "/sign-in": {}, "/static/app.js": {}, "/": signed_in}
+    asked = {"/healthz": {}, "/sign-in": {}, f"/assets/{load_assets()['whetstone.js'].address}": {}, "/": signed_in}
     asked["/api/v1/context"] = {"Authorization": f"Bearer {door.token}"}
     for _ in range(3):
         for path, headers in asked.items():

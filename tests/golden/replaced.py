@@ -14,6 +14,8 @@ _PATTERNS = [
     for pattern, word in (
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
         (r"\bwhet_[0-9a-f]{16}_[0-9A-Za-z_-]+", "<token>"),
+        (r"/welcome/[\w-]+", "/welcome/<secret>"),
+        (r"\b(person|guest)-\d+@", r"\1-<number>@"),
         (r"(Password: +)\S+", r"\1<password>"),
         (rf"\b\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?(?: UTC)?", "<time>"),
         (rf"\b(?:{_DAY},? )?\d{{1,2}} {_MONTH}(?: \d{{4}})?(?:,? {_CLOCK})?(?: UTC)?", "<time>"),
@@ -31,6 +33,7 @@ _PATTERNS = [
         (r"SQLite, <size>|PostgreSQL on .*", "<database>"),
         (r"/(agents|audit|attention|memories)/\d+", r"/\1/<id>"),
         (r"/\S*pytest-of-\S*/", "<folder>/"),
+        (r"\b\d+\.\d(?=  +(?:none needed|[A-Z]+_API_KEY))", "<seconds>"),
     )
 ]
 
@@ -54,6 +57,8 @@ def replaced(form: Any, name: str = "") -> Any:
             return [replaced(each, name) for each in form]
         case str():
             return f"<{name}>" if name in _REPLACED_WHOLE else replaced_in_text(form)
+        case float() if name == "median_seconds":
+            return 0.0
         case int() if not isinstance(form, bool) and _VARYING.search(name):
             return 0
     return form

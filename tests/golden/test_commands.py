@@ -22,8 +22,12 @@ from tests.support.clock import FakeClock
 
 __all__ = ["whetstone"]
 
-NOT_HERE = {"up", "web", "worker", "beat", "mcp", "test", "check", "db upgrade", "keys restore", "audit checkpoint"}
-"""They run until they are ended, or stand where there is nothing yet: they have tests of their own."""
+NOT_HERE = {
+    *("up", "web", "worker", "beat", "mcp", "test", "check", "db upgrade", "keys restore", "audit checkpoint"),
+    *("limits", "models test"),
+}
+"""They run until they are ended, stand where there is nothing yet, or say how this machine is set up or how long a
+model took: they have tests of their own."""
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +105,10 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "agents show (unknown)", ("agents", "show", "nobody")
     yield "agents set", ("agents", "set", new, "--budget", "4000")
     yield "models rename", ("models", "rename", "openai/retired", "openai/newest", "--dry-run")
+    yield "models list", ("models", "list")
+    yield "schedule", ("schedule",)
+    yield "schedule (tried)", ("schedule", "--try", "30 22 * * 1-5")
+    yield "schedule (no crontab)", ("schedule", "--try", "soon")
     yield "agents pause", ("agents", "pause", new)
     yield "agents resume", ("agents", "resume", new)
     yield "agents token create", ("agents", "token", "create", new, "--name", "laptop")
@@ -124,6 +132,9 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "attention list", ("attention", "list")
     yield "attention seen", ("attention", "seen", str(item))
     yield "attention seen (undone)", ("attention", "seen", str(item), "--undo")
+    yield "notices list", ("notices", "list")
+    yield "notices test (unknown)", ("notices", "test", "nobody")
+    yield "notices log", ("notices", "log")
     yield "rollback (preview)", ("rollback", scene.subject.values["refinement_id"], "--dry-run")
     yield "rollback (rewind)", ("rollback", refinement, "--rewind", "--dry-run")
     yield "rollback (final)", ("rollback", later)
@@ -147,6 +158,8 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "users create", ("users", "create", f"{new}@example.org", "--role", "auditor")
     yield "users create (no address)", ("users", "create", "nobody", "--role", "auditor")
     yield "users list", ("users", "list")
+    yield "users set", ("users", "set", f"{new}@example.org", "--role", "admin")
+    yield "users reset-password", ("users", "reset-password", f"{new}@example.org")
     yield "users deactivate", ("users", "deactivate", f"{new}@example.org")
     yield "users deactivate (nobody)", ("users", "deactivate", "nobody@example.org")
     yield "keys check", ("keys", "check")

@@ -22,7 +22,21 @@ from app.history.rows import _LatestValues
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
 from app.keys.tokens import issue_token, revoke_token
-from app.models import COMMAND_LINE, Actor, ActorKind, Agent, AgentToken, AuditLog, TokenRequest, Trigger, User
+from app.models import (
+    COMMAND_LINE,
+    Account,
+    Actor,
+    ActorKind,
+    Agent,
+    AgentToken,
+    AuditLog,
+    ChannelType,
+    NoticeChannel,
+    OneTimeLink,
+    TokenRequest,
+    Trigger,
+    User,
+)
 from app.models.logged import Logged, logged_models
 from app.models.user import ADMIN
 from app.refinement.start import request_stop, start_refinement
@@ -33,7 +47,7 @@ from tests.refinement.driving import call, carry, say
 from tests.support import life
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER
-from tests.support.factories import begin, make_agent, make_user, remember, toggle
+from tests.support.factories import HOME, begin, make_agent, make_user, remember, toggle
 from tests.support.tampering import as_owner, entries, found, hash_anew, tamper
 
 LOGGED = {model.__tablename__: model for model in logged_models()}
@@ -69,8 +83,11 @@ UNAUDITED = {
     "marks": "what this installation remembers about its own work",
     "master_keys": "the files of the keys are the truth, and the log of statements",
     "model_calls": "what calls of models cost: telemetry, removed after 400 days",
+    "notices": "messages on their way to people, removed after 90 days",
+    "notice_attempts": "how their delivery went, removed after 90 days",
     "recall_probes": "what an agent asked itself, sealed, and removed with the memory: the score is logged",
     "second_reading_words": "what a second reader said, sealed, and removed with a memory: what it flagged is logged",
+    "user_sessions": "who is signed in where: each sign-in and end is an entry, and a cookie is signed besides",
     "passkeys": "nobody can sign in by one yet",
     "signed_requests": "what waits to be stated: each is signed, and its row is compared with what was signed",
     "setting_proposals": "texts that wait; what becomes of them is a change of settings, which is logged",
@@ -102,8 +119,14 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
     decide_token_request(asked.id, said, agent_id=made.id, by=made.as_actor, keys=open_keys(made))
     with writing():
         issue_token(Agent.lock(made.id), by=COMMAND_LINE, name="third")
+    with writing():
+        OneTimeLink.invite(Account.lock(HOME), "cy@example.org", ADMIN, by=ann.actor)
     flagged, changed = remember(made, "One that is toggled.", "One that is changed.")
     toggle(made, flagged)
+    with writing():
+        home = Account.lock(made.account_id)
+        told = {"name": "Ann", "shown": "ann@example.org", "kinds": ["failed", "latch"]}
+        NoticeChannel.create(home, ChannelType.EMAIL, by=ann.actor, **told).record_creation(home, by=ann.actor)
     request_stop(start_refinement(made.id, trigger=Trigger.ADMIN, by=COMMAND_LINE).id, by=ann.actor)
     run = begin(made)
     assert run.tool.execute("update", id=changed, content="One that is changed!")["type"] == "updated"

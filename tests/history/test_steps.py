@@ -21,7 +21,7 @@ from tests.support.factories import make_agent, remember
 from tests.support.rows import fresh
 from tests.support.scripted import ScriptedClient, ScriptedClients, call, calls, say
 
-UNRECORDED = {"begun", "asked", "turn", "refused"}
+UNRECORDED = {"begun", "asked", "turn", "retried", "refused"}
 """Steps that no entry of the log tells."""
 
 SUM = f"Memories number {', '.join(map(str, range(9)))}, of which there are really some."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.llm.client import ModelError, ModelErrorKind, Reply
-from app.llm.retry import complete_with_retries
+from app.llm.retry import FailedAttempt, complete_with_retries
 from tests.support.scripted import Scripted, ScriptedClient, say
 
 QUESTION = [{"role": "user", "content": "?"}]
@@ -35,7 +37,7 @@ class Clock:
 
 
 def ask(
-    client: ScriptedClient, clock: Clock, *, jitter: float = 0.0, step_timeout: float = 30, **options: float
+    client: ScriptedClient, clock: Clock, *, jitter: float = 0.0, step_timeout: float = 30, **options: Any
 ) -> Reply:
     return complete_with_retries(
         client,
@@ -44,7 +46,7 @@ def ask(
         time_left=clock.time_left,
         pause=clock.pause,
         random=lambda: jitter,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 
@@ -161,3 +163,16 @@ def test_the_tools_are_asked_with_every_attempt() -> None:
     tool = {"type": "function", "function": {"name": "delete_memory"}}
     complete_with_retries(client, QUESTION, [tool], step_timeout=5, time_left=clock.time_left, pause=clock.pause)
     assert [asked.tools for asked in client.asked] == [(tool,), (tool,)]
+
+
+def test_who_watches_hears_of_each_attempt_that_is_followed_by_another_before_its_pause() -> None:
+    told: list[tuple[int, int, ModelErrorKind, float]] = []
+    client, clock = ScriptedClient(*map(failing, RETRIED[:3])), Clock(100)
+
+    def note(failed: FailedAttempt) -> None:
+        assert len(clock.pauses) == len(told)
+        told.append((failed.number, failed.attempts, failed.error.kind, failed.pause))
+
+    with pytest.raises(ModelError):
+        ask(client, clock, on_retry=note)
+    assert told == [(1, 3, RETRIED[0], 1.0), (2, 3, RETRIED[1], 2.0)]

@@ -48,12 +48,12 @@ def test_each_note_stands_in_the_log_as_its_agent_wrote_it(agent: Agent) -> None
 
 
 def test_no_event_holds_what_a_note_says(agent: Agent) -> None:
-    carry(agent, say("YES\nTo admins: mind the step."), DONE)
+    carry(agent, say("YES\nTo admins: mind the stair."), DONE)
 
     events = db.session.scalars(select(Event)).all()
 
     assert sum(event.kind == "refinement.noted" for event in events) == 2
-    assert not any("step" in str(event.data) or "tea" in str(event.data) for event in events)
+    assert not any("stair" in str(event.data) or "tea" in str(event.data) for event in events)
 
 
 def test_a_note_at_the_end_is_kept_when_the_latch_trips_there(agent: Agent) -> None:

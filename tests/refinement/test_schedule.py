@@ -17,7 +17,7 @@ from app.models import COMMAND_LINE, Agent, Trigger
 from app.refinement.due import due_again, due_by_schedule, due_hourly
 from app.refinement.start import start_refinement
 from app.refinement.timetable import Timetable
-from tests.support.clock import MONDAY, FakeClock
+from tests.support.clock import MONDAY
 from tests.support.factories import make_agent, remember
 
 HOUR = timedelta(hours=1)
@@ -119,26 +119,3 @@ def test_what_is_announced_is_what_happens(agents: list[Agent], settings: Settin
 
     assert due.at is not None
     assert due.at - HOUR <= moment < due.at + HOUR, (due, moment)
-
-
-def test_agents_over_budget_are_counted_by_how_soon_they_start(
-    app: Flask, clock: FakeClock, settings: Settings
-) -> None:
-    made = [make_agent(f"agent {number}", core_token_budget=1) for number in range(6)]
-    for each in made:
-        remember(each, "Ann likes tea.")
-    with writing():
-        for each, hours in ((made[1], 20), (made[2], 1)):
-            Agent.lock(each.id).last_attempt_at = clock.now() - timedelta(hours=hours)
-        Agent.lock(made[3].id).paused = True
-        Agent.lock(made[4].id).last_look_at = clock.now()
-        Agent.lock(made[4].id).last_look_mass = 4
-        Agent.lock(made[4].id).last_refinement_at = clock.now()
-    start_refinement(made[5].id, trigger=Trigger.ADMIN, by=COMMAND_LINE)
-    clock.advance(hours=1)
-
-    counted = Timetable(settings, clock.now()).count([db.session.get_one(Agent, each.id) for each in made])
-
-    assert counted == [
-        *(("running now", 1), ("within the hour", 1), ("today", 1), ("tomorrow", 1), ("later", 1), ("paused", 1))
-    ]

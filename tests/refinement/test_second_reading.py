@@ -147,7 +147,7 @@ def test_set_to_reverse_all_is_taken_back_for_good_and_the_agent_is_told(agent: 
 
     assert (done.status, reading(done.refinement)) == ("rolled_back", (2, 1, [[ids[0]]], "read"))
     assert done.refinement.reason == "The second reader called 1 of 2 groups of changes kept."
-    assert (ledger(agent), waiting()) == (before, [])
+    assert (ledger(agent), waiting()) == (before, ["rolled_back"])
     told = newest_journal(agent, open_keys(agent))
     assert "rolled back by the system's second reading" in told
     assert "1 of 2 groups" in told
@@ -199,7 +199,7 @@ def test_whatever_else_a_reader_says_is_not_kept(agent: Agent, ids: list[int], s
     assert reading(done.refinement) == (2, 2 - len(flagged), flagged, outcome)
     assert done.status == ("completed" if action == "flag" else "rolled_back")
     assert (ledger(agent) == before) == (action == "reverse")
-    assert waiting() == (["reading"] if action == "flag" else [])
+    assert waiting() == (["reading"] if action == "flag" else ["rolled_back"])
 
 
 @pytest.mark.parametrize(

@@ -24,4 +24,6 @@ def test_a_hundred_refusals_of_a_kind_are_one_event_with_their_count(app: Flask)
     run_refinement(refinement.id, Dependencies(clients))
 
     told = db.session.scalars(select(Event).where(Event.kind == "refinement.refused")).all()
-    assert [event.data for event in told] == [{"action": "delete", "code": "unknown_memory", "count": 100}]
+    assert [event.data for event in told] == [
+        {"action": "delete", "code": "unknown_memory", "count": 100, "ids": [999]}
+    ]

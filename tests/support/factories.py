@@ -31,6 +31,7 @@ from app.models import (
     Status,
     Trigger,
     User,
+    UserSession,
     record,
 )
 from app.refinement.dedup import remove_exact_duplicates
@@ -67,6 +68,13 @@ def make_user(email: str, *roles: str, account_id: int = HOME, password: str = "
         session.flush()
         record(Action.USER_CREATE, actor=SETUP, of=account, subject=f"user:{user.id}", data={"email": email})
     return user
+
+
+def cookie_id(user: User) -> str:
+    """What the cookie of a new session of this user names."""
+    with writing():
+        key = UserSession.begin(user.id, address="127.0.0.1", browser="Firefox on Linux").key
+    return f"{user.fs_uniquifier}:{key}"
 
 
 def role_named(name: str) -> Role:

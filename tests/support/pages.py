@@ -20,6 +20,7 @@ from app.events.stream import EventStream
 from app.gateway.protocol import Deadlines
 from app.models import User
 from app.processes.asgi import DEADLINES, assemble_application, server_of
+from tests.support.factories import cookie_id
 from tests.support.processes import wait_for
 
 
@@ -42,7 +43,7 @@ class Site:
         """The session cookie of a user who is signed in."""
         serializer = SecureCookieSessionInterface().get_signing_serializer(self.flask)
         assert serializer is not None
-        said = serializer.dumps({"_user_id": user.fs_uniquifier, "_fresh": True, "fs_cc": "set", "csrf_token": "raw"})
+        said = serializer.dumps({"_user_id": cookie_id(user), "_fresh": True, "fs_cc": "set", "csrf_token": "raw"})
         return f"{self.flask.config['SESSION_COOKIE_NAME']}={said}"
 
 

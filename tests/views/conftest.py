@@ -18,7 +18,7 @@ from app.extensions import writing
 from app.grants import opening
 from app.models import Account, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
-from tests.support.factories import HOME, make_user
+from tests.support.factories import HOME, cookie_id, make_user
 
 PASSWORD = "correct horse battery"
 
@@ -33,7 +33,7 @@ class Browser:
         with self.client.session_transaction() as session:
             session["csrf_token"] = "raw"
             if user is not None:
-                session.update(_user_id=user.fs_uniquifier, _fresh=True, fs_cc="set")
+                session.update(_user_id=cookie_id(user), _fresh=True, fs_cc="set")
 
     @property
     def token(self) -> str:

@@ -24,22 +24,35 @@ from app.models import (
     COMMAND_LINE,
     WORKER,
     AccessGrant,
+    Account,
     Agent,
+    ChannelType,
     GrantCategory,
     Memory,
+    NoticeChannel,
+    OneTimeLink,
     SettingProposal,
     SettingsRequest,
     TokenRequest,
     User,
 )
+from app.models.user import ADMIN
+from app.views.assets import load_assets
 from tests.api.telling import prove_statement
-from tests.support.factories import begin, make_agent, remember
+from tests.support.factories import HOME, begin, make_agent, make_user, remember
 
-PUBLIC = {"static", "security.static", "health.healthz", "health.readyz", "health.metrics", "well_known.installation"}
+PUBLIC = {
+    "assets.show",
+    "security.static",
+    "health.healthz",
+    "health.readyz",
+    "health.metrics",
+    "well_known.installation",
+}
 """What anybody may ask for."""
 
-SIGN_IN = {"security.login", "security.logout", "security.verify"}
-"""Flask-Security's own pages."""
+SIGN_IN = {"security.login", "security.logout", "security.verify", "welcome.show", "welcome.accept"}
+"""Flask-Security's own pages, and what a one-time link opens (test_one_time_links.py)."""
 
 CONTENT = {"exceptions.ledger", "exceptions.ledger_json", "exceptions.history", "exceptions.history_json"}
 """What shows content to the one user of a live exception, and writes a receipt."""
@@ -105,8 +118,12 @@ def make_subject(says: str = "", **fields: Any) -> Subject:
         "change_id": _asked_change(agent),
         "item_id": str(run.reload().notes[0].id),
         "filename": "app.js",
+        "asset": load_assets()["whetstone.js"].address,
         "receipt_id": prove_statement(agent),
-    }
+        "act_id": NOBODY,
+        "secret": "nothing",
+        "channel_id": _channel(agent),
+    } | _person()
     dismissed = _held(agent, "refinement_prompt", dismissed=True)
     return Subject(agent, values, str(constitutional), dismissed, _change_of_budget(agent))
 
@@ -125,6 +142,11 @@ NOWHERE = {
     "item_id": "987654321",
     "filename": "nowhere.js",
     "receipt_id": "987654321",
+    "channel_id": NOBODY,
+    "act_id": NOBODY,
+    "user_id": "987654321",
+    "link_id": "987654321",
+    "secret": "nothing",
 }
 """Values of the right form that name nothing."""
 
@@ -144,6 +166,10 @@ def _agent_form(subject: Subject) -> dict[str, Any]:
 
 def _chosen(subject: Subject) -> dict[str, Any]:
     return {"agent": subject.values["agent_id"]}
+
+
+def _chosen_refinement(subject: Subject) -> dict[str, Any]:
+    return {"refinement": subject.values["refinement_id"]}
 
 
 def _its_name(subject: Subject) -> dict[str, Any]:
@@ -170,9 +196,36 @@ def _its_number(subject: Subject) -> dict[str, Any]:
     return {"number": subject.values["memory_id"], "reason": "It was never meant to be kept."}
 
 
+def _new_password(subject: Subject) -> dict[str, Any]:
+    """Of somebody who had another one: refused."""
+    return {"old": "not the password", "password": "a staple and a battery", "password_again": "a staple and a battery"}
+
+
+def _address(subject: Subject) -> dict[str, Any]:
+    return {"email": f"guest-{next(_numbers)}@example.org", "role": "auditor"}
+
+
+def _new_channel(subject: Subject) -> dict[str, Any]:
+    """Refused: there is no mail server, and nothing outside is looked up here."""
+    return {"type": "email", "name": "Ann", "to": "ann@example.org", "kind": ["failed"]}
+
+
 ACTS: dict[str, Act] = {
+    "house.change_password": Act(_new_password, status=frozenset({422})),
+    "house.set_time_zone": Act(lambda _: {"time_zone": "Europe/Lisbon"}),
+    "house.rename": Act(lambda _: {"name": f"House {next(_numbers)}"}),
+    "house.end_sessions": Act(),
+    "house.invite": Act(_address),
+    "house.revoke_link": Act(),
+    "house.change_role": Act(lambda _: {"role": "auditor"}),
+    "house.make_password_link": Act(),
+    "house.deactivate": Act(),
+    "house.reactivate": Act(),
+    "house.end_tokens": Act(status=frozenset({409})),
     "attention.mark_seen": Act(),
     "attention.mark_unseen": Act(),
+    "attention.mark_matching_seen": Act(),
+    "attention.unsee_matching": Act(lambda _: {"first": "2026-11-16T04:00:00Z", "last": "2026-11-16T04:00:01Z"}),
     "agents.create": Act(_agent_form),
     "agents.refine": Act(),
     "agents.pause": Act(),
@@ -181,6 +234,7 @@ ACTS: dict[str, Act] = {
     "agents.pause_many": Act(_chosen),
     "agents.resume_many": Act(_chosen),
     "agents.refine_many": Act(_chosen),
+    "agents.undo_many": Act(status=frozenset({404})),
     "settings.change": Act(_agent_form),
     "settings.revert": Act(_changed),
     "settings.apply": Act(status=frozenset({409})),
@@ -196,6 +250,11 @@ ACTS: dict[str, Act] = {
     "memories.erase": Act(_its_number),
     "memories.release": Act(named=lambda subject: {"memory_id": subject.constitutional_id}),
     "refinements.stop": Act(),
+    "refinements.show_selection": Act(_chosen_refinement),
+    "refinements.retry_matching": Act(_chosen_refinement),
+    "refinements.mark_matching_seen": Act(_chosen_refinement),
+    "refinements.roll_back_matching": Act(_chosen_refinement),
+    "refinements.unsee_matching": Act(status=frozenset({422})),
     "rollbacks.undo_refinement": Act(),
     "rollbacks.undo_rewind": Act(),
     "rollbacks.undo_entry": Act(),
@@ -203,9 +262,19 @@ ACTS: dict[str, Act] = {
     "exceptions.ask": Act(_wish),
     "exceptions.revoke": Act(),
     "forget.forget": Act(_its_name),
+    "house.add_channel": Act(_new_channel, status=frozenset({422})),
+    "house.test_channel": Act(),
+    "house.choose_kinds": Act(lambda _: {"kind": ["failed"]}),
+    "house.pause_channel": Act(),
+    "house.resume_channel": Act(),
+    "house.remove_channel": Act(),
+    "house.restore_channel": Act(),
     "overview.make_demo": Act(status=frozenset({409})),
 }
 """By endpoint."""
+
+OWN = {"house.change_password", "house.set_time_zone", "house.end_sessions"}
+"""What everybody may do, to themselves alone."""
 
 FINAL = {"forget.forget", "memories.erase"}
 
@@ -231,6 +300,27 @@ def _pending(agent: Agent) -> AccessGrant:
     user = db.session.get_one(User, 1)
     wish = WantedException(GrantCategory.DEBUGGING, "It repeats itself.", 15)
     return request_access(agent.id, wish, for_user=user, by=user.actor)
+
+
+def _person() -> dict[str, str]:
+    """The ids of a further admin of the first account, and of an invitation to it."""
+    person = make_user(f"person-{next(_numbers)}@example.org", ADMIN)
+    with writing():
+        link, _ = OneTimeLink.invite(Account.lock(HOME), f"guest-{next(_numbers)}@example.org", ADMIN, by=COMMAND_LINE)
+    return {"user_id": str(person.id), "link_id": str(link.id)}
+
+
+def _channel(agent: Agent) -> str:
+    """One of its account, by e-mail, that tells of the latch alone."""
+    user = db.session.get_one(User, 1)
+    with writing():
+        account = Account.lock(agent.account_id)
+        told = {"name": "night watcher", "shown": "ann@example.org", "kinds": ["latch"]}
+        for other in NoticeChannel.of_account(agent.account_id)[10:]:
+            other.remove(account, by=user.actor)
+        made = NoticeChannel.create(account, ChannelType.EMAIL, by=user.actor, **told)
+        made.record_creation(account, by=user.actor)
+    return made.id
 
 
 def _live_token(agent: Agent) -> str:

@@ -11,8 +11,9 @@ from sqlalchemy import select
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import Account, Action, Agent, AgentToken, AuditLog, Mode, Refinement, Status
+from app.models import COMMAND_LINE, Account, Action, Agent, AgentToken, AuditLog, Mode, Refinement, Status
 from app.silo import parse_token
+from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, remember
 from tests.support.rows import fresh
 from tests.views.conftest import Browser, toast_of
@@ -28,8 +29,6 @@ def agent(app: Flask) -> Agent:
 
 
 def make_many(count: int) -> None:
-    from app.models import COMMAND_LINE
-
     with writing():
         Account.lock(1)
         for number in range(count):
@@ -123,8 +122,41 @@ def test_it_filters_by_name_and_state_literally(admin: Browser, agent: Agent) ->
     assert names("query=EZ") == ["ezra"]
     assert names("query=%25_") == ["100%_sure"]
     assert names("state=paused") == ["ezra"]
-    assert names("state=nonsense") == ["100%_sure", "ezra", "mina"]
     assert "No agents match" in admin.get("/agents?query=zzz").text
+
+
+def test_a_filter_that_there_is_not_is_said_at_its_field_and_to_programs(admin: Browser, agent: Agent) -> None:
+    for field in ("state", "outcome", "due", "sort"):
+        shown = admin.get(f"/agents?{field}=<script>&query=ez").text
+        told = admin.get(f"/agents.json?{field}=<script>")
+        assert f'id="f-{field}-error"' in shown and "There is no" in shown and "<script>&" not in shown
+        assert 'value="ez"' in shown and "Select ezra" not in shown
+        assert told.status_code == 422
+
+
+def test_it_filters_by_how_the_last_refinement_ended_and_counts_what_matches(admin: Browser, agent: Agent) -> None:
+    make_agent("mina")
+    run = begin(agent)
+    with writing():
+        Refinement.lock(run.refinement.id).end(Agent.lock(agent.id), Status.FAILED)
+
+    shown = admin.get("/agents.json?outcome=failed").json
+    assert shown is not None
+    assert [row["name"] for row in shown["agents"]] == ["ezra"]
+    assert (shown["matched"], shown["total"]) == (1, 2)
+    assert "1 of 2 match" in admin.get("/agents?outcome=failed").text
+    assert "No agents match" in admin.get("/agents?outcome=declined").text
+
+
+def test_a_column_is_sorted_by_its_head_and_back(admin: Browser, agent: Agent) -> None:
+    make_agent("mina")
+    heads = admin.get("/agents?sort=-memory&state=never").text
+
+    assert re.findall(r'aria-sort="(\w+)"><a class="sort" href="([^"]+)"', heads) == [
+        ("descending", "/agents?state=never&amp;sort=memory")
+    ]
+    assert heads.index(">ezra<") < heads.index(">mina<")
+    assert "./whetstone agents list --state never --sort -memory" in unescape(heads)
 
 
 def test_pausing_can_be_undone_from_its_toast(admin: Browser, agent: Agent) -> None:
@@ -259,6 +291,89 @@ def test_too_many_at_once_are_refused_with_every_box_still_checked(admin: Browse
     assert "201 agents selected. Select at most 200. Nothing was changed." in answer.text
     assert answer.text.count(" checked>") == 50
     assert db.session.scalar(select(Agent.id).where(Agent.paused)) is None
+
+
+def test_all_that_match_are_paused_and_undo_takes_back_exactly_those(admin: Browser) -> None:
+    """Neither one that was paused before, nor one that somebody resumed and paused anew since."""
+    make_many(120)
+    ids = {name: number for number, name in db.session.execute(select(Agent.id, Agent.name)).tuples()}
+    for name in ("agent 007", "agent 100"):
+        admin.post(f"/agents/{ids[name]}/pause")
+    page = admin.get("/agents?query=agent+0").text
+    assert "Select all 100 matching" in page and 'data-matching="100"' in page
+
+    answer = admin.post("/agents/pause", {"all": "1", "query": "agent 0", "agent": str(ids["agent 100"])})
+    said = admin.get(answer.headers["Location"]).text
+    undo = re.search(r'action="(/agents/acts/[0-9a-f-]{36}/undo)"', said)
+    assert answer.headers["Location"] == "/agents?query=agent+0"
+    assert "99 agents paused. 1 agent needed no change." in said
+    assert undo is not None
+    admin.post(f"/agents/{ids['agent 009']}/resume")
+    admin.post(f"/agents/{ids['agent 009']}/pause")
+    done = admin.get(admin.post(undo[1]).headers["Location"]).text
+    db.session.rollback()
+
+    paused = set(db.session.scalars(select(Agent.name).where(Agent.paused)))
+    assert paused == {"agent 007", "agent 009", "agent 100"}
+    assert "98 agents resumed again. 1 agent left alone" in done
+    again = re.search(r'action="(/agents/acts/[0-9a-f-]{36}/undo)"', done)
+    assert again is not None
+    admin.post(again[1])
+    db.session.rollback()
+    assert len(set(db.session.scalars(select(Agent.name).where(Agent.paused)))) == 101
+    assert admin.post(undo[1]).status_code == 303
+    assert verify().ok
+
+
+def test_an_act_of_another_account_or_of_long_ago_can_not_be_undone(
+    admin: Browser, neighbour: Browser, auditor: Browser, agent: Agent, clock: FakeClock
+) -> None:
+    said = admin.get(admin.post("/agents/pause", {"agent": str(agent.id)}).headers["Location"]).text
+    undo = re.search(r'action="(/agents/acts/[0-9a-f-]{36}/undo)"', said)
+    assert undo is not None
+
+    assert neighbour.post(undo[1]).status_code == 404
+    assert auditor.post(undo[1]).status_code == 403
+    clock.advance(hours=25)
+    assert admin.post(undo[1]).status_code == 404
+    assert fresh(agent).paused
+
+
+def test_selecting_all_that_match_minds_the_filters_and_who_asks(
+    admin: Browser, agent: Agent, auditor: Browser
+) -> None:
+    with writing():
+        other = Account.create("Next door").id
+        Agent.create(other, name="zoe", model_id="whetstone/offline", by=COMMAND_LINE)
+    nonsense = admin.post("/agents/pause", {"all": "1", "state": "odd"})
+    nobody = admin.post("/agents/pause", {"all": "1", "query": "zzz"})
+
+    assert (nonsense.status_code, nobody.status_code) == (422, 422)
+    assert "There is no state" in nonsense.text and "No agents selected." in nobody.text
+    assert auditor.post("/agents/pause", {"all": "1"}).status_code == 403
+    assert not fresh(agent).paused
+    admin.post("/agents/pause", {"all": "1"})
+    db.session.rollback()
+    assert list(db.session.scalars(select(Agent.name).where(Agent.paused))) == ["ezra"]
+
+
+def test_all_that_match_are_not_refined_when_they_are_many(admin: Browser) -> None:
+    make_many(201)
+    answer = admin.post("/agents/refinements", {"all": "1"})
+
+    assert answer.status_code == 422
+    assert "201 agents selected. Select at most 200. Nothing was changed." in answer.text
+    assert "201 selected" in answer.text
+    assert db.session.scalar(select(Refinement.id)) is None
+
+
+def test_a_row_shows_how_its_mass_went(admin: Browser, agent: Agent) -> None:
+    for _ in range(2):
+        run = begin(agent)
+        with writing():
+            Refinement.lock(run.refinement.id).end(Agent.lock(agent.id), Status.COMPLETED)
+
+    assert 'aria-label="Mass over 90 days: 8 → 8 tokens"' in admin.get("/agents").text
 
 
 def test_the_first_button_of_the_list_does_nothing_but_show_it_again(admin: Browser, agent: Agent) -> None:

@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from app.extensions import db, writing
 from app.history.plan import Target
@@ -72,11 +72,11 @@ def test_a_note_stands_on_the_overview_on_its_agent_s_page_and_in_the_list_as_it
     assert "wrote to the admins" in page
 
 
-def test_it_comes_before_everything_else_that_needs_attention(auditor: Browser, agent: Agent) -> None:
+def test_it_comes_before_everything_else(auditor: Browser, agent: Agent) -> None:
     noted(agent, "Mind the tea.")
     page = auditor.get("/").text
 
-    assert page.index("Mind the tea.") < page.index('id="overview-attention"') < page.index('id="overview-figures"')
+    assert page.index('id="overview-attention"') < page.index("Mind the tea.") < page.index('id="overview-figures"')
     assert "All is well." not in page
     assert auditor.get("/agents/1").text.index("Mind the tea.") < auditor.get("/agents/1").text.index(
         'id="agent-state"'
@@ -91,7 +91,7 @@ def test_where_nothing_waits_the_list_says_so_and_an_agent_s_page_is_silent(audi
 
 def test_changes_of_an_unfinished_refinement_wait_with_roll_back_beside_them(admin: Browser, agent: Agent) -> None:
     run = unfinished(agent)
-    page = unescape(admin.get("/").text)
+    page = unescape(admin.get("/attention").text)
 
     assert unseen(admin) == [("unfinished", f"ended a refinement unfinished: {run.reload().machine_line}")]
     assert f'action="/refinements/{run.refinement.id}/rollback"' in page
@@ -130,13 +130,68 @@ def test_without_a_change_an_unfinished_one_asks_for_nothing(admin: Browser, age
     assert unseen(admin) == []
 
 
-@pytest.mark.parametrize("status", [Status.STOPPED, Status.INTERRUPTED, Status.FAILED])
-def test_nor_do_the_changes_of_other_ends(admin: Browser, agent: Agent, status: Status) -> None:
+def test_nor_do_the_changes_of_one_that_an_admin_stopped(admin: Browser, agent: Agent) -> None:
     run = begin(agent)
     run.tool.execute("delete", id=1, carried_by=12)
-    end(run, status)
+    end(run, Status.STOPPED)
 
     assert unseen(admin) == []
+
+
+@pytest.mark.parametrize("status", [Status.INTERRUPTED, Status.FAILED])
+def test_one_that_broke_down_waits_until_a_later_one_of_its_agent_ended(
+    admin: Browser, agent: Agent, status: Status
+) -> None:
+    first = begin(agent)
+    first.tool.execute("delete", id=1, carried_by=12)
+    end(first, status)
+    assert unseen(admin) == [("failed", f"did not finish a refinement ({status}): No reason was recorded")]
+    assert f'action="/refinements/{first.refinement.id}/rollback"' in admin.get("/attention").text
+
+    second = begin(agent)
+    assert len(unseen(admin)) == 1
+    end(second, Status.FAILED)
+
+    (item,) = db.session.scalars(select(AttentionItem).where(AttentionItem.is_open()))
+    assert item.refinement_id == second.refinement.id
+    assert "a later refinement</a> ended since" in admin.get("/attention?seen=1").text
+    end(begin(agent), Status.STOPPED)
+    assert unseen(admin) == []
+    assert verify().ok
+
+
+def test_another_agent_s_end_settles_nothing(admin: Browser, agent: Agent) -> None:
+    end(begin(agent), Status.FAILED)
+    other = make_agent("mina")
+    remember(other, "Bob likes rum.")
+    end(begin(other), Status.COMPLETED)
+
+    assert [kind for kind, _ in unseen(admin)] == ["failed"]
+
+
+def test_what_a_guard_reversed_waits_until_the_agent_finishes_or_says_no(admin: Browser, agent: Agent) -> None:
+    reversed_ = begin(agent)
+    reversed_.tool.execute("delete", id=1, carried_by=12)
+    end(reversed_, Status.ROLLED_BACK)
+    end(begin(agent), Status.FAILED)
+    assert [kind for kind, _ in unseen(admin)] == ["failed", "rolled_back"]
+    assert "had a refinement reversed by a guard: 1 deletion reversed" in unseen(admin)[1][1]
+
+    end(begin(agent), Status.DECLINED)
+
+    assert unseen(admin) == []
+    assert verify().ok
+
+
+def test_who_edits_what_settled_an_item_is_found_out(admin: Browser, agent: Agent) -> None:
+    end(begin(agent), Status.FAILED)
+    done = begin(agent)
+    end(done, Status.COMPLETED)
+    assert verify().ok
+    with writing() as session:
+        session.execute(update(AttentionItem).values(settled_by=None))
+
+    assert "settled_by of attention item" in str(verify().first_problem)
 
 
 def test_ten_protections_wait_and_nine_do_not(admin: Browser, agent: Agent) -> None:
@@ -189,7 +244,7 @@ def test_with_htmx_the_page_stays_and_a_toast_offers_undo(admin: Browser, agent:
     answer = admin.post(f"/attention/{item}/seen", headers=here)
 
     assert f'hx-post="/attention/{item}/unseen"' in toast_of(answer)
-    assert 'hx-target="#attention"' in answer.text
+    assert 'hx-target="#overview-attention"' in answer.text
     assert "Mind the tea." not in answer.text
     here["HX-Current-URL"] = "http://localhost/attention?seen=1"
     back = admin.post(f"/attention/{item}/unseen", headers=here)
@@ -232,7 +287,7 @@ def test_the_overview_shows_the_newest_and_the_list_has_them_all_page_by_page(
         noted(agent, f"note {number}")
     overview = admin.get("/").text
     assert overview.count("wrote to the admins") == SHOWN
-    assert 'href="/attention"' in overview
+    assert 'href="/attention?kind=note"' in overview
     found: list[int] = []
     before = ""
     while True:

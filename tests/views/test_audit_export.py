@@ -225,5 +225,5 @@ def test_a_log_that_cant_be_read_is_an_error_and_no_empty_file(
     answer = auditor.get("/audit.jsonl")
 
     assert answer.status_code == 500
-    assert "Something broke on our side" in answer.text
+    assert "Something went wrong" in answer.text
     assert "a bad row" not in answer.text + capfd.readouterr().err

@@ -72,3 +72,7 @@ def test_nor_does_an_address_put_words_into_a_command(
         assert command, path
         words_of(command, folder)
     assert list(folder.iterdir()) == []
+
+
+def test_a_single_account_needs_no_name(admin: Browser) -> None:
+    assert "--account" not in twin_of(admin.get("/agents").text)

@@ -45,7 +45,7 @@ def test_the_page_says_what_goes_and_what_stays_and_shows_no_content(owner: Brow
     assert "Ann likes" not in page
     said = owner.get(f"/agents/{agent.id}/memories/1.json").json
     assert (said["id"], said["states"], said["made"], said["copies"], said["may_erase"]) == (1, 1, [], [], True)
-    assert f'href="/agents/{agent.id}/memories/1"' in owner.get(f"/agents/{agent.id}").text
+    assert f'href="/agents/{agent.id}/memories/1"' in owner.get(f"/agents/{agent.id}/ledger").text
 
 
 def test_an_owner_erases_it_and_it_is_gone_from_every_list(owner: Browser, agent: Agent) -> None:

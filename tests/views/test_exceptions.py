@@ -113,7 +113,11 @@ def test_a_wish_is_written_down_and_a_worker_is_sent_to_ask(admin: Browser, agen
 def test_the_form_says_in_plain_words_what_will_happen(admin: Browser, agent: Agent) -> None:
     words = visible(admin.get(f"/agents/{agent.id}/exceptions/new"))
 
-    for promise in ("It may say no, and nobody can overrule that", "Every look is recorded", "wren is told who looked"):
+    for promise in (
+        "It may say no, and nobody can overrule that",
+        "Every view is recorded",
+        "wren is told who read them",
+    ):
         assert promise in words
     assert "so it can't consent" in words
 
@@ -393,7 +397,7 @@ def test_content_stands_in_no_attribute_and_comes_hidden(admin: Browser, agent: 
     for words in ("blue stone", "likes tea", "neddih", "onerror"):
         assert words not in attributes
     assert re.search(r'<div id="content" [^>]*translate="no" hidden>', page)
-    assert "/static/content.js" in page
+    assert "/assets/content-" in page
     assert f'data-pulse="/exceptions/{grant.id}/pulse.json"' in page
 
 

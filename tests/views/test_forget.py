@@ -159,5 +159,5 @@ def test_it_stays_when_it_is_over_its_budget_but_needs_no_attention(owner: Brows
     remember(heavy, "Ann likes tea, and Ann likes tea with milk.")
     assert "Over budget: 1 agent" in owner.get("/").text
     forget(owner, heavy)
-    assert "Over budget" not in owner.get("/").text
+    assert "Over budget: " not in owner.get("/").text
     assert owner.get("/overview.json").json["over_budget"] == 0  # type: ignore[index]

@@ -22,6 +22,7 @@ from app import Part, create_app
 from app.config import ROOT, Settings
 from app.extensions import db
 from app.models.user import ADMIN
+from app.views.assets import load_assets
 from app.views.frame import MAX_FORM_BYTES
 from tests.support.pages import Site, serving
 from tests.views.conftest import PASSWORD, Browser, browser
@@ -79,7 +80,7 @@ def test_every_route_answers_closed_to_everybody(
         for person, method in asked:
             answer = person.client.open(subject.path(rule), method=method, buffered=True)
             assert_closed(answer.headers, f"{method} {rule.rule}")
-            is_public = rule.endpoint in ("static", "security.static", "well_known.installation")
+            is_public = rule.endpoint in ("assets.show", "security.static", "well_known.installation")
             assert is_public or "no-store" in answer.headers["Cache-Control"], rule
 
 
@@ -129,7 +130,7 @@ def test_what_the_server_answers_by_itself_is_closed_too(site: Site, owner: Brow
     with httpx.Client(base_url=site.url, headers=cookies) as client:
         asked = [
             ("GET", "/", 200),
-            ("GET", "/static/app.js", 200),
+            ("GET", f"/assets/{load_assets()['whetstone.js'].address}", 200),
             ("GET", "/nowhere", 404),
             ("GET", "/%00%ff%2e%2e%2f", 404),
             ("POST", "/events", 405),

@@ -85,7 +85,7 @@ def test_a_file_that_is_too_large_is_refused_in_a_sentence(
     answer = send_raw(admin, agent, LINES * 200)
 
     assert answer.status_code == 413
-    assert "larger than what is taken here" in answer.text
+    assert "larger than allowed" in answer.text
     assert intake() is None
 
 

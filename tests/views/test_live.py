@@ -53,17 +53,25 @@ def parts(markup: str) -> dict[str, str]:
 def squeeze(markup: str) -> str:
     """Without white space, tokens, and the words that the page's script keeps fresh."""
     markup = re.sub(r'<input type="hidden" name="csrf_token"[^>]*>', "", markup)
+    markup = re.sub(r' data-running="[^"]*">[^<]*<', "><", markup)
     return re.sub(r"\s+", " ", markup).strip()
 
 
-@pytest.mark.parametrize("topic", ["overview", "agents", "agent", "refinement"])
+@pytest.mark.parametrize("topic", ["overview", "agents", "agent", "ledger", "refinement"])
 def test_each_part_is_one_element_of_its_id_and_stands_so_on_the_page(
     web: Flask, admin: Browser, agent: Agent, topic: str
 ) -> None:
     run = begin(agent)
     run.tool.execute("delete", id=99, carried_by=1)
-    topics = {"agent": f"agent:{agent.id}", "refinement": f"refinement:{run.refinement.id}"}
-    paths = {"overview": "/", "agents": "/agents", "agent": f"/agents/{agent.id}"}
+    topics = {name: f"{name}:{agent.id}" for name in ("agent", "ledger")} | {
+        "refinement": f"refinement:{run.refinement.id}"
+    }
+    paths = {
+        "overview": "/",
+        "agents": "/agents",
+        "agent": f"/agents/{agent.id}",
+        "ledger": f"/agents/{agent.id}/ledger",
+    }
     page = squeeze(admin.get(paths.get(topic, f"/refinements/{run.refinement.id}")).text)
 
     found = parts(send(web, topics.get(topic, topic), Looker()))
@@ -77,14 +85,14 @@ def test_each_part_is_one_element_of_its_id_and_stands_so_on_the_page(
 def test_what_an_admin_marks_as_seen_leaves_every_open_page(web: Flask, admin: Browser, agent: Agent) -> None:
     run = begin(agent)
     run.tool.execute("complete", summary="Done.", note_to_admins="Mind the tea.")
-    topics = ("overview", f"agent:{agent.id}")
-    assert all("Mind the tea." in parts(send(web, topic, Looker()))["attention"] for topic in topics)
+    topics = {"overview": "overview-attention", f"agent:{agent.id}": "attention"}
+    assert all("Mind the tea." in parts(send(web, topic, Looker()))[part] for topic, part in topics.items())
     seen_until = newest_event(HOME)
 
     admin.post(f"/attention/{run.reload().notes[0].id}/seen")
     db.session.rollback()
 
-    assert not any("Mind the tea." in parts(send(web, topic, Looker()))["attention"] for topic in topics)
+    assert not any("Mind the tea." in parts(send(web, topic, Looker()))[part] for topic, part in topics.items())
     for topic in topics:
         parsed = Topic.parse(topic)
         assert parsed is not None
@@ -176,7 +184,7 @@ def test_later_pages_of_the_ledger_are_left_alone_by_the_stream(web: Flask, admi
     agent = make_agent("long")
     remember(agent, *(f"Memory {number}." for number in range(60)))
     after = admin.get(f"/agents/{agent.id}.json").json["next_after"]  # type: ignore[index]
-    page = admin.get(f"/agents/{agent.id}", query_string={"after": after}).text
+    page = admin.get(f"/agents/{agent.id}/ledger", query_string={"after": after}).text
 
     assert 'id="ledger-other"' in page
     assert 'id="ledger"' not in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from app.extensions import db
+from app.extensions import db, now
 from app.history.verify import verify
 from app.models import Agent, Memory, MemoryType
 from tests.support.factories import begin, make_agent, remember
@@ -40,11 +40,11 @@ def test_an_admin_makes_a_memory_constitutional_and_takes_it_back(admin: Browser
 
 def test_on_phones_no_line_stands_for_flags_that_a_memory_does_not_have(admin: Browser, agent: Agent) -> None:
     empty = '<td data-label="Flags and tags"></td>'
-    assert admin.get(f"/agents/{agent.id}").text.count(empty) == 2
+    assert admin.get(f"/agents/{agent.id}/ledger").text.count(empty) == 2
 
     admin.press(f"/agents/{agent.id}/memories/1/constitutional")
 
-    assert admin.get(f"/agents/{agent.id}").text.count(empty) == 1
+    assert admin.get(f"/agents/{agent.id}/ledger").text.count(empty) == 1
 
 
 def test_twice_is_once(admin: Browser, agent: Agent) -> None:
@@ -98,7 +98,7 @@ def test_the_ledger_goes_on_from_a_cursor_and_never_skips_a_memory(admin: Browse
             break
 
     assert found == ids
-    assert admin.get(f"/agents/{agent.id}?after=nonsense~x").status_code == 200
+    assert admin.get(f"/agents/{agent.id}/ledger?after=nonsense~x").status_code == 200
 
 
 def shown(person: Browser, agent: Agent, query: str = "") -> list[dict[str, object]]:
@@ -114,7 +114,9 @@ def test_journal_and_discarded_memories_are_listed_too_blind_and_without_a_toggl
     (long,) = remember(agent, f"Bob likes rum. {'Cleo likes ink. ' * 20}")
     run = begin(agent)
     run.tool.execute("delete", id=2, carried_by=long)
-    pages = {show: admin.get(f"/agents/{agent.id}?show={show}").text for show in ("core", "journal", "discarded")}
+    pages = {
+        show: admin.get(f"/agents/{agent.id}/ledger?show={show}").text for show in ("core", "journal", "discarded")
+    }
 
     assert [each["id"] for each in shown(auditor, agent)] == [1, long]
     assert [(each["id"], each["type"], each["tags"]) for each in shown(auditor, agent, "?show=journal")] == [
@@ -142,18 +144,18 @@ def test_each_list_goes_on_by_its_own_pages(auditor: Browser, app: Flask) -> Non
     ids = remember(agent, *(f"Note {number}." for number in range(53)), type_=MemoryType.JOURNAL)
     first = auditor.get(f"/agents/{agent.id}.json?show=journal").json
     assert first is not None
-    page = auditor.get(f"/agents/{agent.id}?show=journal").text
+    page = auditor.get(f"/agents/{agent.id}/ledger?show=journal").text
     later = shown(auditor, agent, f"?show=journal&after={first['next_after']}")
 
     assert [each["id"] for each in [*first["ledger"], *later]] == ids
-    assert f"/agents/{agent.id}?after=" in page and "show=journal" in page
+    assert f"/agents/{agent.id}/ledger?after=" in page and "show=journal" in page
     assert shown(auditor, agent) == shown(auditor, agent, "?show=discarded") == []
-    assert "Nothing discarded" in auditor.get(f"/agents/{agent.id}?show=discarded").text
+    assert "Nothing discarded" in auditor.get(f"/agents/{agent.id}/ledger?show=discarded").text
 
 
 def test_another_account_sees_none_of_them(neighbour: Browser, agent: Agent) -> None:
     for show in ("core", "journal", "discarded"):
-        assert neighbour.get(f"/agents/{agent.id}?show={show}").status_code == 404
+        assert neighbour.get(f"/agents/{agent.id}/ledger?show={show}").status_code == 404
 
 
 def test_the_ledger_and_a_memory_s_page_show_its_merge_depth(admin: Browser, agent: Agent) -> None:
@@ -164,7 +166,7 @@ def test_the_ledger_and_a_memory_s_page_show_its_merge_depth(admin: Browser, age
     tool.execute("complete", summary="I am done.")
     words = "merged from 3 over 2 merges"
 
-    ledger, page = admin.get(f"/agents/{agent.id}"), admin.get(f"/agents/{agent.id}/memories/{merged}")
+    ledger, page = admin.get(f"/agents/{agent.id}/ledger"), admin.get(f"/agents/{agent.id}/memories/{merged}")
     plain = admin.get(f"/agents/{agent.id}/memories/1")
 
     assert ledger.text.count(words) == page.text.count(words) == 1
@@ -173,3 +175,59 @@ def test_the_ledger_and_a_memory_s_page_show_its_merge_depth(admin: Browser, age
     said = {row["id"]: row for row in (admin.get(f"/agents/{agent.id}.json").json or {})["ledger"]}
     assert [(said[number]["merged_sources"], said[number]["merges"]) for number in (1, merged)] == [(0, 0), (3, 2)]
     assert (admin.get(f"/agents/{agent.id}/memories/{pair}.json").json or {})["merges"] == 1
+
+
+def test_the_ledger_s_tab_tells_how_large_how_old_and_whence_in_numbers_only(auditor: Browser, agent: Agent) -> None:
+    remember(agent, SECRET + " It rained in Lisbon all day." * 3, at=now())
+    told = auditor.get(f"/agents/{agent.id}/ledger.json").json
+    assert told is not None
+    page = auditor.get(f"/agents/{agent.id}/ledger").text
+
+    figures = {name: {bar["of"]: bar["memories"] for bar in bars} for name, bars in told["figures"].items()}
+    assert sum(figures["sizes"].values()) == len(told["ledger"]) == 3
+    assert figures["sizes"]["1–10"] == 2
+    assert figures["ages"]["up to 7 days"] == 1 and sum(figures["ages"].values()) == 3
+    assert figures["sources"] == {"agent": 3}
+    assert "Sizes, in tokens" in page and "3 memories" in page
+    assert SECRET not in page
+
+
+def test_old_addresses_of_the_ledger_lead_to_its_tab_and_the_summary_shows_none_of_it(
+    auditor: Browser, agent: Agent
+) -> None:
+    old = auditor.get(f"/agents/{agent.id}?show=journal")
+    summary = auditor.get(f"/agents/{agent.id}").text
+
+    assert old.status_code == 302
+    assert old.headers["Location"] == f"/agents/{agent.id}/ledger?show=journal&after="
+    assert 'id="memory-1"' not in summary
+    assert f'href="/agents/{agent.id}/ledger"' in summary and "Cost this month" in summary
+    assert "no calls of a model" in summary
+
+
+@pytest.mark.parametrize("typed", ["0", "99999", "-1", "1; DROP", "²", "9" * 30, "<script>"])
+def test_no_memory_is_found_by_a_number_that_it_does_not_have(auditor: Browser, agent: Agent, typed: str) -> None:
+    page = auditor.get(f"/agents/{agent.id}/ledger", query_string={"number": typed})
+
+    assert page.status_code == 200
+    assert "ezra has no memory of this number." in page.text and "<script>" not in page.text.partition("<main")[2]
+    assert 'id="memory-1"' in page.text
+    assert auditor.get(f"/agents/{agent.id}/ledger.json", query_string={"number": typed}).status_code == 404
+
+
+def test_a_memory_is_found_by_its_number_and_its_history_told_blind(
+    auditor: Browser, admin: Browser, agent: Agent
+) -> None:
+    theirs = remember(make_agent("mina"), SECRET)[0]
+    (mine,) = remember(agent, SECRET)
+    admin.press(f"/agents/{agent.id}/memories/{mine}/constitutional")
+    found = auditor.get(f"/agents/{agent.id}/ledger?number= {mine} ")
+    page = auditor.get(found.headers["Location"]).text
+    told = auditor.get(f"{found.headers['Location']}.json").json
+
+    assert found.headers["Location"] == f"/agents/{agent.id}/memories/{mine}"
+    assert told is not None
+    assert [each["action"] for each in told["history"]] == ["memory_constitutional_toggle", "memory_create"]
+    assert [each["constitutional"] for each in told["history"]] == [True, False]
+    assert 'id="memory-history"' in page and SECRET not in page
+    assert "has no memory" in auditor.get(f"/agents/{agent.id}/ledger?number={theirs}").text

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
 from app.extensions import db, now, writing
 from app.models import Agent, Consent, Refinement, Status, note_to_admins
 from app.refinement.dedup import remove_exact_duplicates
+from app.refinement.heartbeat import STALE_SECONDS
 from app.refinement.start import start_refinement
 from tests.support.clock import FakeClock
 from tests.support.factories import Running, begin, make_agent, remember
@@ -65,7 +67,67 @@ def test_refusals_of_one_kind_are_one_row(auditor: Browser, agent: Agent) -> Non
 
     rows = [row for row in twin(auditor, run)["timeline"] if row["kind"].startswith("refused")]
 
-    assert [(row["title"], row["count"]) for row in rows] == [("Refused: delete", 3), ("Refused: unknown function", 1)]
+    assert [(row["title"], row["count"], row.get("ids")) for row in rows] == [
+        ("Refused: delete", 3, [901, 902, 903]),
+        ("Refused: `burn` is not an available function", 1, None),
+    ]
+    text = page(auditor, run)
+    assert '<span class="ids">memories 901, 902, 903</span>' in text
+    assert "no such memory of this agent; nothing changed" in text
+
+
+def test_what_a_model_calls_a_function_can_neither_act_nor_tell_a_memory_nor_fill_the_page(
+    auditor: Browser, agent: Agent
+) -> None:
+    run = begin(agent)
+    for name in ("<script>alert(1)</script>", "ann_likes_tea", "delete_memory_4111111111111111", "x" * 500, ""):
+        run.tool.call(name, "{}")
+    for name in ("frobnicate", "listMemories", *(f"merge_{each}" for each in ("all", "core", "notes", "ids", "items"))):
+        run.tool.call(name, "{}")
+    run.tool.execute("delete", id="4111111111111111", carried_by=12)
+    run.tool.settle()
+
+    rows = [row for row in twin(auditor, run)["timeline"] if row["kind"].startswith("refused")]
+    markup = auditor.get(f"/refinements/{run.refinement.id}").text
+
+    named = ["frobnicate", "listMemories", "merge_all", "merge_core", "merge_notes"]
+    assert [row.get("function") for row in rows] == [None, *named, None]
+    assert (rows[0]["title"], rows[0]["count"]) == ("Refused: what it called is not an available function", 7)
+    assert "ids" not in rows[-1]  # too long for a memory's number: it may be something that a memory says
+    assert not any(text in markup for text in ("alert(1)", "likes_tea", "4111", "xxx"))
+    assert "<code><bdi>frobnicate</bdi></code> is not an available function" in markup
+
+
+def test_the_last_row_says_what_it_waits_for_and_every_place_is_there_from_the_start(
+    auditor: Browser, agent: Agent
+) -> None:
+    run = begin(agent)
+    run.tool.execute("delete", id=1, carried_by=12)
+    shown, text = twin(auditor, run), page(auditor, run)
+
+    assert (shown["now"]["waits_for"], shown["now"]["turn"]) == ("turn", 1)
+    last = text.rpartition('<li id="row-')[2]
+    assert "Turn 1: the model is thinking" in last
+    assert 'data-running="' in last
+    assert f'hx-get="/events/poll?topic=refinement:{run.refinement.id}"' in text
+    assert "What came of it and what comes next will stand here." in text
+    assert "ezra wrote nothing to the admins yet." in text
+    assert "Possible once it has ended, for all of it or for one change." in text
+    end(run, Status.COMPLETED)
+    text = page(auditor, run)
+    assert twin(auditor, run)["now"] is None
+    assert "is thinking" not in text
+    assert "/events/poll?topic=refinement:{run.refinement.id}" not in text.partition('id="refinement-timeline"')[2]
+
+
+def test_a_worker_that_is_silent_too_long_is_said_to_be(auditor: Browser, agent: Agent, clock: FakeClock) -> None:
+    run = begin(agent)
+    with writing():
+        db.session.execute(update(Refinement).values(heartbeat_at=clock.at))
+    assert "sign of life" in page(auditor, run)
+    assert "no sign of life" not in page(auditor, run)
+    clock.advance(seconds=STALE_SECONDS + 1)
+    assert "no sign of life for" in page(auditor, run)
 
 
 def test_it_says_how_many_calls_were_refused_and_of_what_kind(auditor: Browser, agent: Agent) -> None:
@@ -243,7 +305,7 @@ def test_every_end_says_what_happened_and_what_comes_next(auditor: Browser, agen
     text = page(auditor, run)
 
     assert f'data-status="{status}"' in text
-    assert 'id="refinement-outcome" class="notices"><' in text.replace("\n", "").replace("  ", "")
+    assert "What came of it" not in text
     assert "Next run " in text
     assert ">Stop<" not in text
     assert "hx-sse:connect" in text
@@ -288,7 +350,7 @@ def test_auditors_see_no_buttons(auditor: Browser, agent: Agent) -> None:
     run = begin(agent)
 
     assert "</svg> Stop</button>" not in page(auditor, run)
-    assert "Make constitutional" not in auditor.get(f"/agents/{agent.id}").text
+    assert "Make constitutional" not in auditor.get(f"/agents/{agent.id}/ledger").text
 
 
 def test_the_gauge_never_shows_the_threshold_for_just_under_it(auditor: Browser, agent: Agent) -> None:

@@ -13,7 +13,7 @@ from app.shapes.audit import RollbackShape
 from tests.history.going_back import count_entries, newest_entry, refined, update
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
-from tests.views.conftest import Browser
+from tests.views.conftest import Browser, toast_of
 from tests.views.undoing import SOME, merge_and_delete, page, press, rollbacks, twin
 
 
@@ -35,7 +35,7 @@ def test_a_plan_counts_what_goes_back_and_changes_nothing(auditor: Browser, agen
     assert sorted(plan["memories"]) == [1, 2, 3, 12, 13, 14]
     assert (plan["conflicts"], plan["stays"], plan["stops"], plan["rewind"]) == ([], [], None, None)
     assert "Restores 4 memories to an earlier state" in words
-    assert "Removes 2 memories" in words
+    assert "Removes 1 memory and 1 journal note" in words
     assert "103 → 132 tokens" in words
     assert f"./whetstone rollback {refinement_id} --dry-run" in words
     assert count_entries() == before
@@ -213,11 +213,15 @@ def test_an_undone_refinement_claims_no_more_what_does_not_stand(admin: Browser,
 
 def test_one_change_is_undone_from_its_row_and_the_page_says_so(admin: Browser, auditor: Browser, agent: Agent) -> None:
     path = f"/refinements/{refined(agent, update(1), update(2))}"
-    first, second = re.findall(r'<a href="(/audit/\d+/rollback)"[^>]*>Undo</a>', admin.get(path).text)
-    assert ">Undo</a>" not in auditor.get(path).text
-    admin.post(first)
+    undoes = re.compile(r'<form method="post" action="(/audit/\d+/rollback)"')
+    first, second = undoes.findall(admin.get(path).text)
+    assert "/audit/" not in "".join(undoes.findall(auditor.get(path).text))
+    answer = press(admin, first, on=path)
 
-    assert re.findall(r'<a href="(/audit/\d+/rollback)"', admin.get(path).text) == [second]
+    assert 'hx-target="#refinement-timeline"' in answer.text
+    assert "Undone: restored 1 memory, " in toast_of(answer)
+    assert "Nothing is left to undo." in toast_of(press(admin, first, on=path))  # a second click
+    assert undoes.findall(admin.get(path).text) == [second]
     rows = twin(admin, path)["timeline"]
     assert [row.get("reversed") for row in rows if row["kind"] == "operation"] == [True, None]
     assert rows[-1]["title"] == "One of its changes was undone"

@@ -41,10 +41,10 @@ def test_one_press_brings_every_memory_back_and_the_toasts_undo_takes_that_back(
     shown = page(auditor, here)
     again = press(admin, undo_in(toast), on=here)
 
-    assert "Restores 4 memories, removes 2 memories, 103 → 132 tokens" in offered
+    assert "Restores 4 memories, removes 1 memory and 1 journal note, 103 → 132 tokens" in offered
     assert answer.status_code == 200
     assert back == original
-    assert "Rolled back: restored 4 memories, removed 2 memories, 103 → 132 tokens." in toast
+    assert "Rolled back: restored 4 memories, removed 1 memory and 1 journal note, 103 → 132 tokens." in toast
     assert 'hx-target="#refinement-rollback"' in answer.text
     assert "by admin-1@example.org on 2026-11-16 04:00 UTC" in shown
     assert "The rollback is undone: restored 6 memories, 132 → 103 tokens." in toast_of(again)
@@ -203,7 +203,7 @@ def test_a_running_refinement_is_ended_before_it_is_taken_back(admin: Browser, a
     answer = press(admin, f"{here}/rollback", on=f"{here}/rollback")
     late = run.tool.execute("delete", id=2, carried_by=12)
 
-    assert "Roll back" not in on_its_page
+    assert "Roll back Possible once it has ended" in on_its_page
     assert plan["stops"] == run.refinement.id
     assert "Ended first the refinement that is open now" in planned
     assert answer.headers["HX-Redirect"] == here
@@ -249,7 +249,7 @@ def test_a_page_of_another_account_named_as_the_one_pressed_on_gives_nothing_awa
     assert undone_by(refinement_id) is not None
 
 
-@pytest.mark.parametrize("here", ["", "nonsense", "http://[", "/agents", "/refinements/x", "/static/app.js"])
+@pytest.mark.parametrize("here", ["", "nonsense", "http://[", "/agents", "/refinements/x", "/assets/app.js"])
 def test_a_page_without_live_parts_is_left_for_one_that_shows_it(admin: Browser, agent: Agent, here: str) -> None:
     refinement_id = merge_and_delete(agent)
     headers = {"HX-Request": "true", "HX-Current-URL": here}

@@ -253,7 +253,7 @@ def test_a_held_prompt_stands_on_the_overview_and_beside_the_present_one(admin: 
     overview = admin.get("/overview.json").json
     assert overview is not None
     assert "Held: 1 prompt" in [each["title"] for each in overview["attention"]]
-    assert f'href="/agents/{agent.id}/settings">ezra</a> <span class="muted">system prompt' in admin.get("/").text
+    assert f'href="/agents/{agent.id}/settings">ezra</a> <bdi class="muted">system prompt' in admin.get("/").text
 
     shown = admin.get(f"/agents/{agent.id}/settings.json").json
     page = admin.get(f"/agents/{agent.id}/settings").text

@@ -12,6 +12,7 @@ from flask import Flask
 from jinja2 import nodes
 
 from app.config import ROOT
+from app.llm.client import RETRIED, ModelErrorKind
 from app.models import (
     OPEN_STATES,
     Action,
@@ -26,6 +27,7 @@ from app.models import (
     TokenRequestStatus,
     Trigger,
 )
+from app.values.refinement_states import WaitsFor
 from app.vocabulary import (
     ACTIONS,
     ATTENTION_KINDS,
@@ -38,7 +40,9 @@ from app.vocabulary import (
     STATUSES,
     TOKEN_REQUEST_STATUSES,
     TRIGGERS,
+    WAITS,
 )
+from app.vocabulary.progress import attempt_failure
 
 TABLES = {
     Action: ACTIONS,
@@ -52,6 +56,7 @@ TABLES = {
     Status: STATUSES,
     TokenRequestStatus: TOKEN_REQUEST_STATUSES,
     Trigger: TRIGGERS,
+    WaitsFor: WAITS,
 }
 
 RULES = {
@@ -86,6 +91,12 @@ def test_every_status_says_what_it_means(status: Status) -> None:
     assert term.icon and term.meaning
     assert bool(term.nothing_yet) == (status in OPEN_STATES)
     assert bool(term.ending and term.headline) == (status not in OPEN_STATES)
+
+
+@pytest.mark.parametrize("kind", sorted(RETRIED))
+def test_every_failure_that_is_worth_another_attempt_is_told_in_words(kind: ModelErrorKind) -> None:
+    assert attempt_failure(kind, None).startswith("the model")
+    assert attempt_failure(kind, 503).endswith(" (HTTP 503)")
 
 
 @pytest.mark.parametrize("kind", RollbackKind)

@@ -1,11 +1,11 @@
-"""What the pages of one agent show: its state, its sealed ledger, refinements, imports, and its forgetting."""
+"""What the pages of one agent show: its summary, its sealed ledger, refinements, imports, and its forgetting."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ from app.history.erasing import check_not_erased, find_remains
 from app.models import (
     OPEN_GRANTS,
     AccessGrant,
+    Action,
     Agent,
     AgentKey,
     AgentToken,
@@ -28,35 +29,36 @@ from app.models import (
     Intake,
     IntakeStatus,
     Memory,
-    MemoryType,
+    MemoryState,
+    ModelCall,
     Refinement,
+    Status,
     TokenRequest,
 )
 from app.models.agent_settings import operator_settings
 from app.models.base import iso, require_row
 from app.models.key import TokenOrigin, live_tokens
-from app.models.keyset import TimeCursor, cut_page
-from app.models.memory import OLDEST_MEMORIES
 from app.models.memory_rows import BlindRow
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.erosion import Erosion, erosion_of
 from app.shapes.memory import AdminImport, LedgerRowShape
 from app.shapes.refinement import RefinementShape
 from app.values.mass_story import exact_percent, percent
+from app.values.plural import count_nouns
 from app.views.shown.agents import AgentRow, load_rows
 from app.views.shown.attention import Unseen
+from app.views.shown.entry import actor_name
+from app.views.shown.ledger import Ledger, LedgerFigures
 from app.views.shown.mass import MassChart
+from app.vocabulary.actions import action_term
 
-LEDGER_ROWS = 50
 REFINEMENT_ROWS = 20
 INTAKE_ROWS = 20
+HISTORY_ROWS = 50
+OUTCOME_DAYS = 90
 TOKEN_REQUEST_ROWS = 5
 INTAKE_NEWS = timedelta(minutes=10)
 """How long an import stays on the page of the ledger after a worker settled it."""
-
-CORE, JOURNAL, DISCARDED = "core", "journal", "discarded"
-LEDGERS = {CORE: "Core", JOURNAL: "Journal", DISCARDED: "Discarded"}
-"""What the ledger can list, as its address names it. Discarded are those of both types that were removed, softly."""
 
 
 @dataclass(frozen=True)
@@ -107,49 +109,70 @@ class AgentState(AgentRow):
         return super().as_json() | said
 
 
-class Ledger:
-    """A page of memories, oldest first: of one of LEDGERS. `next_after` is the cursor to go on from."""
+@dataclass(frozen=True)
+class AgentCost:
+    """What asking models for an agent cost since the first of this month, UTC."""
 
-    choices = LEDGERS
+    calls: int
+    tokens: int
+    usd: Decimal
 
-    def __init__(self, agent: Agent, *, show: str = "", after: str = "") -> None:
-        self.show = show if show in LEDGERS else CORE
-        cursor = TimeCursor.parse(after)
-        is_discarded = Memory.discarded_at.is_not(None)
-        is_shown = is_discarded if self.show == DISCARDED else ~is_discarded & (Memory.type == MemoryType(self.show))
-        query = select(Memory).where(Memory.agent_id == agent.id, Memory.erased_at.is_(None), is_shown)
-        self.rows, last = cut_page(BlindRow.load(OLDEST_MEMORIES.page(query, LEDGER_ROWS, cursor)), LEDGER_ROWS)
-        self.after = after if cursor else ""
-        self.next_after = str(TimeCursor(last.origin_at, last.id)) if last else ""
+    @classmethod
+    def of(cls, agent: Agent) -> AgentCost:
+        since = now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        columns = (func.count(), func.sum(ModelCall.total_tokens), func.sum(ModelCall.cost_usd))
+        mine = (ModelCall.agent_id == agent.id, ModelCall.started_at >= since)
+        calls, tokens, usd = db.session.execute(select(*columns).where(*mine)).one()
+        return cls(calls, int(tokens or 0), Decimal(usd or 0))
 
     @property
-    def is_live(self) -> bool:
-        """Whether the stream keeps it fresh: only the first page of core memories."""
-        return self.show == CORE and not self.after
+    def words(self) -> str:
+        if not self.calls:
+            return "no calls of a model"
+        return f"${self.usd:,.2f} for {count_nouns(self.calls, 'call')}, {self.tokens:,} tokens"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"calls": self.calls, "tokens": self.tokens, "cost_usd": float(self.usd)}
 
 
-class LedgerPage:
+class AgentPage:
+    """The summary. Its twin holds a page of the ledger, too, as programs rely on."""
+
     def __init__(self, agent: Agent, *, show: str = "", after: str = "") -> None:
         self.state = AgentState.load(agent)
         self.recent = newest_refinements(agent, 5)
         self.unseen = Unseen(agent.account_id, agent.id)
         self.ledger = Ledger(agent, show=show, after=after)
-        since = now() - INTAKE_NEWS
-        self.intakes = [each for each in _load_intakes(agent) if each.taken_at is None or each.taken_at > since]
+        self.intakes = _load_intake_news(agent)
         self.mass = MassChart(agent)
+        self.outcomes, self.cost = _count_outcomes(agent), AgentCost.of(agent)
         self.first_token, self.token_requests = _load_first_token(agent), _load_token_requests(agent)
 
     def as_json(self) -> dict[str, Any]:
-        return self.state.as_json() | {
+        said = {
             "first_token_shown_to": self.first_token.shown_to if self.first_token else None,
             "token_requests_waiting": len(self.token_requests),
             "attention_items": self.unseen.as_json(),
-            "show": self.ledger.show,
-            "ledger": [LedgerRowShape.of(row).as_json() for row in self.ledger.rows],
-            "next_after": self.ledger.next_after or None,
             "refinements": [RefinementShape.of(refinement).as_json() for refinement in self.recent],
             "mass": self.mass.as_json(),
+            "outcomes": {str(status): count for status, count in self.outcomes},
+            "cost_of_month": self.cost.as_json(),
         }
+        return self.state.as_json() | self.ledger.as_json() | said
+
+
+class LedgerPage:
+    """The sealed ledger, blind. `number` stands in the field for a memory's number, `error` beside it."""
+
+    def __init__(self, agent: Agent, *, show: str = "", after: str = "", number: str = "", error: str = "") -> None:
+        self.state, self.number, self.error = AgentState.load(agent), number, error
+        self.ledger = Ledger(agent, show=show, after=after)
+        self.intakes = _load_intake_news(agent)
+        self.figures = LedgerFigures(agent, self.ledger)
+
+    def as_json(self) -> dict[str, Any]:
+        where = {"agent": self.state.agent.name, "agent_id": self.state.agent.id}
+        return where | self.ledger.as_json() | {"figures": self.figures.as_json()}
 
 
 REFINEMENTS = {
@@ -244,11 +267,50 @@ class MemoryPage:
         query = select(Memory).where(Memory.id == memory_id, Memory.agent_id == agent.id)
         self.row = require_row(next(iter(BlindRow.load(query)), None), "There is no such memory.")
         self.remains = find_remains(agent.id, memory_id)
+        self.history = load_history(memory_id)
         self.url = url_for("memories.show", agent_id=agent.id, memory_id=memory_id)
 
     def as_json(self) -> dict[str, Any]:
         said = {"agent": self.state.agent.name, "agent_id": self.state.agent.id, "may_erase": self.may_erase}
-        return LedgerRowShape.of(self.row).as_json() | said | self.remains
+        history = {"history": [change.as_json() for change in self.history]}
+        return LedgerRowShape.of(self.row).as_json() | said | self.remains | history
+
+
+@dataclass(frozen=True)
+class MemoryChange:
+    """What a memory became by one entry of the audit log, blind. `tokens` is its weight then."""
+
+    entry_id: int
+    at: datetime
+    action: Action
+    actor: str
+    refinement_id: str | None
+    tokens: int
+    version: int
+    constitutional: bool
+    discarded_at: datetime | None
+
+    @property
+    def words(self) -> str:
+        return action_term(self.action).words
+
+    @property
+    def by(self) -> str:
+        return actor_name(self.actor)
+
+    def as_json(self) -> dict[str, Any]:
+        who = {"entry": self.entry_id, "at": iso(self.at), "action": str(self.action), "actor": self.actor}
+        then = {"tokens": self.tokens, "version": self.version, "constitutional": self.constitutional}
+        return who | {"refinement": self.refinement_id, **then, "discarded": self.discarded_at is not None}
+
+
+def load_history(memory_id: int) -> list[MemoryChange]:
+    """The newest states of a memory, the newest first."""
+    entry = (AuditLog.id, AuditLog.at, AuditLog.action, AuditLog.actor, AuditLog.refinement_id)
+    state = (MemoryState.token_estimate, MemoryState.version, MemoryState.constitutional, MemoryState.discarded_at)
+    query = select(*entry, *state).join(MemoryState, MemoryState.entry_id == AuditLog.id)
+    newest = query.where(MemoryState.memory_id == memory_id).order_by(MemoryState.entry_id.desc()).limit(HISTORY_ROWS)
+    return [MemoryChange(*row) for row in db.session.execute(newest).tuples()]
 
 
 def load_ledger_row(agent: Agent, memory_id: int) -> BlindRow | None:
@@ -265,6 +327,20 @@ def newest_refinements(agent: Agent, limit: int) -> list[Refinement]:
 def _load_intakes(agent: Agent) -> list[Intake]:
     query = select(Intake).where(Intake.agent_id == agent.id, Intake.kind == "import")
     return list(db.session.scalars(query.order_by(Intake.created_at.desc()).limit(INTAKE_ROWS)))
+
+
+def _load_intake_news(agent: Agent) -> list[Intake]:
+    since = now() - INTAKE_NEWS
+    return [each for each in _load_intakes(agent) if each.taken_at is None or each.taken_at > since]
+
+
+def _count_outcomes(agent: Agent) -> list[tuple[Status, int]]:
+    """How its refinements of the last days ended, in the order of the enum."""
+    since = now() - timedelta(days=OUTCOME_DAYS)
+    mine = (Refinement.agent_id == agent.id, Refinement.requested_at >= since, Refinement.ended_at.is_not(None))
+    query = select(Refinement.status, func.count()).where(*mine).group_by(Refinement.status)
+    counts = dict(db.session.execute(query).tuples().all())
+    return [(status, counts[status]) for status in Status if status in counts]
 
 
 def _load_first_token(agent: Agent) -> AgentToken | None:

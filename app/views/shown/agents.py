@@ -1,42 +1,42 @@
-"""What the list of agents shows: one page of rows by name, from running totals only."""
+"""What the list of agents shows: one page of rows in the order that its address names, from running totals only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, func, select, true
+from flask import url_for
+from sqlalchemy import func, select
 
 from app.events.topics import newest_event
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Refinement
-from app.models.keyset import Keyset
+from app.refinement.fleet import DUE, FILTERS, OUTCOMES, STATES, FilterRefused, Fleet
 from app.refinement.timetable import Due, Timetable
 from app.shapes.agent import AdminAgent
+from app.views.forms import Wrong
+from app.vocabulary import STATUSES
 
 ROWS = 50
+MOST_TYPED = 90
+COLUMNS = (
+    *(("name", "Agent"), ("memory", "Core memory"), ("state", "State")),
+    *(("last", "Last refinement"), ("next", "Next run")),
+)
+ASCENDING = ("name", "state", "next")
+"""Columns that a first click orders from their smallest; the others from their largest."""
+
 RECENT = timedelta(minutes=10)
 
-IS_KEPT = Agent.forgotten_at.is_(None)
-OVER_BUDGET = (Agent.core_token_usage > Agent.core_token_budget) & IS_KEPT
-
-_BY_NAME = Keyset((Agent.name,))
+TREND_DAYS = 90
+TREND_POINTS = 12
 
 _IS_OPEN = Refinement.status.in_(OPEN_STATES)
 
-STATES: Mapping[str, tuple[str, ColumnElement[bool]]] = {
-    "": ("All states", true()),
-    "running": ("Being refined", exists().where(Refinement.agent_id == Agent.id, _IS_OPEN)),
-    "stopped": ("Stopped", Agent.stopped_at.is_not(None)),
-    "over_budget": ("Over budget", OVER_BUDGET),
-    "paused": ("Paused", Agent.paused.is_(True) & IS_KEPT),
-    "never": ("Never refined", Agent.last_refinement_at.is_(None)),
-    "inactive": ("Not active", Agent.active.is_(False) & IS_KEPT),
-    "forgotten": ("Forgotten", ~IS_KEPT),
-}
-"""What the list can be filtered by, as its address names it: the words for it, and what it asks of an agent."""
+Trend = Sequence[tuple[int, int]]
+"""Moments in seconds since 1970 and the mass in tokens then, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ class AgentRow:
     due: Due
     changeable: bool
     has_keys: bool
+    trend: Trend = field(default=(), kw_only=True)
+
+    @property
+    def trend_words(self) -> str:
+        before, after = self.trend[0][1], self.trend[-1][1]
+        return f"Mass over {TREND_DAYS} days: {before:,} → {after:,} tokens"
 
     @property
     def needs_refinement(self) -> bool:
@@ -61,40 +67,110 @@ class AgentRow:
 
 
 class AgentList:
-    """`total` counts the whole account; `next_after` is the name to go on from, if there is more.
+    """`total` counts the whole account, `matched` those that fit; `next_after` is the name to go on from, if any do.
 
-    `selected` are the boxes that were checked when nothing was done with them, and `problem` says why.
+    `selected` are the boxes that were checked when nothing was done with them, `selects_all` whether all that match
+    were, and `problem` says why nothing was done. `errors` are the sentences beside filters that can't be used.
     """
 
     states = tuple((name, words) for name, (words, _) in STATES.items())
+    outcomes = ("", "Any outcome"), *((str(status), STATUSES[status].capitalized) for status in OUTCOMES)
+    starts = ("", "Any time"), *((name, words) for name, (words, _) in DUE.items())
+    columns = COLUMNS
+    orders = (
+        *(("", "Name"), ("-name", "Name, Z first"), ("-memory", "Most of budget"), ("memory", "Least of budget")),
+        *(("state", "State"), ("-state", "State, reversed"), ("-last", "Latest refinement"), ("last", "Oldest")),
+        *(("next", "Soonest run"), ("-next", "Latest run")),
+    )
 
-    def __init__(self, account_id: int, *, query: str = "", state: str = "", after: str = "") -> None:
-        self.query, self.after = query, after
-        self.state = state if state in STATES else ""
-        self.is_filtered = bool(query or self.state)
+    def __init__(self, account_id: int, typed: Mapping[str, str], *, after: str = "") -> None:
+        self.typed = {name: typed.get(name, "").strip()[:MOST_TYPED] for name in FILTERS}
+        self.errors: dict[str, str] = {}
+        self.fleet = self._read_fleet(account_id)
+        self.after, self.selects_all, self.problem = after, False, ""
         self.selected: Sequence[int] = ()
-        self.problem = ""
         self.last_event = newest_event(account_id)
-        mine = select(Agent).where(Agent.account_id == account_id, STATES[self.state][1])
-        if query:
-            mine = mine.where(Agent.name.icontains(query, autoescape=True))
-        agents, last = _BY_NAME.load(mine, ROWS, [after] if after else None)
         whole = select(func.count()).select_from(Agent).where(Agent.account_id == account_id)
         self.total = db.session.scalar(whole) or 0
-        self.rows, self.next_after = load_rows(agents), last.name if last else ""
+        self.rows, self.next_after, self.matched = list[AgentRow](), "", 0
+        if not self.errors:
+            self._load_page()
+
+    def _read_fleet(self, account_id: int) -> Fleet:
+        try:
+            return Fleet.read(account_id, self.typed)
+        except FilterRefused as error:
+            self.errors = {error.field: error.sentence}
+            return Fleet(account_id)
+
+    def _load_page(self) -> None:
+        fleet = self.fleet
+        agents, last = fleet.order.load(fleet.agents(), ROWS, fleet.position_of(self.after))
+        self.matched = fleet.count() if fleet.is_filtered else self.total
+        self.rows, self.next_after = load_rows(agents, with_trend=True), last.name if last else ""
+
+    @property
+    def is_filtered(self) -> bool:
+        return self.fleet.is_filtered or bool(self.errors)
+
+    @property
+    def lead(self) -> str:
+        """How many there are, and how many of them match."""
+        if self.is_filtered and self.total:
+            return f"{self.matched:,} of {self.total:,} match"
+        return f"{self.total:,} in this account" if self.total else ""
+
+    @property
+    def sort(self) -> str:
+        """The column that orders the list, and `-` before it where the order is turned round."""
+        return self.fleet.sort or "name"
+
+    def url(self, **changed: str) -> str:
+        """The address of this list with other filters, from its start."""
+        typed: dict[str, Any] = {name: value for name, value in (self.fleet.typed | changed).items() if value}
+        return url_for("agents.index", **typed)
+
+    def sort_url(self, column: str) -> str:
+        """Its order by a column; the other way round where it is ordered so already."""
+        first = column if column in ASCENDING else f"-{column}"
+        turned = first.removeprefix("-") if first.startswith("-") else f"-{first}"
+        return self.url(sort=turned if self.sort == first else first)
 
     def as_json(self) -> dict[str, Any]:
+        if self.errors:
+            raise Wrong(self.errors)
         rows = [row.as_json() | {"last_outcome": row.last and str(row.last.status)} for row in self.rows]
-        return {"agents": rows, "total": self.total, "next_after": self.next_after or None}
+        counted = {"total": self.total, "matched": self.matched, "sort": self.sort}
+        return {"agents": rows, **counted, "next_after": self.next_after or None}
 
 
-def load_rows(agents: Sequence[Agent]) -> list[AgentRow]:
+def load_rows(agents: Sequence[Agent], *, with_trend: bool = False) -> list[AgentRow]:
     """Rows for some agents of one account: a handful of queries, whatever their number."""
     ids = [agent.id for agent in agents]
     last = _last_refinements(ids)
     keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
-    outlooks = Timetable().outlooks(agents)
-    return [AgentRow(agent, last.get(agent.id), *outlooks[agent.id], agent.id in keyed) for agent in agents]
+    outlooks, trends = Timetable().outlooks(agents), load_trends(agents) if with_trend else {}
+
+    def row(agent: Agent) -> AgentRow:
+        known = (last.get(agent.id), *outlooks[agent.id], agent.id in keyed)
+        return AgentRow(agent, *known, trend=trends.get(agent.id, ()))
+
+    return [row(agent) for agent in agents]
+
+
+def load_trends(agents: Sequence[Agent]) -> dict[int, Trend]:
+    """What each agent's last refinements left, and what it holds now; nothing of one that had none lately."""
+    ids, since = [agent.id for agent in agents], now() - timedelta(days=TREND_DAYS)
+    newest = func.row_number().over(partition_by=Refinement.agent_id, order_by=Refinement.requested_at.desc())
+    lately = (Refinement.requested_at >= since, Refinement.mass_after.is_not(None))
+    columns = (Refinement.agent_id, Refinement.requested_at, Refinement.mass_after, newest.label("place"))
+    ended = select(*columns).where(Refinement.agent_id.in_(ids), *lately).subquery()
+    points = select(ended).where(ended.c.place < TREND_POINTS).order_by(ended.c.requested_at)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for agent_id, at, mass, _ in db.session.execute(points).tuples():
+        found.setdefault(agent_id, []).append((int(at.timestamp()), mass))
+    today = int(now().timestamp())
+    return {agent.id: (*found[agent.id], (today, agent.core_token_usage)) for agent in agents if agent.id in found}
 
 
 def recently_moved(account_id: int) -> list[AgentRow]:
@@ -105,7 +181,7 @@ def recently_moved(account_id: int) -> list[AgentRow]:
         Refinement.requested_at >= now() - timedelta(days=1),
     )
     agents = db.session.scalars(select(Agent).where(Agent.id.in_(moved)).order_by(Agent.name).limit(200))
-    return load_rows(list(agents))
+    return load_rows(list(agents), with_trend=True)
 
 
 def _last_refinements(ids: Sequence[int]) -> dict[int, Refinement]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from flask import current_app, url_for
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select
 
 from app.extensions import db, now
 from app.health import CachedAnswer, look_around, stopped_parts
@@ -18,6 +19,7 @@ from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor
 from app.models.statement_log import LogBroken
 from app.processes.datadir import StoppedPart
+from app.refinement.attention import MOST_AT_ONCE, AttentionFilter
 from app.refinement.failures import FailureReason
 from app.shapes.audit import AttentionShape
 from app.statements.checkpointing import overdue_words, unsent_words
@@ -51,7 +53,9 @@ class ShownItem:
     @property
     def rollback_url(self) -> str:
         """Where to take the changes back; empty where there are none, or none any more."""
-        if self.item.kind not in (AttentionKind.UNFINISHED, AttentionKind.READING) or self.item.is_resolved:
+        kinds = (AttentionKind.UNFINISHED, AttentionKind.READING, AttentionKind.FAILED)
+        refinement = self.item.refinement
+        if self.item.kind not in kinds or self.item.is_resolved or not (refinement and refinement.has_done_something):
             return ""
         return url_for("rollbacks.undo_refinement", refinement_id=self.item.refinement_id)
 
@@ -59,8 +63,10 @@ class ShownItem:
 class Unseen:
     """The newest that nobody has seen yet, for the top of a page: of an account, or of one agent of it."""
 
-    def __init__(self, account_id: int, agent_id: int | None = None) -> None:
-        mine = AttentionItem.account_id == account_id
+    def __init__(
+        self, account_id: int, agent_id: int | None = None, kinds: Sequence[AttentionKind] = tuple(AttentionKind)
+    ) -> None:
+        mine = (AttentionItem.account_id == account_id) & AttentionItem.kind.in_(kinds)
         mine = mine if agent_id is None else mine & (AttentionItem.agent_id == agent_id)
         self.rows, last = _load_items(mine, AttentionItem.is_open(), limit=SHOWN)
         self.has_more = last is not None
@@ -69,18 +75,58 @@ class Unseen:
         return [AttentionShape.of(row.item).as_json() for row in self.rows]
 
 
-class AttentionList:
-    """All of an account, those that were seen too if wanted, page by page."""
+@dataclass(frozen=True)
+class AttentionForm:
+    """The filters of the list as they stand in an address: `typed` as it was typed, `errors` a sentence by field."""
 
-    def __init__(self, account_id: int, *, with_seen: bool = False, before: str = "") -> None:
-        conditions = [AttentionItem.account_id == account_id, *([] if with_seen else [AttentionItem.is_open()])]
-        self.rows, last = _load_items(*conditions, limit=ROWS, position=TimeCursor.parse(before))
-        self.with_seen = with_seen
+    wanted: AttentionFilter
+    typed: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.typed)
+
+    @property
+    def address(self) -> dict[str, str]:
+        """What an address of the same list holds, but for where its page begins."""
+        return {**self.typed, **({"seen": "1"} if self.wanted.with_seen else {})}
+
+    @property
+    def command(self) -> str:
+        options = "".join(f" --{name} {shlex.quote(text)}" for name, text in self.typed.items())
+        return f"./whetstone attention list{options}{' --all' if self.wanted.with_seen else ''}"
+
+
+class AttentionList:
+    """Those of an account that a filter wants, page by page; nothing where the filter can't be used."""
+
+    def __init__(self, account_id: int, form: AttentionForm, *, before: str = "") -> None:
+        self.form, self.with_seen = form, form.wanted.with_seen
+        conditions = [AttentionItem.account_id == account_id, *form.wanted.conditions()]
+        self.rows: Sequence[ShownItem] = ()
+        last, self.matching = None, 0
+        if not form.errors:
+            self.rows, last = _load_items(*conditions, limit=ROWS, position=TimeCursor.parse(before))
+            some = select(AttentionItem.id).where(*conditions).limit(MOST_AT_ONCE + 1).subquery()
+            self.matching = db.session.scalar(select(func.count()).select_from(some)) or 0
         self.next_before = str(TimeCursor(last.at, last.id)) if last else ""
+        self.kinds = [("", "All kinds"), *((str(kind), term.words) for kind, term in ATTENTION_KINDS.items())]
+        if (typed := form.typed.get("kind", "")) not in dict(self.kinds):
+            self.kinds.append((typed, _kind_words(form.wanted.kinds) or typed))
+
+    @property
+    def matching_words(self) -> str:
+        """How many one press marks as seen."""
+        return f"the newest {MOST_AT_ONCE}" if self.matching > MOST_AT_ONCE else f"all {self.matching:,}"
 
     def as_json(self) -> dict[str, Any]:
         items = [AttentionShape.of(row.item).as_json() for row in self.rows]
         return {"items": items, "next_before": self.next_before or None}
+
+
+def _kind_words(kinds: Sequence[AttentionKind]) -> str:
+    return ", ".join(ATTENTION_KINDS[kind].words for kind in kinds)
 
 
 def _load_items(
@@ -93,7 +139,11 @@ def _load_items(
 
 @dataclass(frozen=True)
 class Attention:
-    """One thing to look at. `items` are (name, address, remark); where there are `reasons`, they are shown instead."""
+    """One thing to look at. `items` are (name, address, remark); where there are `reasons`, they are shown instead.
+
+    The overview has one line for it, in the place of its `kind`: `short` says how many of what, `line` the most
+    important of it, `url` leads to all; `seen` and `retry` are the fields of the acts on all of it, if there are such.
+    """
 
     tone: str
     icon: str
@@ -102,6 +152,14 @@ class Attention:
     items: Sequence[tuple[str, str, str]] = ()
     more: tuple[str, str] | None = None
     reasons: Sequence[FailureReason] = ()
+    kind: str = "system"
+    short: str = ""
+    count: int = 1
+    line: str = ""
+    url: str = ""
+    newest: datetime | None = None
+    seen: Mapping[str, str] = field(default_factory=dict)
+    retry: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first_reasons(self) -> Sequence[FailureReason]:

@@ -76,6 +76,8 @@ def subject_of(entry: LogEntry) -> Subject | None:
             return Subject("change of settings", url_for("settings.show", agent_id=entry.agent_id))
         case "proposal" if entry.agent_id is not None:
             return Subject("what it wrote", url_for("settings.show", agent_id=entry.agent_id))
+        case "notice-channel":
+            return Subject(f"channel {number[:8]}", url_for("house.notices"))
         case "user" if entry.action in _SIGN_INS:
             return None
         case "agent" | "account" | "":

@@ -9,11 +9,14 @@ from sqlalchemy import select
 from app.events.topics import newest_event
 from app.extensions import db, now
 from app.history.plan import Target
+from app.history.progress import Progress
+from app.history.steps import steps_of
 from app.history.timeline import timeline_of
 from app.models import Agent, Consent, Mode, Refinement, Status
 from app.models.base import iso
 from app.models.schedule import ATTEMPT_PAUSE
 from app.refinement.failures import AGENT_STOPPED
+from app.refinement.heartbeat import STALE_SECONDS
 from app.refinement.timetable import Timetable
 from app.shapes.refinement import NamedRefinement
 from app.values.plural import count_nouns
@@ -39,7 +42,9 @@ class RefinementPage:
         after = refinement.mass_after
         self.mass_now = self.agent.core_token_usage if after is None else after
         self.story = refinement.mass_story(self.mass_now)
-        self.rows = timeline_of(refinement)
+        steps = steps_of(refinement)
+        self.rows = timeline_of(refinement, steps)
+        self.progress = Progress.of(refinement, self.agent, steps)
         self.offer = _rollback_offer(refinement)
 
     @property
@@ -48,6 +53,12 @@ class RefinementPage:
         if self.refinement.is_open and not self.refinement.has_done_something:
             return STATUSES[self.refinement.status].nothing_yet
         return self.refinement.machine_line
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its worker was not heard of for so long that it counts as dead."""
+        silent = None if self.progress is None else self.progress.silent
+        return silent is not None and silent > STALE_SECONDS
 
     @property
     def consent_words(self) -> str:
@@ -117,9 +128,11 @@ class RefinementPage:
 
     @property
     def nothing_to_undo(self) -> str:
-        """Why no roll back is offered after the end; empty while it is open, and where one is offered."""
-        if self.refinement.is_open or self.offer:
+        """Why no roll back is offered; empty where one is."""
+        if self.offer:
             return ""
+        if self.refinement.is_open:
+            return "Possible once it has ended, for all of it or for one change."
         if self.refinement.status == Status.ROLLED_BACK:
             return (
                 "Nothing to roll back: the guard reversed every change itself. That is final; only the agent can "
@@ -133,6 +146,7 @@ class RefinementPage:
             "line": self.refinement.machine_line,
             "receipt": receipt_url(self.refinement.id) if self.has_receipt else None,
             "consent": None if self.consent is None else ("YES" if self.consent.granted else "NO"),
+            "now": self.progress.as_json() if self.progress else None,
             "stop_requested_at": iso(self.refinement.stop_requested_at),
             "rollback": self.offer.as_json() if self.offer else None,
             "timeline": [row.as_json() for row in self.rows],

@@ -15,7 +15,7 @@ from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
 from app.shapes.audit import PlanShape, RollbackShape
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term
-from app.vocabulary.rollbacks import describe_memories, describe_moves
+from app.vocabulary.rollbacks import describe_memories, describe_moves, describe_removed
 
 
 class RollbackOffer:
@@ -33,7 +33,9 @@ class RollbackOffer:
         self.undone = db.session.get(Rollback, plan.undone_by) if plan.undone_by else None
         self.who_undid = actor_words(self.undone) if self.undone else ""
         self.later = refinements_by_id(plan.later)
-        self.line = describe_moves(plan.restored, plan.removed, (plan.mass_before, plan.mass_after))
+        mass, notes = (plan.mass_before, plan.mass_after), plan.removed_notes
+        self.line = describe_moves(plan.restored, plan.removed, mass, notes=notes)
+        self.removed_words = describe_removed(plan.removed, notes)
         self.in_the_way = describe_memories(plan.conflicts)
         self.conflict = f"since then, others changed {self.in_the_way}"
         self.final = GuardFinal(plan).sentence if plan.final else ""

@@ -1,0 +1,80 @@
+"""UserSession: one sign-in of a user in one browser. Its key stands in the signed cookie; ended, it lets nobody in."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from datetime import timedelta
+
+from sqlalchemy import ForeignKey, String, select, update
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.extensions import db, now
+from app.models.base import Identity, Model, Moment, drop_old_rows
+
+SEEN_EVERY = timedelta(minutes=5)
+"""How exactly it is known when somebody was here last: a page that is only read writes no more often."""
+
+KEPT = timedelta(days=366)
+"""A cookie lives for a year at most."""
+
+
+class UserSession(Model):
+    """Outside of the audit log, which has each sign-in, sign-out and end by its own entry."""
+
+    __tablename__ = "user_sessions"
+
+    id: Mapped[int] = mapped_column(Identity, primary_key=True)
+    key: Mapped[str] = mapped_column(String(32), unique=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    address: Mapped[str] = mapped_column(String(64))
+    browser: Mapped[str] = mapped_column(String(200))
+    signed_in_at: Mapped[Moment]
+    seen_at: Mapped[Moment]
+    ended_at: Mapped[Moment | None]
+
+    @classmethod
+    def begin(cls, user_id: int, *, address: str, browser: str) -> UserSession:
+        at = now()
+        made = cls(user_id=user_id, key=secrets.token_hex(16), address=address[:64], browser=browser[:200])
+        made.signed_in_at = made.seen_at = at
+        db.session.add(made)
+        return made
+
+    @classmethod
+    def open_of(cls, user_id: int) -> list[UserSession]:
+        """Newest first."""
+        mine = select(cls).where(cls.user_id == user_id, cls.ended_at.is_(None))
+        return list(db.session.scalars(mine.order_by(cls.seen_at.desc(), cls.id.desc())))
+
+    @classmethod
+    def end_of(cls, user_id: int, *, but: str = "", only: int | None = None) -> int:
+        """End those of a user: all, all but the one with this key, or only the one of this id. Returns how many."""
+        wanted = [cls.user_id == user_id, cls.ended_at.is_(None), cls.key != but]
+        wanted += [cls.id == only] if only is not None else []
+        ended = update(cls).where(*wanted).values(ended_at=now()).returning(cls.id)
+        return len(db.session.scalars(ended.execution_options(synchronize_session=False)).all())
+
+    @classmethod
+    def end_by_key(cls, key: str) -> None:
+        db.session.execute(update(cls).where(cls.key == key, cls.ended_at.is_(None)).values(ended_at=now()))
+
+    @classmethod
+    def note_seen(cls, session_id: int) -> None:
+        """Its user is here."""
+        db.session.execute(update(cls).where(cls.id == session_id).values(seen_at=now()))
+
+    @classmethod
+    def open_keys(cls, keys: Collection[str]) -> set[str]:
+        """Those of open sessions among these."""
+        return set(db.session.scalars(select(cls.key).where(cls.key.in_(keys), cls.ended_at.is_(None))))
+
+    @property
+    def is_to_be_noted(self) -> bool:
+        """Whether it was not noted for a while that its user is here."""
+        return now() - self.seen_at >= SEEN_EVERY
+
+
+def drop_old_sessions() -> int:
+    """Those of which no cookie can live; returns how many."""
+    return drop_old_rows(UserSession.id, UserSession.seen_at, now() - KEPT)

@@ -1,0 +1,153 @@
+"""Working off many refinements at once: started anew, or marked as seen. Each agent in a transaction of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+
+from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy.orm import aliased
+
+from app.errors import Refused
+from app.extensions import reading, writing
+from app.models import OPEN_STATES, Actor, Agent, AttentionItem, Mode, Refinement, Status, Trigger
+from app.models.agent import AgentForgotten
+from app.models.base import lock_row
+from app.models.refinement import NEWEST_REFINEMENTS
+from app.refinement.start import AgentInactive, AlreadyRunning, LedgerEmpty, RestingAfterNo, start_refinement
+
+MOST_AT_ONCE = 500
+"""Refinements that one click acts on; the newest come first."""
+
+COMPLETED = "completed"
+REFINED_SINCE = "refined again since"
+ALREADY_OPEN = "already open"
+
+_WORDS: dict[type[Refused], str] = {
+    AlreadyRunning: ALREADY_OPEN,
+    LedgerEmpty: "no core memories",
+    RestingAfterNo: "declined in the last 24 hours",
+    AgentInactive: "agent not active",
+    AgentForgotten: "agent forgotten",
+}
+"""Why an agent was not started, in the fewest words."""
+
+
+@dataclass
+class Retried:
+    """`queued` are the new refinements; `refused` counts, in words, why the others were not started."""
+
+    queued: list[str] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def line(self) -> str:
+        """`48 queued; 2 not: already open`."""
+        words = f"{len(self.queued):,} queued"
+        if not self.refused:
+            return f"{words}."
+        reasons = self.refused.most_common()
+        told = [reason if len(reasons) == 1 else f"{count:,} {reason}" for reason, count in reasons]
+        return f"{words}; {self.refused.total():,} not: {', '.join(told)}."
+
+
+@dataclass(frozen=True)
+class MarkedSeen:
+    """How many items of how many refinements, and from when to when: so that just these can be unmarked."""
+
+    items: int = 0
+    refinements: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def find_chosen(account_id: int, *conditions: ColumnElement[bool]) -> list[str]:
+    """Ids of the newest `MOST_AT_ONCE` of the account's that are so."""
+    wanted = select(Refinement.id).where(Refinement.account_id == account_id, *conditions)
+    with reading() as session:
+        return list(session.scalars(wanted.order_by(*NEWEST_REFINEMENTS.order).limit(MOST_AT_ONCE)))
+
+
+def retry_refinements(chosen: Sequence[str], *, by: Actor, started: Callable[[str], object]) -> Retried:
+    """Start the agents of these refinements anew, in the same mode: each by the rules of a start by hand.
+
+    One that is not its agent's newest is left out, and so is one that completed: doing it twice starts nothing twice.
+    `started` is told of each once it is committed.
+    """
+    done = Retried()
+    for agent_id, mode, refusal in _read_candidates(chosen):
+        if refusal:
+            done.refused[refusal] += 1
+            continue
+        try:
+            refinement = start_refinement(agent_id, trigger=Trigger.ADMIN, by=by, mode=mode)
+        except Refused as error:
+            done.refused[_WORDS.get(type(error), error.sentence)] += 1
+            continue
+        done.queued.append(refinement.id)
+        started(refinement.id)
+    return done
+
+
+def mark_refinements_seen(chosen: Sequence[str], *, by: Actor) -> MarkedSeen:
+    """Mark what is open about these refinements as seen; those that somebody saw meanwhile are left as they are."""
+    about = AttentionItem.refinement_id.in_(chosen)
+    marked = _change_items(AttentionItem.is_open(), about, change=lambda item, agent: item.mark_seen(agent, by=by))
+    moments = [item.seen_at for item in marked if item.seen_at is not None]
+    refinements = len({item.refinement_id for item in marked})
+    return MarkedSeen(len(marked), refinements, min(moments, default=None), max(moments, default=None))
+
+
+def mark_refinements_unseen(account_id: int, since: datetime, until: datetime, *, by: Actor) -> int:
+    """Take back what this actor marked as seen between two moments, both included; returns how many items."""
+    marked = (
+        AttentionItem.account_id == account_id,
+        AttentionItem.seen_by == str(by),
+        AttentionItem.seen_at >= since,
+        AttentionItem.seen_at <= until,
+    )
+    return len(_change_items(*marked, change=lambda item, agent: item.mark_unseen(agent, by=by)))
+
+
+def _read_candidates(chosen: Sequence[str]) -> list[tuple[int, Mode, str]]:
+    """Agent, mode, and why it is not to be started; empty where the rules of a start decide."""
+    newest = select(Refinement.id).where(Refinement.agent_id == Agent.id)
+    newest_of = newest.order_by(*NEWEST_REFINEMENTS.order).limit(1).correlate(Agent).scalar_subquery()
+    other = aliased(Refinement)
+    is_open = exists().where(other.agent_id == Agent.id, other.status.in_(OPEN_STATES)).correlate(Agent)
+    query = (
+        select(Refinement, newest_of, is_open)
+        .join(Agent, Agent.id == Refinement.agent_id)
+        .where(Refinement.id.in_(chosen))
+    )
+    with reading() as session:
+        rows = session.execute(query.order_by(*NEWEST_REFINEMENTS.order)).tuples().all()
+        return [(each.agent_id, each.mode, _refusal_of(each, newest_id, busy)) for each, newest_id, busy in rows]
+
+
+def _refusal_of(refinement: Refinement, newest_id: str, is_open: bool) -> str:
+    if is_open:
+        return ALREADY_OPEN
+    if refinement.id != newest_id:
+        return REFINED_SINCE
+    return COMPLETED if refinement.status == Status.COMPLETED else ""
+
+
+def _change_items(
+    *conditions: ColumnElement[bool], change: Callable[[AttentionItem, Agent], bool]
+) -> list[AttentionItem]:
+    """Those that were changed. Locks agent, then its items, one agent a transaction."""
+    wanted = select(AttentionItem.agent_id, AttentionItem.id).where(*conditions).order_by(AttentionItem.agent_id)
+    with reading() as session:
+        found = session.execute(wanted).tuples().all()
+    changed: list[AttentionItem] = []
+    for agent_id, rows in groupby(found, key=lambda row: row[0]):
+        ids = [item_id for _, item_id in rows]
+        with writing() as session:
+            agent = Agent.lock(agent_id)
+            items = session.scalars(lock_row(select(AttentionItem).where(AttentionItem.id.in_(ids), *conditions)))
+            changed += [item for item in items.all() if change(item, agent)]
+    return changed

@@ -1,0 +1,90 @@
+"""Who is signed in in which browser: a cookie names one session, and a session that has ended lets nobody in.
+
+The cookie's user id is `FS_UNIQUIFIER:KEY`, in the session's cookie and in the one that keeps somebody signed in: a new
+password makes the first part anew and ends all, the end of one session ends what carries its key.
+"""
+
+from __future__ import annotations
+
+import structlog
+from flask import Flask, Response, current_app, g, request, session
+from flask_security.utils import set_request_attr
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
+
+from app.errors import Unavailable
+from app.extensions import db, writing
+from app.models import User, UserSession
+
+log = structlog.get_logger(__name__)
+
+
+def init_app(app: Flask) -> None:
+    app.login_manager.user_loader(load_user)  # type: ignore[attr-defined]
+    app.after_request(_note_seen)
+
+
+def load_user(cookie_id: str) -> User | None:
+    """The active user of an open session; None for anybody else."""
+    uniquifier, _, key = cookie_id.rpartition(":")
+    theirs = select(User, UserSession).join(UserSession, UserSession.user_id == User.id)
+    theirs = theirs.options(joinedload(User.roles))
+    is_open = (User.active.is_(True), UserSession.key == key, UserSession.ended_at.is_(None))
+    found = db.session.execute(theirs.where(User.fs_uniquifier == uniquifier, *is_open)).unique().one_or_none()
+    if found is None:
+        return None
+    user, opened = found._tuple()
+    if opened.is_to_be_noted:
+        g.session_to_note = opened.id
+    user.ask_in_session(key)
+    set_request_attr("fs_authn_via", "session")
+    set_request_attr("fs_paa", session.get("fs_paa", 0))
+    return user
+
+
+def begin_session(user: User) -> UserSession:
+    """In the transaction of the sign-in's entry. `name_in_cookie` comes after the commit."""
+    return UserSession.begin(
+        user.id, address=request.remote_addr or "", browser=browser_words(request.user_agent.string)
+    )
+
+
+def name_in_cookie(user: User, key: str) -> None:
+    """From now on this browser's cookies name this session."""
+    session["_user_id"] = f"{user.fs_uniquifier}:{key}"
+
+
+def keep_in_cookies(user: User, key: str) -> None:
+    """The same after the user's name for cookies changed; who is kept signed in on this device stays so."""
+    name_in_cookie(user, key)
+    if current_app.config.get("REMEMBER_COOKIE_NAME", "remember_token") in request.cookies:
+        session["_remember"] = "set"
+
+
+_BROWSERS = (("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"))
+_SYSTEMS = (
+    *(("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"), ("Mac OS", "macOS")),
+    ("Linux", "Linux"),
+)
+
+
+def browser_words(agent: str) -> str:
+    """`Firefox on Linux`, or as much of it as a browser says of itself."""
+    name = next((words for mark, words in _BROWSERS if mark in agent), "")
+    system = next((words for mark, words in _SYSTEMS if mark in agent), "")
+    if name and system:
+        return f"{name} on {system}"
+    return name or system or "".join(each for each in agent[:60] if each.isprintable()) or "Unknown browser"
+
+
+def _note_seen(response: Response) -> Response:
+    """Every few minutes, once the page is made. When the database is busy just now, the next page notes it."""
+    session_id: int | None = g.pop("session_to_note", None)
+    if session_id is None:
+        return response
+    try:
+        with writing():
+            UserSession.note_seen(session_id)
+    except Unavailable as error:
+        log.warning("not noted that a session is in use", why=error.sentence)
+    return response
