@@ -165,7 +165,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
 def settings(template: Template, tmp_path: Path) -> Iterator[Settings]:
     """Settings of an installation of its own: migrated, with a master key and a first account."""
     folder = tmp_path / "data"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)  # as `up` makes it, whatever this machine lets others see
     with template.copy(folder) as copied:
         yield copied
 
