@@ -128,7 +128,6 @@ PAGES = {
     "/": 20,
     "/agents": 11,
     "/attention": 5,
-    "/failures": 5,
     "/exceptions": 6,
     "/exceptions/mine": 4,
     "/audit": 13,

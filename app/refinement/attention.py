@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from itertools import groupby
 
 from sqlalchemy import ColumnElement, select
 
 from app.errors import Invalid
-from app.extensions import db, writing
+from app.extensions import reading, writing
 from app.models import Actor, Agent, AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
+from app.models.base import lock_row
 from app.refinement.failures import has_reason
 
 MOST_AT_ONCE = 500
+"""Items or refinements that one click acts on; the newest come first."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,13 @@ class AttentionFilter:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was marked as seen: how many items, and the moments of the first and the last, by which it is taken back."""
+class MarkedSeen:
+    """How many items, of how many refinements, and from when to when: so that just these can be unmarked."""
 
-    count: int
-    first: datetime | None = None
-    last: datetime | None = None
+    items: int = 0
+    refinements: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 def parse_kinds(text: str) -> list[AttentionKind]:
@@ -57,39 +60,41 @@ def parse_kinds(text: str) -> list[AttentionKind]:
     return [AttentionKind(name) for name in dict.fromkeys(names)]
 
 
-def mark_many_seen(*conditions: ColumnElement[bool], by: Actor) -> Seen:
-    """Mark the newest of them as seen, `MOST_AT_ONCE` at most. An agent a transaction: none may be open here."""
-    moments: list[datetime] = []
+def mark_many_seen(*conditions: ColumnElement[bool], by: Actor, most: int | None = None) -> MarkedSeen:
+    """Mark what is so as seen, or the `most` newest of it. Those that somebody saw meanwhile are left as they are.
 
-    def mark(item: AttentionItem, agent: Agent) -> None:
-        if item.mark_seen(agent, by=by) and item.seen_at:
-            moments.append(item.seen_at)
-
-    _change(mark, AttentionItem.is_open(), *conditions)
-    return Seen(len(moments), min(moments, default=None), max(moments, default=None))
-
-
-def unsee_many(*conditions: ColumnElement[bool], first: datetime, last: datetime, by: Actor) -> int:
-    """Take back what `by` marked as seen from one moment to another; returns how many items. As `mark_many_seen`."""
-    changed: list[int] = []
-
-    def take_back(item: AttentionItem, agent: Agent) -> None:
-        if item.mark_unseen(agent, by=by):
-            changed.append(item.id)
-
-    theirs = (AttentionItem.seen_by == str(by), AttentionItem.seen_at >= first, AttentionItem.seen_at <= last)
-    _change(take_back, *theirs, *conditions)
-    return len(changed)
+    An agent a transaction: none may be open here.
+    """
+    wanted = (AttentionItem.is_open(), *conditions)
+    marked = _change_items(*wanted, change=lambda item, agent: item.mark_seen(agent, by=by), most=most)
+    moments = [item.seen_at for item in marked if item.seen_at is not None]
+    refinements = len({item.refinement_id for item in marked if item.refinement_id})
+    return MarkedSeen(len(marked), refinements, min(moments, default=None), max(moments, default=None))
 
 
-def _change(change: Callable[[AttentionItem, Agent], Any], *conditions: ColumnElement[bool]) -> None:
+def unsee_many(account_id: int, since: datetime, until: datetime, *, by: Actor) -> int:
+    """Take back what this actor marked as seen between two moments, both included; returns how many items."""
+    marked = (
+        AttentionItem.account_id == account_id,
+        AttentionItem.seen_by == str(by),
+        AttentionItem.seen_at >= since,
+        AttentionItem.seen_at <= until,
+    )
+    return len(_change_items(*marked, change=lambda item, agent: item.mark_unseen(agent, by=by)))
+
+
+def _change_items(
+    *conditions: ColumnElement[bool], change: Callable[[AttentionItem, Agent], bool], most: int | None = None
+) -> list[AttentionItem]:
+    """Those that were changed, of the `most` newest. Locks agent, then its items, one agent a transaction."""
     columns = select(AttentionItem.agent_id, AttentionItem.id).where(*conditions)
-    found = db.session.execute(columns.order_by(*NEWEST_ITEMS.order).limit(MOST_AT_ONCE)).tuples()
-    items: dict[int, list[int]] = {}
-    for agent_id, item_id in found:
-        items.setdefault(agent_id, []).append(item_id)
-    for agent_id, ids in items.items():
-        with writing():
+    with reading() as session:
+        found = session.execute(columns.order_by(*NEWEST_ITEMS.order).limit(most)).tuples().all()
+    changed: list[AttentionItem] = []
+    for agent_id, rows in groupby(sorted(found), key=lambda row: row[0]):
+        ids = [item_id for _, item_id in rows]
+        wanted = select(AttentionItem).where(AttentionItem.id.in_(ids), *conditions).order_by(AttentionItem.id)
+        with writing() as session:
             agent = Agent.lock(agent_id)
-            for item_id in sorted(ids):
-                change(AttentionItem.lock(item_id), agent)
+            changed += [item for item in session.scalars(lock_row(wanted)).all() if change(item, agent)]
+    return changed

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import groupby
 
 from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.orm import aliased
 
 from app.errors import Refused
-from app.extensions import reading, writing
+from app.extensions import reading
 from app.models import OPEN_STATES, Actor, Agent, AttentionItem, Mode, Refinement, Status, Trigger
 from app.models.agent import AgentForgotten
-from app.models.base import lock_row
 from app.models.refinement import NEWEST_REFINEMENTS
+from app.refinement.attention import MOST_AT_ONCE, MarkedSeen, mark_many_seen
 from app.refinement.start import AgentInactive, AlreadyRunning, LedgerEmpty, RestingAfterNo, start_refinement
-
-MOST_AT_ONCE = 500
-"""Refinements that one click acts on; the newest come first."""
 
 COMPLETED = "completed"
 REFINED_SINCE = "refined again since"
@@ -54,16 +49,6 @@ class Retried:
         return f"{words}; {self.refused.total():,} not: {', '.join(told)}."
 
 
-@dataclass(frozen=True)
-class MarkedSeen:
-    """How many items of how many refinements, and from when to when: so that just these can be unmarked."""
-
-    items: int = 0
-    refinements: int = 0
-    since: datetime | None = None
-    until: datetime | None = None
-
-
 def find_chosen(account_id: int, *conditions: ColumnElement[bool]) -> list[str]:
     """Ids of the newest `MOST_AT_ONCE` of the account's that are so."""
     wanted = select(Refinement.id).where(Refinement.account_id == account_id, *conditions)
@@ -93,23 +78,8 @@ def retry_refinements(chosen: Sequence[str], *, by: Actor, started: Callable[[st
 
 
 def mark_refinements_seen(chosen: Sequence[str], *, by: Actor) -> MarkedSeen:
-    """Mark what is open about these refinements as seen; those that somebody saw meanwhile are left as they are."""
-    about = AttentionItem.refinement_id.in_(chosen)
-    marked = _change_items(AttentionItem.is_open(), about, change=lambda item, agent: item.mark_seen(agent, by=by))
-    moments = [item.seen_at for item in marked if item.seen_at is not None]
-    refinements = len({item.refinement_id for item in marked})
-    return MarkedSeen(len(marked), refinements, min(moments, default=None), max(moments, default=None))
-
-
-def mark_refinements_unseen(account_id: int, since: datetime, until: datetime, *, by: Actor) -> int:
-    """Take back what this actor marked as seen between two moments, both included; returns how many items."""
-    marked = (
-        AttentionItem.account_id == account_id,
-        AttentionItem.seen_by == str(by),
-        AttentionItem.seen_at >= since,
-        AttentionItem.seen_at <= until,
-    )
-    return len(_change_items(*marked, change=lambda item, agent: item.mark_unseen(agent, by=by)))
+    """Mark all that is open about these refinements as seen."""
+    return mark_many_seen(AttentionItem.refinement_id.in_(chosen), by=by)
 
 
 def _read_candidates(chosen: Sequence[str]) -> list[tuple[int, Mode, str]]:
@@ -134,20 +104,3 @@ def _refusal_of(refinement: Refinement, newest_id: str, is_open: bool) -> str:
     if refinement.id != newest_id:
         return REFINED_SINCE
     return COMPLETED if refinement.status == Status.COMPLETED else ""
-
-
-def _change_items(
-    *conditions: ColumnElement[bool], change: Callable[[AttentionItem, Agent], bool]
-) -> list[AttentionItem]:
-    """Those that were changed. Locks agent, then its items, one agent a transaction."""
-    wanted = select(AttentionItem.agent_id, AttentionItem.id).where(*conditions).order_by(AttentionItem.agent_id)
-    with reading() as session:
-        found = session.execute(wanted).tuples().all()
-    changed: list[AttentionItem] = []
-    for agent_id, rows in groupby(found, key=lambda row: row[0]):
-        ids = [item_id for _, item_id in rows]
-        with writing() as session:
-            agent = Agent.lock(agent_id)
-            items = session.scalars(lock_row(select(AttentionItem).where(AttentionItem.id.in_(ids), *conditions)))
-            changed += [item for item in items.all() if change(item, agent)]
-    return changed

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy import ColumnElement, exists
 from sqlalchemy.orm import aliased
 
-from app.extensions import db, now
+from app.extensions import now
 from app.models import Refinement, Status
 from app.models.base import iso
 from app.models.refinement import NO_REASON
@@ -46,14 +46,6 @@ def failure_conditions(account_id: int, *states: Status) -> list[ColumnElement[b
         Refinement.requested_at >= now() - SHOWN_FOR,
         ~exists().where(later.agent_id == Refinement.agent_id, later.requested_at > Refinement.requested_at),
     ]
-
-
-def reasons_of(account_id: int, *states: Status) -> list[FailureReason]:
-    """Those that most agents give come first."""
-    query = select(Refinement.failure, func.count(), func.max(Refinement.ended_at)).group_by(Refinement.failure)
-    rows = db.session.execute(query.where(*failure_conditions(account_id, *states))).tuples()
-    found = [FailureReason(failure or NO_REASON, count, newest) for failure, count, newest in rows]
-    return sorted(found, key=lambda each: (-each.count, each.words))
 
 
 def has_reason(words: str) -> ColumnElement[bool]:

@@ -13,7 +13,7 @@ from app.errors import Invalid
 from app.extensions import db
 from app.models import Agent, AttentionItem
 from app.models.base import iso
-from app.refinement.attention import AttentionFilter, mark_many_seen, parse_kinds, unsee_many
+from app.refinement.attention import MOST_AT_ONCE, AttentionFilter, mark_many_seen, parse_kinds, unsee_many
 from app.values.plural import count_nouns
 from app.views.access import changing_agent, my_row, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, page, wants_json
@@ -40,11 +40,13 @@ def mark_matching_seen() -> ResponseReturnValue:
     if form.errors:
         raise Wrong(form.errors)
     account_id, actor = user.account_id, user.actor
-    seen = mark_many_seen(AttentionItem.account_id == account_id, *form.wanted.conditions(), by=actor)
-    if seen.first is None or seen.last is None:
+    seen = mark_many_seen(
+        AttentionItem.account_id == account_id, *form.wanted.conditions(), by=actor, most=MOST_AT_ONCE
+    )
+    if not seen.items:
         return _stay("Nothing matches that is not seen yet.", form, tone="info")
-    undo = url_for("attention.unsee_matching", first=iso(seen.first), last=iso(seen.last))
-    return _stay(f"{count_nouns(seen.count, 'item')} marked as seen.", form, undo=undo)
+    undo = url_for("attention.unsee_matching", first=iso(seen.since), last=iso(seen.until))
+    return _stay(f"{count_nouns(seen.items, 'item')} marked as seen.", form, undo=undo)
 
 
 @post_act(blueprint, "/attention/unseen")
@@ -52,7 +54,7 @@ def unsee_matching() -> ResponseReturnValue:
     """What the user marked as seen between the moments `first` and `last`."""
     account_id, actor = viewer().account_id, viewer().actor
     first, last = _read_moment("first"), _read_moment("last")
-    count = unsee_many(AttentionItem.account_id == account_id, first=first, last=last, by=actor)
+    count = unsee_many(account_id, first, last, by=actor)
     if not count:
         return _stay("Nothing of that is marked as seen.", None, tone="info")
     return _stay(f"{count_nouns(count, 'item')} marked as not seen.", None)

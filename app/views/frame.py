@@ -61,7 +61,7 @@ NAVIGATION = (
 """The top bar: label, endpoint, icon, and the key that goes there behind `g`."""
 
 _NAVIGATION_SECTIONS = {
-    **dict.fromkeys(("overview", "attention", "failures"), "overview"),
+    **dict.fromkeys(("overview", "attention"), "overview"),
     **dict.fromkeys(("agents", "memories", "settings", "tokens", "imports", "receipts", "rollbacks"), "agents"),
 }
 """Of a page's blueprint, where the navigation says that it stands, unless under its own name."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
-from flask import render_template, request, url_for
+from flask import redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from werkzeug.datastructures import MultiDict
 
@@ -15,16 +16,12 @@ from app.errors import Invalid, NotFound
 from app.history.several import MOST_ROLLED_BACK, roll_back_several
 from app.models import Refinement
 from app.models.base import iso
-from app.refinement.bulk import (
-    MOST_AT_ONCE,
-    find_chosen,
-    mark_refinements_seen,
-    mark_refinements_unseen,
-    retry_refinements,
-)
-from app.refinement.listing import FILTERS, TypedFilters
+from app.refinement.attention import MOST_AT_ONCE, unsee_many
+from app.refinement.bulk import find_chosen, mark_refinements_seen, retry_refinements
+from app.refinement.listing import ATTENTION, FILTERS, TypedFilters
 from app.refinement.start import request_stop
 from app.values.plural import count_nouns
+from app.values.refinement_states import BROKEN_STATES
 from app.views.access import my_row, post_act, signed_in_pages, viewer
 from app.views.answers import answer_act, is_htmx, page, wants_json
 from app.views.errors import answer_error
@@ -46,6 +43,16 @@ class RefinementsNotChosen(Invalid):
 @page(blueprint, "/refinements", "refinements/index.html")
 def index() -> RefinementList:
     return RefinementList(viewer().account_id, request.args)
+
+
+@blueprint.get("/failures")
+@blueprint.get("/failures.json")
+def show_failures() -> ResponseReturnValue:
+    """Where old links lead: the list of refinements, with the filters that leave failures."""
+    named = {name: request.args[name] for name in ("reason", "before") if request.args.get(name)}
+    twin = ".json" if wants_json() else ""
+    filters = {"status": ",".join(BROKEN_STATES), "needs": ATTENTION, **named}
+    return redirect(f"{url_for('refinements.index')}{twin}?{urlencode(filters, safe=',')}", 301)
 
 
 @page(blueprint, "/refinements/<uuid:refinement_id>", "refinements/show.html")
@@ -105,7 +112,7 @@ def unsee_matching() -> ResponseReturnValue:
     """Take back what one click marked: the address says from when to when that was."""
     since, until = (_parse_moment(request.args.get(name, "")) for name in ("since", "until"))
     user = viewer()
-    count = mark_refinements_unseen(user.account_id, since, until, by=user.actor)
+    count = unsee_many(user.account_id, since, until, by=user.actor)
     if not count:
         return _stay_on_page("Nothing of these is marked as seen.", tone="info")
     return _stay_on_page(f"{count_nouns(count, 'item')} marked as not seen.")

@@ -29,7 +29,7 @@ def addresses(house: House, chromium: Browser, signed_in: dict[str, object], saf
     context.close()
     tabs = [f"{agent}/{tab}" for tab in ("ledger", "refinements", "imports", "tokens", "audit")]
     audits = ["/audit", "/audit?actor=agent", "/audit?agent=nobody&from=never"]
-    troubles = [f"{held}/settings", "/attention", "/failures", failed]
+    troubles = [f"{held}/settings", "/attention", "/refinements", failed]
     agents = ["/agents", "/agents?query=nobody", "/agents/new", agent, *tabs, "/agents/987654"]
     house = ["/settings/schedule?crontab=30+22+*+*+1-5", "/settings/limits", "/settings/models", "/settings/health"]
     return ["/", *agents, refinement, *audits, *troubles, *house]

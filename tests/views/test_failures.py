@@ -1,4 +1,4 @@
-"""Failures: grouped by their own reason on the overview, and every one of them behind its link."""
+"""Failures: grouped by their own reason on the overview, and every one of them in the list of refinements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 
-from app.extensions import writing
+from app.extensions import db, writing
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.failures import sentence_for
 from app.models import Agent, Refinement, Status
@@ -82,50 +82,50 @@ def test_the_link_of_a_reason_leads_to_exactly_the_agents_that_it_counts(auditor
     fail("slow 1", rate[0]), fail("slow 2", rate[1]), fail("other", BROKEN), fail("dead", None, Status.INTERRUPTED)
     recovered = fail("fine again", BROKEN)
     clock.advance(hours=1)
-    with writing():
-        agent = Agent.lock(recovered.agent_id)
-    begin(agent)
+    run = begin(db.session.get_one(Agent, recovered.agent_id))
+    run.tool.execute("complete", summary="Done.")
 
     def names(**asked: str) -> set[str]:
-        shown = auditor.get(f"/failures.json?{urlencode(asked)}").json
+        shown = auditor.get(f"/failures.json?{urlencode(asked)}", follow_redirects=True).json
         assert shown is not None
-        return {each["agent"] for each in shown["failures"]}
+        return {each["agent"] for each in shown["refinements"]}
 
     assert names() == {"slow 1", "slow 2", "other", "dead"}
     assert names(reason=rate[0].summary) == {"slow 1", "slow 2"}
     assert names(reason="No reason was recorded") == {"dead"}
     for other in ("The model openai/1", "%", "_", "The model openai/big failed"):
         assert names(reason=other) == set()
-    page = unescape(auditor.get("/failures").text)
-    assert rate[0].sentence in page and BROKEN.sentence in page
-    assert f'<span class="count">2</span> {rate[0].summary}</a>' in page
-    assert re.search(r'href="/" aria-current="page"[^>]*>.*Overview', page)
+    link = re.search(r'<a href="([^"]+)">The model openai/100%_x', unescape(auditor.get("/").text))
+    assert link
+    assert {each["agent"] for each in auditor.get(link[1].replace("?", ".json?")).json["refinements"]} == {  # type: ignore[index]
+        "slow 1",
+        "slow 2",
+    }
 
 
-def test_they_come_in_pages_and_none_twice(auditor: Browser, app: Flask) -> None:
-    made = {fail(f"agent {number:03}", BROKEN).id for number in range(53)}
-    first = auditor.get("/failures.json").json
-    assert first is not None
-    second = auditor.get(f"/failures.json?before={first['next_before']}").json
-    assert second is not None
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/failures", "/refinements?status=failed,interrupted&needs=attention"),
+        ("/failures.json?x=1", "/refinements.json?status=failed,interrupted&needs=attention"),
+        ("/failures?reason=%26a%3Db", "/refinements?status=failed,interrupted&needs=attention&reason=%26a%3Db"),
+        ("/failures?before=77&reason=", "/refinements?status=failed,interrupted&needs=attention&before=77"),
+    ],
+)
+def test_old_links_lead_to_the_list_of_refinements(auditor: Browser, old: str, new: str) -> None:
+    answer = auditor.get(old)
 
-    assert (len(first["failures"]), len(second["failures"]), second["next_before"]) == (50, 3, None)
-    assert {each["id"] for each in first["failures"] + second["failures"]} == made
-    assert "Older ones" in auditor.get("/failures").text
+    assert (answer.status_code, answer.headers["Location"]) == (301, new)
 
 
-def test_those_of_another_account_and_of_another_week_are_not_told(
-    neighbour: Browser, auditor: Browser, clock: FakeClock
-) -> None:
+def test_those_of_another_account_are_not_told(neighbour: Browser, app: Flask) -> None:
     mine = fail("ezra", BROKEN)
 
-    assert neighbour.get("/failures.json").json == {"failures": [], "reasons": [], "next_before": None}
-    assert neighbour.get(f"/failures.json?before={mine.id}").json["failures"] == []  # type: ignore[index]
-    clock.advance(days=8)
-    assert "No failures" in auditor.get("/failures").text
+    for query in ("", f"?before={mine.id}"):
+        assert neighbour.get(f"/failures.json{query}", follow_redirects=True).json["refinements"] == []  # type: ignore[index]
 
 
 def test_a_reason_is_told_as_text_whatever_it_holds(auditor: Browser, app: Flask) -> None:
     fail("ezra", ModelError(ModelErrorKind.SERVER_ERROR, "<script>alert(1)</script> broke."))
 
-    assert "<script>alert(1)" not in auditor.get("/").text + auditor.get("/failures").text
+    assert "<script>alert(1)" not in auditor.get("/").text + auditor.get("/failures", follow_redirects=True).text

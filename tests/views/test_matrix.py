@@ -27,7 +27,11 @@ INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN,
 """Written down once more, apart from the product."""
 
 READ = frozenset({200, 204})
-LEADS_ELSEWHERE = {"settings.find_request": frozenset({302}), "house.index": frozenset({302})}
+LEADS_ELSEWHERE = {
+    "settings.find_request": frozenset({302}),
+    "house.index": frozenset({302}),
+    "refinements.show_failures": frozenset({301}),
+}
 
 JSON = {"Accept": "application/json"}
 

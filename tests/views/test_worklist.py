@@ -234,7 +234,7 @@ def test_an_auditor_and_a_neighbour_mark_nothing(auditor: Browser, neighbour: Br
 
 def test_one_press_marks_a_bounded_number(admin: Browser, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_AT_ONCE <= 500
-    monkeypatch.setattr("app.refinement.attention.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("app.views.attention.MOST_AT_ONCE", 2)
     for number in range(3):
         noted(agent, f"note {number}")
     admin.post("/attention/seen")

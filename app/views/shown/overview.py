@@ -1,4 +1,4 @@
-"""What the overview shows: what needs attention, runs, comes and was; and the list of every agent that failed."""
+"""What the overview shows: what needs attention, runs, comes and was."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from app.extensions import db
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, Refinement
 from app.models.base import iso
-from app.models.keyset import cut_page
-from app.models.refinement import NEWEST_REFINEMENTS
-from app.refinement.failures import failure_conditions, has_reason, reasons_of
 from app.shapes.refinement import NamedRefinement
 from app.views.shown.attention import Unseen
 from app.views.shown.first_run import FirstRun
@@ -26,8 +23,6 @@ Pair = tuple[Refinement, Agent]
 RUNNING_ROWS = 5
 RECENT_ROWS = 8
 """Each table has as many rows as this, filled or not, so that nothing moves when one fills."""
-
-FAILURE_ROWS = 50
 
 _NEWEST_FIRST = (Refinement.requested_at.desc(),)
 
@@ -79,27 +74,6 @@ class Overview:
             "running": _refinements_json(self.running),
             "recent": _refinements_json(self.recent),
             "first_run": None if self.first_run.is_over else self.first_run.as_json(),
-        }
-
-
-class FailuresPage:
-    """Agents whose newest refinement failed, newest first. `before` and `next_before` are ids of refinements."""
-
-    def __init__(self, account_id: int, *, reason: str = "", before: str = "") -> None:
-        wanted = [*failure_conditions(account_id), *([has_reason(reason)] if reason else [])]
-        query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
-        position = NEWEST_REFINEMENTS.find(before, *wanted)
-        found = db.session.execute(NEWEST_REFINEMENTS.page(query, FAILURE_ROWS, position)).tuples()
-        self.rows, last = cut_page(found, FAILURE_ROWS)
-        self.reasons, self.reason = reasons_of(account_id), reason
-        self.total = sum(each.count for each in self.reasons)
-        self.before, self.next_before = before if position else "", last[0].id if last else ""
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "failures": _refinements_json(self.rows),
-            "reasons": [each.as_json() for each in self.reasons],
-            "next_before": self.next_before or None,
         }
 
 

@@ -15,7 +15,7 @@ from app.errors import Invalid
 from app.extensions import db
 from app.models import Agent, Refinement
 from app.models.keyset import cut_page
-from app.refinement.bulk import MOST_AT_ONCE
+from app.refinement.attention import MOST_AT_ONCE
 from app.refinement.listing import FILTERS, MOST_COUNTED, NEWEST, SORTS, TypedFilters, parse_sort, with_open_items
 from app.shapes.refinement import ListedRefinement
 from app.values.durations import duration_words

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from flask import url_for
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.events.topics import newest_event
 from app.extensions import db
 from app.history.plan import GuardFinal, Target, preview_plan
-from app.models import Agent, AuditLog, Refinement, Rollback, RollbackKind
+from app.models import Agent, AuditLog, MemoryState, MemoryType, Refinement, Rollback, RollbackKind
+from app.models.state import NO_EARLIER_STATE
 from app.shapes.audit import PlanShape, RollbackShape
 from app.vocabulary import ROLLBACKS
 from app.vocabulary.actions import action_term
@@ -93,6 +94,7 @@ class RollbackPage:
     """One use of the Time Machine. `taken` and `given` are other refinements whose work it took or gave back.
 
     `target` is the entry that it undid, where it was one; `facts` is the open data of its own entry: counts and ids.
+    Of what it removed, `removed_notes` were notes in the journal.
     """
 
     def __init__(self, rollback: Rollback) -> None:
@@ -108,13 +110,17 @@ class RollbackPage:
         self.offer = RollbackOffer(Target.rollback(rollback.id))
         self.name, self.who = ROLLBACKS[rollback.kind].capitalized, actor_words(rollback)
         mass = (rollback.mass_before, rollback.mass_after)
-        self.line = describe_moves(self.facts["restored"], self.facts["removed"], mass, past=True)
+        restored, removed = self.facts["restored"], self.facts["removed"]
+        self.removed_notes = _count_removed_notes(rollback.entry_id)
+        self.removed_words = describe_removed(removed, self.removed_notes)
+        self.line = describe_moves(restored, removed, mass, notes=self.removed_notes, past=True)
         self.command = rollback_command(self.offer.target)
 
     def as_json(self) -> dict[str, Any]:
         counted = {name: self.facts[name] for name in ("restored", "removed", "stays")}
         standing = {"undid": self.rollback.undid, "redid": self.rollback.redid}
         told = RollbackShape.of(self.rollback).as_json()
+        counted["removed_notes"] = self.removed_notes
         return told | {"agent": self.agent.name, "agent_id": self.agent.id} | counted | standing
 
 
@@ -142,6 +148,12 @@ def refinements_by_id(ids: Sequence[str]) -> list[Refinement]:
         return []
     query = select(Refinement).where(Refinement.id.in_(ids))
     return list(db.session.scalars(query.order_by(Refinement.requested_at.desc(), Refinement.id.desc())))
+
+
+def _count_removed_notes(entry_id: int) -> int:
+    removed = MemoryState.restores_entry_id == NO_EARLIER_STATE
+    notes = select(func.count()).where(MemoryState.entry_id == entry_id, MemoryState.type == MemoryType.JOURNAL)
+    return db.session.scalar(notes.where(removed)) or 0
 
 
 def _rewind_to(offer: RollbackOffer) -> str | None:
