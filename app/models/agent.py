@@ -28,10 +28,10 @@ from app.models.agent_settings import (
     clean_settings,
     operator_settings,
 )
-from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
+from app.models.audit import NOT_LOGGED_YET, Action, Chained, record, record_each
 from app.models.base import ExactRatio, Identity, Model, Moment, partial_index, require_row
 from app.models.declaring import declare
-from app.models.event import announce
+from app.models.event import announce, announce_each
 from app.models.grant import AccessGrant
 from app.models.proposal import SettingProposal
 from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
@@ -265,6 +265,18 @@ class Agent(Chained, ScheduleColumns, Model):
             self.paused = False
             record(Action.AGENT_RESUME, actor=by, of=self, subject=self.subject, data={"act": act} if act else None)
             self.announce("resumed")
+
+    @classmethod
+    def set_paused(cls, account_id: int, agents: Sequence[Agent], paused: bool, *, by: Actor, act: str) -> None:
+        """Pause or resume many agents of the account that are not so yet, in a few statements however many they are.
+
+        What is written is what `pause` and `resume` write. The caller has locked them, and none is forgotten.
+        """
+        for agent in agents:
+            agent.paused = paused
+        action = Action.AGENT_PAUSE if paused else Action.AGENT_RESUME
+        record_each(action, actor=by, of=agents, data={"act": act})
+        announce_each("agent.paused" if paused else "agent.resumed", account_id, [agent.id for agent in agents])
 
     def note_stop(self, found: str | None) -> None:
         """Keep and tell since when and why it is stopped, or with None that it is no more. The caller has locked it."""

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
 from app.models.base import Identity, Lockable, Model, Moment, insert_row, insert_rows, partial_index
-from app.models.logged import Logged, take_what_changed
+from app.models.logged import Logged, Said, take_what_changed, take_what_changed_of
 from app.values.actor import COMMAND_LINE, Actor, ActorKind
 
 if TYPE_CHECKING:
@@ -218,8 +218,38 @@ def record(
     memories' ways back, which the caller carries out next (`models/restoring`). Logged rows that changed are said by
     themselves; `rows` are those that were changed past the session.
     """
+    entry = _next_entry(of, action, actor, subject, data, take_what_changed(of.logged_for, rows))
+    entry.refinement_id = refinement_id
+    states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
+    _append(entry, of, sorted([*states, *restored], key=lambda state: state.memory_id))
+    _store_entry(entry, memories, states)
+    return entry
+
+
+def record_each(action: Action, *, actor: Actor, of: Sequence[Chained], data: Mapping[str, Any] | None = None) -> None:
+    """Append the same entry to the chain of each of these rows, about the row itself, all in one statement.
+
+    The caller has locked them in this transaction; they are written with the entries.
+    """
+    entries = []
+    for each, said in zip(of, take_what_changed_of([each.logged_for for each in of]), strict=True):
+        entry = _next_entry(each, action, actor, each.subject, data, said)
+        _append(entry, each, ())
+        entries.append(entry)
+    db.session.flush()
+    insert_rows(entries)
+
+
+def _next_entry(
+    of: Chained,
+    action: Action,
+    actor: Actor,
+    subject: str,
+    data: Mapping[str, Any] | None,
+    said: dict[str, dict[str, Said]] | None,
+) -> AuditLog:
     account_id, agent_id = of.audited_as
-    entry = AuditLog(
+    return AuditLog(
         chain=of.chain,
         sequence=of.audit_sequence + 1,
         account_id=account_id,
@@ -229,17 +259,18 @@ def record(
         user_id=actor.user_id,
         action=action,
         subject=subject,
-        refinement_id=refinement_id,
+        refinement_id=None,
         data=dict(data or {}),
-        said=take_what_changed(of.logged_for, rows),
+        said=said,
         at=now(),
         previous_hash=of.audit_head,
     )
-    states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
-    entry.hash = entry.digest(sorted([*states, *restored], key=lambda state: state.memory_id))
-    of.audit_sequence, of.audit_head = entry.sequence, entry.hash
-    _store_entry(entry, memories, states)
-    return entry
+
+
+def _append(entry: AuditLog, to: Chained, states: Iterable[MemoryState | Restoration]) -> None:
+    """The chain's head is this entry's hash now."""
+    entry.hash = entry.digest(states)
+    to.audit_sequence, to.audit_head = entry.sequence, entry.hash
 
 
 def _store_entry(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -103,9 +103,18 @@ def as_said(column: Column[Any], value: Any) -> Any:
 
 def take_what_changed(owner: Owner, also: Iterable[Logged] = ()) -> dict[str, dict[str, Said]] | None:
     """What a chain's next entry has to say, by table and key: of rows that changed since the last, and of `also`."""
-    session = db.session()
-    touched = _touched_rows(session)
-    _note_changed_rows(session)
+    _note_changed_rows(db.session())
+    return _take_noted(owner, also)
+
+
+def take_what_changed_of(owners: Sequence[Owner]) -> list[dict[str, dict[str, Said]] | None]:
+    """The same for the next entry of each of these chains; the session's rows are looked through once."""
+    _note_changed_rows(db.session())
+    return [_take_noted(owner) for owner in owners]
+
+
+def _take_noted(owner: Owner, also: Iterable[Logged] = ()) -> dict[str, dict[str, Said]] | None:
+    touched = _touched_rows(db.session())
     rows = [row for row in touched.values() if row.logged_for == owner]
     for row in rows:
         del touched[id(row)]

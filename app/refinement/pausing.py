@@ -18,7 +18,7 @@ from app.extensions import db, now, writing
 from app.models import Action, Actor, Agent, AuditLog
 from app.models.base import lock_row
 
-BATCH = 100
+BATCH = 500
 """Agents that one transaction changes at most: others write in between."""
 
 UNDO_WITHIN = timedelta(hours=24)
@@ -77,8 +77,7 @@ def _change_batch(
         agents = session.scalars(lock_row(query)).all()
         moved = _moved_since(batch, newest) if newest else set[int]()
         changed = [agent for agent in agents if agent.id not in moved]
-        for agent in changed:
-            agent.pause(by=by, act=act) if paused else agent.resume(by=by, act=act)
+        Agent.set_paused(account_id, changed, paused, by=by, act=act)
     return len(changed)
 
 
