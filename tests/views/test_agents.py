@@ -440,3 +440,9 @@ def test_tokens_are_listed_without_any_secret(admin: Browser) -> None:
 
     assert stored.public_id in page
     assert stored.token_hash.hex() not in page
+
+
+def test_an_old_link_to_the_ledger_on_the_summary_leads_to_the_way_there(admin: Browser, agent: Agent) -> None:
+    page = admin.get(f"/agents/{agent.id}").text
+
+    assert re.findall(rf'id="ledger"><a href="(/agents/{agent.id}/ledger)"', page) == [f"/agents/{agent.id}/ledger"]
