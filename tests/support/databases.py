@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ _MAINTENANCE = make_url(SERVER).database or "postgres" if SERVER else ""
 
 LENT_AT_MOST = 50
 """Times, because what was deleted still takes room: nothing vacuums these databases."""
+
+RESTING = 3
+"""Databases that are free before one is lent again, the one that waited longest: a server that is to rename a database
+whose last connection is still being closed looks again after a tenth of a second, which is longer than most tests."""
 
 
 class Template:
@@ -87,7 +92,7 @@ class _Lending:
 
     def __init__(self, template: str) -> None:
         self._template = template
-        self._free: list[_Lent] = []
+        self._free: deque[_Lent] = deque()
         with _connected(template) as connection:
             self._schema = _schema(connection)
             self._rows = _rows(connection)
@@ -95,8 +100,8 @@ class _Lending:
         self._server = _connected(_MAINTENANCE)
 
     def lend(self) -> _Lent:
-        if self._free:
-            lent, name = self._free.pop(), _new_name()
+        if len(self._free) >= RESTING:
+            lent, name = self._free.popleft(), _new_name()
             self._on_server(sql.SQL("ALTER DATABASE {} RENAME TO {}"), lent.name, name)
             return _Lent(name, lent.times + 1)
         lent = _Lent(_new_name())
