@@ -46,10 +46,11 @@ def list_(
 @attention.command()
 @click.argument("numbers", metavar="ID...", nargs=-1, required=True, type=click.IntRange(1, 2**63 - 1))
 @click.option("--undo", is_flag=True, help="Mark them as not seen after all.")
-@installation_command(account=False, with_key=False)
+@installation_command(unique=True, with_key=False)
 def seen(context: CommandContext, numbers: tuple[int, ...], undo: bool) -> None:
     """Mark items as seen, by their ID. Doing it twice does no harm."""
-    changed = {number: _mark_item(number, seen=not undo) for number in dict.fromkeys(numbers)}
+    account_id = context.given_account_id()
+    changed = {number: _mark_item(number, account_id, seen=not undo) for number in dict.fromkeys(numbers)}
     words = "not seen" if undo else "seen"
     if context.as_json:
         print_json([{"id": number, "changed": each} for number, each in changed.items()])
@@ -58,10 +59,10 @@ def seen(context: CommandContext, numbers: tuple[int, ...], undo: bool) -> None:
         say(f"{number}: marked as {words}." if each else f"{number}: was {words} already.")
 
 
-def _mark_item(number: int, *, seen: bool) -> bool:
+def _mark_item(number: int, account_id: int | None, *, seen: bool) -> bool:
     """Returns whether that changed anything. Raises NotFound."""
     with writing():
-        agent = Agent.lock(AttentionItem.agent_of(number))
+        agent = Agent.lock(AttentionItem.agent_of(number, account_id))
         item = AttentionItem.lock(number)
         return (item.mark_seen if seen else item.mark_unseen)(agent, by=COMMAND_LINE)
 

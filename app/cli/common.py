@@ -62,6 +62,10 @@ class CommandContext:
         named = ", ".join(each.name for each in accounts)
         raise NotFound(f"There is no account named {self.account!r}. There are: {named}.")
 
+    def given_account_id(self) -> int | None:
+        """Of the account that was named; None without one: what an id or an address names is found in any account."""
+        return self.find_account().id if self.account else None
+
     def find_agent(self, name: str) -> Agent:
         """The account's agent of that name. Raises NotFound, and says where else there is one."""
         home = self.find_account()
@@ -88,12 +92,15 @@ class CommandContext:
 
 
 def installation_command(
-    *, opened: bool = True, account: bool = True, make: bool = False, with_key: bool = True
+    *, opened: bool = True, account: bool = True, unique: bool = False, make: bool = False, with_key: bool = True
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Adds `--account` and `--json`, which the command gets as a CommandContext, and opens the installation for it.
 
-    `opened`: False for a command that looks at its options first and then opens it by itself.
+    `opened`: False for a command that looks at its options first and then opens it by itself. `unique`: its
+    arguments (an id, an address) say by themselves whose they are, and `--account` only refuses what is another's.
+    `account`: False for a command about the whole installation.
     """
+    option = unique_option if unique else account_option
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @wraps(command)
@@ -101,7 +108,7 @@ def installation_command(
             with open_installation(make=make, with_key=with_key) if opened else nullcontext():
                 return command(CommandContext(account, as_json), **given)
 
-        return account_option(json_option(run)) if account else json_option(run)
+        return option(json_option(run)) if account else json_option(run)
 
     return decorate
 
@@ -109,6 +116,11 @@ def installation_command(
 def account_option(command: F) -> F:
     """`--account`, as the parameter `account`: a name, or None for the first account."""
     return click.option("--account", metavar="NAME", help="The account; the first one unless given.")(command)
+
+
+def unique_option(command: F) -> F:
+    """`--account` of a command that needs none: what it is given is looked for in that account alone."""
+    return click.option("--account", metavar="NAME", help="Look in this account only.")(command)
 
 
 @contextmanager

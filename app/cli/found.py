@@ -34,11 +34,11 @@ _NOUNS: dict[type, tuple[str, str]] = {
 R = TypeVar("R", Refinement, AccessGrant)
 
 
-def find_row(rows: type[R], number: str) -> R:
-    """A refinement or an exception. Raises NotFound, also when the beginning of an id fits several."""
+def find_row(rows: type[R], number: str, account_id: int | None = None) -> R:
+    """A refinement or an exception, of this account or of any. Raises NotFound, also for a beginning of several ids."""
     noun, listing = _NOUNS[rows]
     begins = number.strip().lower()
-    found: list[R] = _find_rows(rows, begins, None)
+    found: list[R] = _find_rows(rows, begins, account_id)
     if len(found) == 1:
         return found[0]
     if found:

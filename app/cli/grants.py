@@ -96,11 +96,11 @@ def request(context: CommandContext, name: str, email: str, wait: bool, **wish: 
 
 @grants.command()
 @click.argument("number", metavar="ID")
-@installation_command(account=False)
+@installation_command(unique=True)
 def revoke(context: CommandContext, number: str) -> None:
     """Take an exception back at once, whoever asked for it. The beginning of its ID is enough."""
     end_what_is_over()
-    found = find_row(AccessGrant, number)
+    found = find_row(AccessGrant, number, context.given_account_id())
     had_ended = not found.is_open
     grant = take_back(found.id, by=COMMAND_LINE)
     tell_ending(grant.id)

@@ -27,13 +27,15 @@ NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("name", metavar="ID")
 @click.option("--out", type=NEW_FILE, help="Write it to this file, which is not there yet, instead of printing it.")
-@installation_command(account=False)
+@installation_command(unique=True)
 def receipt(context: CommandContext, name: str, out: Path | None) -> None:
     """Print the receipt of a statement. ID: its number in the log, or that of an exception, refinement, request, token.
 
     Whoever has the installation's public key can check it, without this installation.
     """
-    index = find_index(name, select(Agent.id))
+    account_id = context.given_account_id()
+    agents = select(Agent.id) if account_id is None else select(Agent.id).where(Agent.account_id == account_id)
+    index = find_index(name, agents)
     if not is_covered(index):
         make_checkpoint()
     made = make_receipt(index)

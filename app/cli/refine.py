@@ -175,10 +175,10 @@ def list_(
 @refinements.command()
 @click.argument("number", metavar="ID")
 @click.option("--follow", is_flag=True, help="Tell each step as it happens, until it has ended. Ctrl-C only leaves.")
-@installation_command(account=False)
+@installation_command(unique=True)
 def show(context: CommandContext, number: str, follow: bool) -> None:
     """Show one refinement and its steps. The beginning of its ID is enough."""
-    refinement = find_row(Refinement, number)
+    refinement = find_row(Refinement, number, context.given_account_id())
     if follow and refinement.is_open:
         watch_refinement(refinement.id, (lambda line: None) if context.as_json else say)
         db.session.refresh(refinement)
@@ -194,11 +194,11 @@ def show(context: CommandContext, number: str, follow: bool) -> None:
 
 @refinements.command()
 @click.argument("number", metavar="ID")
-@installation_command(account=False)
+@installation_command(unique=True)
 def stop(context: CommandContext, number: str) -> None:
     """Stop a refinement: at once if no worker has begun, otherwise before its next change. Earlier changes are kept."""
     close_stalled()
-    found = find_row(Refinement, number)
+    found = find_row(Refinement, number, context.given_account_id())
     had_ended = not found.is_open
     refinement = request_stop(found.id, by=COMMAND_LINE)
     if context.as_json:

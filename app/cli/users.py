@@ -87,12 +87,12 @@ def list_(context: CommandContext) -> None:
 @click.argument("email")
 @click.option("--role", type=click.Choice(ACCOUNT_ROLES), help="What they may do in their account.")
 @click.option("--active", is_flag=True, help="Let a deactivated user sign in again, with the password that they had.")
-@installation_command(account=False)
+@installation_command(unique=True)
 def set_(context: CommandContext, email: str, role: str | None, active: bool) -> None:
     """Change the role of the user EMAIL, or let a deactivated one in again."""
     if role is None and not active:
         raise click.UsageError("Nothing to change: give --role or --active.")
-    with as_usage(), changing_user(email) as (account, user):
+    with as_usage(), changing_user(email, context.given_account_id()) as (account, user):
         changed = bool(role) and user.change_role(account, str(role), by=COMMAND_LINE)
         changed = (active and user.reactivate(account, by=COMMAND_LINE)) or changed
     if context.as_json:
@@ -104,10 +104,10 @@ def set_(context: CommandContext, email: str, role: str | None, active: bool) ->
 
 @users.command("reset-password")
 @click.argument("email")
-@installation_command(account=False)
+@installation_command(unique=True)
 def reset_password(context: CommandContext, email: str) -> None:
     """Make a link by which the user EMAIL sets a new password: it works once, within 7 days, and is shown this once."""
-    with changing_user(email) as (account, user):
+    with changing_user(email, context.given_account_id()) as (account, user):
         link, secret = OneTimeLink.for_password(account, user, by=COMMAND_LINE)
     path = f"/welcome/{secret}"
     if context.as_json:
@@ -121,14 +121,14 @@ def reset_password(context: CommandContext, email: str) -> None:
 @users.command()
 @click.argument("email")
 @click.option("--end-tokens", is_flag=True, help="Also revoke every live token whose secret they were shown.")
-@installation_command(account=False)
+@installation_command(unique=True)
 def deactivate(context: CommandContext, email: str, end_tokens: bool) -> None:
     """Deactivate the user EMAIL: nobody signs in as them any more, open sessions and exceptions end.
 
     Lists what they may take along: live tokens whose secret they were shown, and the settings of agents that they
     changed.
     """
-    user, was_active = deactivate_user(email, by=COMMAND_LINE)
+    user, was_active = deactivate_user(email, by=COMMAND_LINE, account_id=context.given_account_id())
     shown, changed = tokens_shown_to(user), changes_made_by(user)
     tokens = [
         {"agent": agent.name, "id": token.public_id, "name": token.name, "scopes": token.scopes}

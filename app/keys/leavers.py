@@ -32,18 +32,21 @@ class WrittenSettings:
     at: datetime
 
 
-def deactivate_user(email: str, *, by: Actor) -> tuple[User, bool]:
+def deactivate_user(email: str, *, by: Actor, account_id: int | None = None) -> tuple[User, bool]:
     """Deactivate the user of that address; returns whether they were active. Raises NotFound."""
-    with changing_user(email) as (account, user):
+    with changing_user(email, account_id) as (account, user):
         was_active = user.deactivate(account, by=by)
     return user, was_active
 
 
 @contextmanager
-def changing_user(email: str) -> Iterator[tuple[Account, User]]:
-    """A write transaction that holds the account of the user of that address. Raises NotFound."""
+def changing_user(email: str, account_id: int | None = None) -> Iterator[tuple[Account, User]]:
+    """A write transaction that holds the account of the user of that address: in this account, or in any.
+
+    Raises NotFound.
+    """
     known = db.session.scalar(select(User).where(User.email == email.strip().lower()))
-    if known is None:
+    if known is None or account_id not in (None, known.account_id):
         raise NotFound(f"There is no user {email!r}.")
     account_id, user_id = known.account_id, known.id
     with writing():

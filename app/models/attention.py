@@ -99,9 +99,10 @@ class AttentionItem(Lockable, Model):
     refinement: Mapped[Refinement | None] = relationship(foreign_keys=refinement_id, viewonly=True)
 
     @classmethod
-    def agent_of(cls, item_id: int) -> int:
-        """The id of the agent that it is about. Raises NotFound."""
-        agent_id = db.session.scalar(select(cls.agent_id).where(cls.id == item_id))
+    def agent_of(cls, item_id: int, account_id: int | None = None) -> int:
+        """The id of the agent that it is about, of this account or of any. Raises NotFound."""
+        query = select(cls.agent_id).where(cls.id == item_id)
+        agent_id = db.session.scalar(query if account_id is None else query.where(cls.account_id == account_id))
         return require_row(agent_id, "There is no such item.")
 
     @classmethod

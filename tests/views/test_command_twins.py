@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from html import unescape
 from pathlib import Path
 
+import click
 import pytest
 from flask import Flask
 from sqlalchemy import update
 
+from app.cli import cli
 from app.extensions import db, writing
-from app.models import Agent
+from app.models import Account, Agent
 from tests.views.conftest import Browser
 from tests.views.site import CONTENT, PUBLIC, SIGN_IN, make_subject, routes
 
@@ -76,3 +79,34 @@ def test_nor_does_an_address_put_words_into_a_command(
 
 def test_a_single_account_needs_no_name(admin: Browser) -> None:
     assert "--account" not in twin_of(admin.get("/agents").text)
+
+
+def test_with_several_accounts_every_command_is_taken_as_it_stands(web: Flask, app: Flask, owner: Browser) -> None:
+    """Its options are those that the program has: a page of one account names it only where that can be given."""
+    with writing():
+        Account.create("Second house")
+    subject = make_subject()
+    named = 0
+    for rule in routes(web, "GET", without=PUBLIC | SIGN_IN | CONTENT):
+        if rule.rule.endswith((".json", ".csv", ".jsonl")):
+            continue
+        command = twin_of(owner.get(subject.path(rule), buffered=True).text)
+        if command:
+            _, *words = shlex.split(command.replace(" FILE", " /dev/null"))
+            try:
+                parse(cli, words)
+            except click.UsageError as error:
+                raise AssertionError(f"{rule.rule}: {command}") from error
+            named += "--account" in words
+    assert named > 20
+
+
+def parse(group: click.Group, words: list[str]) -> None:
+    """As the program reads them, without running anything."""
+    context = click.Context(group)
+    command = group.get_command(context, words[0])
+    assert command is not None, words
+    if isinstance(command, click.Group) and len(words) > 1 and command.get_command(context, words[1]):
+        return parse(command, words[1:])
+    with command.make_context(words[0], words[1:]):
+        return None
