@@ -1,7 +1,8 @@
 """Parts that are away: the web process tells of them, because a worker that is not there can't.
 
-It asks a worker for an echo every few seconds, and reads when beat last had a worker do its minute's work. Whichever
-web process notices first claims the mark, so that all of them together tell once an hour.
+It asks a worker for an echo every few seconds, and reads when beat last had a worker do its minute's work, and when a
+worker last signed a checkpoint. Whichever web process notices first claims the mark, so that all of them together tell
+once an hour.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from app.extensions import db, now, reading, writing
+from app.extensions import db, end_reading, now, reading, writing
 from app.models import InstallationMark, Notice, NoticeChannel, NoticeKind
 from app.models.notice import FOLDED, Sighting
 from app.models.presence import AWAY_AFTER, beat_heard_at
+from app.models.statement_log import LogBroken
+from app.statements.checkpointing import overdue_words
 
 WORKER_SECONDS = 40.0
 """So long nobody answers before that is told: `up` starts a worker anew within a second."""
@@ -24,6 +27,7 @@ TOLD = "told of what is away"
 """A mark."""
 
 NO_WORKER, NO_BEAT = "No worker answers", "The scheduler has stopped"
+NO_CHECKPOINT, LOG_BROKEN = "No checkpoint was signed for two hours", "The log of statements is broken"
 
 
 class AwayWatch:
@@ -46,7 +50,7 @@ class AwayWatch:
     def _find(self, began: datetime) -> str:
         if self._answers():
             self._answered = time.monotonic()
-            return NO_BEAT if _is_beat_silent(began) else ""
+            return NO_BEAT if _is_beat_silent(began) else _find_alarm_of_the_log()
         return NO_WORKER if time.monotonic() - self._answered >= self._patience else ""
 
 
@@ -55,6 +59,16 @@ def _is_beat_silent(since: datetime) -> bool:
     with reading():
         seen = beat_heard_at()
     return now() - max(seen or since, since) > AWAY_AFTER
+
+
+def _find_alarm_of_the_log() -> str:
+    """As this process's own copy of the log says it."""
+    try:
+        return NO_CHECKPOINT if overdue_words() else ""
+    except LogBroken:
+        return LOG_BROKEN
+    finally:
+        end_reading()
 
 
 def tell_away(what: str) -> bool:

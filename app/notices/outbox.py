@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import smtplib
+import ssl
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -127,6 +128,8 @@ def _send(message: Message, channel: NoticeChannel, resolve: Resolver | None) ->
         return Outcome(False, "The mail server refused it", int(error.smtp_code))
     except (NoAnswerInTime, TimeoutError):
         return Outcome(False, "No answer in time")
+    except ssl.SSLCertVerificationError as error:
+        return Outcome(False, f"Its certificate was refused: {error.verify_message}"[:120])
     except (OSError, http.client.HTTPException, smtplib.SMTPException) as error:
         return Outcome(False, f"Not reached ({type(error).__name__})")
 

@@ -72,7 +72,12 @@ NOTICE_KINDS: Mapping[str, NoticeTerm] = {
         event="statements.alarm",
     ),
     NoticeKind.AWAY: NoticeTerm(
-        *("bolt", "worker or scheduler away", "bad", "No worker answers, or the scheduler has stopped"),
+        *(
+            "bolt",
+            "worker or scheduler away",
+            "bad",
+            "No worker answers, the scheduler has stopped, or no checkpoint is signed",
+        ),
         one="A part of Whetstone does not answer",
         many="Parts of Whetstone do not answer",
         path="/settings/health",

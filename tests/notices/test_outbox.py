@@ -8,7 +8,7 @@ import hmac
 import json
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from flask import Flask
@@ -42,6 +42,7 @@ from app.notices.addresses import JudgedAddress
 from app.notices.away import AwayWatch
 from app.notices.timer import NoticeTimer
 from app.notices.webhooks import NoAnswerInTime, post
+from app.statements.checkpointing import make_checkpoint
 from tests.notices.conftest import add_hook, add_mail, work
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
@@ -432,6 +433,27 @@ def test_a_scheduler_that_falls_silent_is_told_and_one_that_works_is_not(app: Fl
         assert watch.look() == ""
     clock.advance(seconds=AWAY_AFTER.total_seconds() + 1)
     assert watch.look() == "The scheduler has stopped"
+
+
+def test_that_no_checkpoint_was_signed_for_two_hours_is_told(
+    app: Flask, web: Flask, hook: HookReceiver, clock: FakeClock
+) -> None:
+    add_hook(web, hook.url, ChannelType.WEBHOOK, NoticeKind.AWAY)
+    clock.at = datetime.now(UTC)
+    make_checkpoint()
+    db.session.rollback()
+    with web.app_context():
+        web.extensions["clock"] = clock
+        watch = AwayWatch(lambda: True)
+        clock.advance(minutes=119)
+        assert watch.look() == ""
+        clock.advance(minutes=2)
+        with writing():
+            note_beat()
+        assert watch.look() == "No checkpoint was signed for two hours"
+        assert [outbox.deliver(each) for each in outbox.find_due(away=True)]
+        db.session.remove()
+    assert "No checkpoint was signed for two hours" in hook.posts[-1].body.decode()
 
 
 def test_a_worker_s_own_thread_does_all_of_it(app: Flask, mail: MailReceiver, clock: FakeClock) -> None:

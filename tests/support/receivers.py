@@ -5,11 +5,15 @@ from __future__ import annotations
 import email
 import email.policy
 import socketserver
+import ssl
+import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -112,18 +116,36 @@ class ReceivedPost:
 
 
 class HookReceiver(_Background):
-    """Answers each POST with the next of `answers`, else 204. `location` is where a redirect leads."""
+    """Answers each POST with the next of `answers`, else 204. `location` is where a redirect leads; `before_answer` is
+    done with the message in hand. With `tls`, a file of a certificate and its key, it speaks HTTPS alone.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: Path | None = None) -> None:
         self.posts: list[ReceivedPost] = []
         self.answers: deque[int] = deque()
         self.location = ""
         self.drip: threading.Event | None = None
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _hook_of(self))
+        self.before_answer: Callable[[], None] | None = None
+        self.server = _Web(("127.0.0.1", 0), _hook_of(self))
+        self._scheme = "http"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            self.server.socket = context.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
+            self._scheme = "https"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook/secret-path"
+        return f"{self._scheme}://127.0.0.1:{self.port}/hook/secret-path"
+
+
+class _Web(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up, as over a certificate that it does not trust, is no news; anything else is."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def _hook_of(receiver: HookReceiver) -> type[BaseHTTPRequestHandler]:
@@ -132,6 +154,8 @@ def _hook_of(receiver: HookReceiver) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
             receiver.posts.append(ReceivedPost(self.path, headers, body))
+            if receiver.before_answer is not None:
+                receiver.before_answer()
             if receiver.drip is not None:
                 self._drip(receiver.drip)
                 return
