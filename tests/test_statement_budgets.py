@@ -128,6 +128,7 @@ PAGES = {
     "/": 20,
     "/agents": 11,
     "/attention": 5,
+    "/refinements": 10,
     "/exceptions": 6,
     "/exceptions/mine": 4,
     "/audit": 13,

@@ -42,7 +42,7 @@ class RefinementsNotChosen(Invalid):
 
 @page(blueprint, "/refinements", "refinements/index.html")
 def index() -> RefinementList:
-    return RefinementList(viewer().account_id, request.args)
+    return RefinementList(viewer().account_id, request.args, time_zone=viewer().time_zone or "")
 
 
 @blueprint.get("/failures")
@@ -198,7 +198,9 @@ def _parse_moment(typed: str) -> datetime:
 
 
 def _list_again(problem: str = "") -> str:
-    shown = RefinementList(viewer().account_id, _sent(), selected=_checked_ids(), problem=problem)
+    user, sent = viewer(), _sent()
+    named = {"time_zone": user.time_zone or "", "problem": problem}
+    shown = RefinementList(user.account_id, sent, selected=_checked_ids(), **named)
     return render_template("refinements/index.html", page=shown, json_url=f"{url_for('refinements.index')}.json")
 
 

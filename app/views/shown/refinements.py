@@ -12,14 +12,16 @@ from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
 from app.errors import Invalid
-from app.extensions import db
+from app.extensions import db, now
 from app.models import Agent, Refinement
 from app.models.keyset import cut_page
 from app.refinement.attention import MOST_AT_ONCE
+from app.refinement.daily_figures import load_daily_figures
 from app.refinement.listing import FILTERS, MOST_COUNTED, NEWEST, SORTS, TypedFilters, parse_sort, with_open_items
 from app.shapes.refinement import ListedRefinement
 from app.values.durations import duration_words
 from app.views.forms import Wrong
+from app.views.shown.fleet_chart import FleetChart
 from app.vocabulary import MODES, STATUSES, TRIGGERS
 from app.vocabulary.term import Term
 
@@ -74,13 +76,22 @@ class Offers:
 class RefinementList:
     """`selected` are the boxes that were checked when nothing was done with them, and `problem` says why.
 
-    `before` and `next_before` are ids of refinements, `matching` counts all that the filters leave.
+    `before` and `next_before` are ids of refinements, `matching` counts all that the filters leave. The chart is of the
+    agent that they name, or of the whole account: `chart_agent` is its name then. A `time_zone` says whose days it has.
     """
 
     most_at_once = MOST_AT_ONCE
     sort_names = (NEWEST, "duration", "changes", "kept", "tokens", "cost")
 
-    def __init__(self, account_id: int, sent: Mapping[str, str], *, selected: Sequence[str] = (), problem: str = ""):
+    def __init__(
+        self,
+        account_id: int,
+        sent: Mapping[str, str],
+        *,
+        time_zone: str = "",
+        selected: Sequence[str] = (),
+        problem: str = "",
+    ) -> None:
         self.form = TypedFilters.read(account_id, sent)
         self.errors = dict(self.form.errors)
         self.sort = self._read_sort(sent.get("sort", "").strip())
@@ -88,8 +99,11 @@ class RefinementList:
         self.rows: list[ListedRow] = []
         self.matching, self.before, self.next_before = 0, "", ""
         self.offers = Offers.of(account_id, self.form.typed.get("status", ""))
+        self.chart: FleetChart | None = None
+        self.chart_agent = ""
         if not self.errors:
             self._load_page(sent.get("before", "")[:36])
+            self._load_chart(account_id, time_zone)
 
     def _read_sort(self, typed: str) -> str:
         try:
@@ -108,6 +122,15 @@ class RefinementList:
         self.rows = [ListedRow(refinement, agent, refinement.id in waiting) for refinement, agent in found]
         self.matching = self.form.filters.count()
         self.before, self.next_before = before if position else "", last[0].id if last else ""
+
+    def _load_chart(self, account_id: int, time_zone: str) -> None:
+        """None where the account has no refinement at all: the empty list says so already."""
+        if not (self.rows or self.is_filtered):
+            return
+        agent_id = self.form.filters.agent_id
+        self.chart = FleetChart(load_daily_figures(account_id, now(), time_zone=time_zone, agent_id=agent_id))
+        if agent_id is not None:
+            self.chart_agent = db.session.get_one(Agent, agent_id).name
 
     @property
     def typed(self) -> Mapping[str, str]:
@@ -148,7 +171,8 @@ class RefinementList:
         if self.errors:
             raise Wrong(self.errors)
         rows = [row.as_json() for row in self.rows]
-        return {"refinements": rows, "matching": self.matching, "next_before": self.next_before or None}
+        daily = self.chart.figures.as_json() if self.chart else None
+        return {"refinements": rows, "matching": self.matching, "next_before": self.next_before or None, "daily": daily}
 
 
 def _choices(table: Mapping[str, Term]) -> list[tuple[str, str]]:
