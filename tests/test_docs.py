@@ -6,6 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
+import click
+from flask import Flask
+
+from app.cli import cli
 from app.config import ROOT, Settings
 
 PRODUCT = ("app", "tasks", "migrations")
@@ -47,6 +51,52 @@ def test_every_command_of_the_readme_exists() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     named = {match for page in pages for match in re.findall(r"\./whetstone ([a-z]+)", page.read_text())}
     assert named <= set(COMMANDS), named - set(COMMANDS)
+
+
+def test_every_command_that_the_tour_names_is_taken_by_the_program() -> None:
+    text = (ROOT / "docs" / "dashboard.md").read_text()
+    named = re.findall(r"`\./whetstone ([^`]+)`", text)
+    assert len(named) > 20
+    for command in named:
+        parse(cli, command.split())
+
+
+def parse(group: click.Group, words: list[str]) -> None:
+    """As the program reads them, without running anything. Raises UsageError."""
+    context = click.Context(group)
+    command = group.get_command(context, words[0])
+    assert command is not None, words
+    if isinstance(command, click.Group) and len(words) > 1:
+        return parse(command, words[1:])
+    known = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words[1:] if word.startswith("-")} <= known, words
+    return None
+
+
+def test_every_address_that_the_tour_names_is_a_page(web: Flask) -> None:
+    text = (ROOT / "docs" / "dashboard.md").read_text()
+    addresses = {address.partition("?")[0] for address in re.findall(r"`(/[^`]*)`", text)} - {"/"}
+    assert len(addresses) > 25
+    routes = web.url_map.bind("here")
+    for address in addresses:
+        rows = "1" if address.startswith("/agents") else "00000000-0000-4000-8000-000000000000"
+        assert routes.match(address.replace("/ID", f"/{rows}"), method="GET"), address
+
+
+def test_every_picture_is_small_and_shown_and_there() -> None:
+    shown: set[Path] = set()
+    for page in pages():
+        text = page.read_text()
+        found = re.findall(r'(?:src|srcset)="([^"]+)"', text) + re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
+        shown |= {(page.parent / each).resolve() for each in found}
+    there = set((ROOT / "docs" / "pictures").iterdir())
+    assert len(there) > 10
+    assert shown == there
+    assert [each.name for each in there if each.stat().st_size > MAX_PICTURE] == []
+
+
+MAX_PICTURE = 200_000
+"""Bytes."""
 
 
 def test_every_test_that_a_page_names_is_there() -> None:

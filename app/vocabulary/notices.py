@@ -72,12 +72,8 @@ NOTICE_KINDS: Mapping[str, NoticeTerm] = {
         event="statements.alarm",
     ),
     NoticeKind.AWAY: NoticeTerm(
-        *(
-            "bolt",
-            "worker or scheduler away",
-            "bad",
-            "No worker answers, the scheduler has stopped, or no checkpoint is signed",
-        ),
+        *("bolt", "worker or scheduler away", "bad"),
+        meaning="No worker answers, the scheduler has stopped, or no checkpoint is signed",
         one="A part of Whetstone does not answer",
         many="Parts of Whetstone do not answer",
         path="/settings/health",
