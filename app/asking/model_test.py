@@ -7,16 +7,16 @@ is booked. What it answers says nothing of consent.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from app.asking.calls import AskedModel, Dependencies, ModelCalls
 from app.asking.model_endpoint import ModelEndpoint
+from app.errors import WhetstoneError
 from app.extensions import writing
 from app.keynames import may_hold_a_key
 from app.llm.client import Message, Messages, ModelError
 from app.models import Agent, CallPurpose
 from app.models.agent_settings import operator_settings
+from app.models.model_test import ModelTest, ModelTested
 from app.statements.checks import check_agent
 
 WITHIN = 60.0
@@ -25,27 +25,26 @@ WITHIN = 60.0
 QUESTION: Message = {"role": "user", "content": "This is a test of the connection. Answer with one word: ready"}
 
 
-@dataclass(frozen=True)
-class ModelTested:
-    """What came of it. `context_window`: what the model can read at once, in tokens, where LiteLLM knows it.
+UNEXPECTED = "It ended by an error that nobody expected. The worker's log says where."
 
-    `key_found`: whether the variable that is named for its key is set where it was asked; None where none is named.
-    `failure`: why there was no answer, in a sentence without content; None where there was one.
+
+def answer_model_test(agent_id: int, dependencies: Dependencies) -> None:
+    """Ask for the word that somebody waits for on the agent's page, in a worker, and write down what came of it.
+
+    Does nothing where another worker does it, or nobody waits any more. Raises what keeps the model from being asked,
+    once it is written down.
     """
-
-    model_id: str
-    seconds: float
-    context_window: int | None
-    key_variable: str | None
-    key_found: bool | None
-    failure: str | None
-
-    @property
-    def answered(self) -> bool:
-        return self.failure is None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"answered": self.answered, **asdict(self)}
+    test = ModelTest.claim(agent_id)
+    if test is None:
+        return
+    found: ModelTested | str = UNEXPECTED
+    try:
+        found = check_model(agent_id, dependencies)
+    except WhetstoneError as error:
+        found = error.sentence
+        raise
+    finally:
+        test.end(found)
 
 
 def check_model(agent_id: int, dependencies: Dependencies) -> ModelTested:

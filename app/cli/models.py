@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 from sqlalchemy import or_, select
 
 from app.asking.calls import Dependencies
-from app.asking.model_test import ModelTested, check_model
+from app.asking.model_test import check_model
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation
 from app.cli.printing import print_facts, print_json, print_table, say
 from app.extensions import db, writing
 from app.installation.model_usage import CALLS_TIMED, ModelUsage, UsedModel
 from app.llm.litellm import LiteLLMClients
 from app.models import COMMAND_LINE, Account, Agent
+from app.models.model_test import ModelTested
 from app.values.plural import count_nouns, noun_for
 
 HEADINGS = ("AGENT", "ACCOUNT")
@@ -89,7 +91,7 @@ def test(context: CommandContext, name: str) -> None:
     agent = context.find_agent(name)
     tested = check_model(agent.id, Dependencies(LiteLLMClients()))
     if context.as_json:
-        print_json(tested.as_json())
+        print_json({"answered": tested.answered, **asdict(tested)})
     else:
         _tell_test(tested)
     if not tested.answered:

@@ -20,6 +20,7 @@ from app.models.master_key import MasterKeyRow, master_key
 from app.models.memory import Memory
 from app.models.memory_text import ContentKey, MemoryText
 from app.models.model_call import CallPurpose, ModelCall
+from app.models.model_test import ModelTest
 from app.models.notice import ChannelType, Notice, NoticeAttempt, NoticeChannel, NoticeKind, NoticeStatus
 from app.models.one_time_link import LinkKind, LinkOver, OneTimeLink
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal

@@ -183,7 +183,13 @@ LIVE_PAGES = (
         _template_paths("agents", "stopped", "intakes", "ledger_figures", "ledger"),
         "agents.ledger",
     ),
-    LivePage("settings", Agent, _of_agent, SettingsPage, _template_paths("agents", "asked", "waiting", "history")),
+    LivePage(
+        "settings",
+        Agent,
+        _of_agent,
+        SettingsPage,
+        _template_paths("agents", "asked", "waiting", "model_test", "history"),
+    ),
     LivePage("tokens", Agent, _of_agent, TokensPage, _template_paths("agents", "token_requests", "tokens")),
     LivePage(
         "refinement",

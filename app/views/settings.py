@@ -17,15 +17,20 @@ from app.authoring.asked_changes import (
 )
 from app.authoring.fields import list_versions
 from app.errors import Invalid, NotFound, Refused
-from app.models import Agent, SettingProposal, SettingsRequest, SettingsRequestStatus
+from app.models import Agent, ModelTest, SettingProposal, SettingsRequest, SettingsRequestStatus
+from app.models.model_test import ModelTestOpen
 from app.views.access import changing_agent, my_agent, my_row, post_act, row_id, signed_in_pages, viewer
 from app.views.answers import answer_act, page, redirect_to
 from app.views.forms import SETTINGS_FIELDS, Form
+from app.views.live import parts_of
 from app.views.shown.settings import LABELS, SettingsPage, waiting_changes
 from app.vocabulary import SETTINGS_REQUEST_STATUSES
+from tasks import models
 from tasks import settings_requests as queue
 
 blueprint = signed_in_pages("settings", __name__)
+
+NOT_QUEUED = "The broker does not answer, so that no worker hears of it. Settings, Health says more."
 
 
 @page(blueprint, "/agents/<int:agent_id>/settings", "agents/settings.html")
@@ -54,6 +59,25 @@ def revert(agent_id: int) -> ResponseReturnValue:
     saved = revert_setting(agent_id, entry_id, field, user=viewer())
     words = f"The {LABELS[field]} is what it was before that." if saved.changed else ""
     return _answer_saved(agent_id, saved, words, undo=field)
+
+
+@post_act(blueprint, "/agents/<int:agent_id>/model-test")
+def test_model(agent_id: int) -> ResponseReturnValue:
+    """A worker asks the agent's model, as it is saved, for one word: this process has no model's key."""
+    my_agent(agent_id)
+    tone = "info"
+    try:
+        with changing_agent(agent_id) as (agent, actor):
+            test = ModelTest.request(agent, by=actor)
+            words = f"A worker asks {agent.model_id} for one word."
+    except ModelTestOpen as error:
+        words = error.sentence
+    else:
+        if not models.enqueue(agent_id):
+            test.end(NOT_QUEUED)
+            words, tone = f"The model was not asked. {NOT_QUEUED}", "error"
+    to = url_for("settings.show", agent_id=agent_id, _anchor="model-test")
+    return answer_act(words, to=to, tone=tone, parts=lambda: parts_of("settings", my_agent(agent_id)))
 
 
 @blueprint.get("/settings-requests/<uuid:change_id>")

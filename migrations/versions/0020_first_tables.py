@@ -795,6 +795,24 @@ def upgrade() -> None:
     op.create_index("ix_model_calls_agent", "model_calls", ["agent_id", "started_at"], unique=False)
     op.create_index("ix_model_calls_subject_id", "model_calls", ["subject_id"], unique=False)
     op.create_table(
+        "model_tests",
+        sa.Column("agent_id", Identity, autoincrement=False, nullable=False),
+        sa.Column("account_id", Identity, nullable=False),
+        sa.Column("requested_by", sa.String(length=300), nullable=False),
+        sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("model_id", sa.String(length=200), nullable=False),
+        sa.Column("seconds", sa.Float(), nullable=True),
+        sa.Column("context_window", Identity, nullable=True),
+        sa.Column("key_variable", sa.String(length=120), nullable=True),
+        sa.Column("key_found", sa.Boolean(), nullable=True),
+        sa.Column("failure", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.PrimaryKeyConstraint("agent_id"),
+    )
+    op.create_table(
         "asked_losses",
         sa.Column("refinement_id", sa.String(length=36), nullable=False),
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),

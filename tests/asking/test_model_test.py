@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from app.asking.model_test import QUESTION, check_model
+from app.asking.model_test import QUESTION, UNEXPECTED, answer_model_test, check_model
+from app.extensions import db, writing
 from app.keys.forgetting import forget_agent
-from app.llm.client import ModelError, ModelErrorKind
-from app.models import COMMAND_LINE, Agent, CallPurpose
+from app.llm.client import ModelError, ModelErrorKind, Reply
+from app.models import COMMAND_LINE, Agent, CallPurpose, ModelTest
 from app.models.agent import AgentForgotten
+from app.models.model_test import NOT_ENDED, OpenModelTest
 from app.models.statement_log import AgentStopped
 from tests.adversaries.forging import change_rows
 from tests.asking.conftest import SECRET, booked
 from tests.reflection.conftest import means_of
+from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.scripted import say
 
@@ -58,3 +61,52 @@ def test_nothing_is_asked_for_a_forgotten_agent_or_one_whose_row_is_not_what_was
         check_model(agent.id, dependencies)
     assert client.asked == []
     change_rows("agents", {"api_base": None}, id=agent.id)
+
+
+def request(agent: Agent) -> OpenModelTest:
+    with writing():
+        return ModelTest.request(Agent.lock(agent.id), by=COMMAND_LINE)
+
+
+def newest(agent: Agent) -> ModelTest:
+    db.session.rollback()
+    found = ModelTest.newest_of(agent.id)
+    assert found is not None
+    return found
+
+
+def test_what_keeps_the_model_from_being_asked_is_written_down_for_who_waits(agent: Agent) -> None:
+    request(agent)
+    change_rows("agents", {"api_base": "https://evil.example.org/v1"}, id=agent.id)
+    dependencies, client = means_of(say("ready"))
+    with pytest.raises(AgentStopped) as stopped:
+        answer_model_test(agent.id, dependencies)
+    change_rows("agents", {"api_base": None}, id=agent.id)
+
+    assert (newest(agent).failure, newest(agent).seconds) == (stopped.value.sentence, None)
+    assert client.asked == []
+
+
+def break_down(_: object) -> Reply:
+    raise ZeroDivisionError
+
+
+def test_an_error_that_nobody_expected_leaves_nobody_waiting(agent: Agent) -> None:
+    request(agent)
+    with pytest.raises(ZeroDivisionError):
+        answer_model_test(agent.id, means_of(break_down)[0])
+
+    assert newest(agent).failure == UNEXPECTED
+
+
+def test_an_answer_that_comes_after_another_test_began_is_dropped(agent: Agent, clock: FakeClock) -> None:
+    """The worker that was slow and the one that asks now write about different tests."""
+    request(agent)
+    slow = ModelTest.claim(agent.id)
+    assert slow is not None
+    clock.advance(seconds=91)
+    assert newest(agent).why_lost == NOT_ENDED
+    request(agent)
+    slow.end("too late")
+
+    assert (newest(agent).is_open, newest(agent).failure) == (True, None)

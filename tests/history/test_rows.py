@@ -83,6 +83,7 @@ UNAUDITED = {
     "marks": "what this installation remembers about its own work",
     "master_keys": "the files of the keys are the truth, and the log of statements",
     "model_calls": "what calls of models cost: telemetry, removed after 400 days",
+    "model_tests": "what came of the newest test of a model: telemetry, replaced by the next",
     "notices": "messages on their way to people, removed after 90 days",
     "notice_attempts": "how their delivery went, removed after 90 days",
     "recall_probes": "what an agent asked itself, sealed, and removed with the memory: the score is logged",

@@ -239,6 +239,7 @@ ACTS: dict[str, Act] = {
     "settings.revert": Act(_changed),
     "settings.apply": Act(status=frozenset({409})),
     "settings.withdraw": Act(),
+    "settings.test_model": Act(),
     "settings.dismiss": Act(),
     "settings.hold": Act(named=lambda subject: {"proposal_id": subject.dismissed_id}),
     "tokens.create": Act(_token, status=frozenset({409})),

@@ -37,7 +37,7 @@ class FirstRun:
         watched = url_for("refinements.show", refinement_id=newest.id) if newest else _agent_url(agent)
         self.steps = (
             FirstStep("Create an agent", "a name and a model", url_for("agents.new"), is_over or agent is not None),
-            FirstStep("Test its model", "one word from the model", _agent_url(agent), is_over or tested),
+            FirstStep("Test its model", "one word from the model", _model_test_url(agent), is_over or tested),
             FirstStep(
                 "Import memories",
                 "a file, or let the agent save its own",
@@ -57,6 +57,10 @@ class FirstRun:
 
 def _first_agent(account_id: int) -> Agent | None:
     return db.session.scalar(select(Agent).where(Agent.account_id == account_id).order_by(Agent.id).limit(1))
+
+
+def _model_test_url(agent: Agent | None) -> str:
+    return url_for("settings.show", agent_id=agent.id, _anchor="model-test") if agent else ""
 
 
 def _agent_url(agent: Agent | None) -> str:

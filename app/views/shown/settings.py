@@ -15,7 +15,17 @@ from sqlalchemy import func, select
 from app.authoring.asked_changes import HostOnly, must_agree
 from app.authoring.fields import DEFAULTS, is_by_agent
 from app.extensions import db, now
-from app.models import Account, Action, Agent, AuditLog, SettingProposal, SettingsRequest, SettingsRequestStatus, User
+from app.models import (
+    Account,
+    Action,
+    Agent,
+    AuditLog,
+    ModelTest,
+    SettingProposal,
+    SettingsRequest,
+    SettingsRequestStatus,
+    User,
+)
 from app.models.agent_settings import CONFIGURATION, PROMPTS
 from app.models.base import iso
 from app.models.settings_request import NEWEST_SETTINGS_REQUESTS, OPEN_SETTINGS_REQUESTS
@@ -188,6 +198,48 @@ class AskedChange:
         }
 
 
+class ShownModelTest:
+    """How the newest test of an agent's model stands."""
+
+    def __init__(self, agent: Agent) -> None:
+        test = ModelTest.newest_of(agent.id)
+        self.test, self.url = test, url_for("settings.test_model", agent_id=agent.id)
+        self.may_ask = agent.forgotten_at is None and not (test and test.is_open)
+        self.is_old = test is not None and test.model_id != agent.model_id
+        self.failure = (test.failure or test.why_lost) if test else ""
+
+    @property
+    def state(self) -> str:
+        """`none`, `waiting`, `asked`, `answered` or `failed`."""
+        if self.test is None:
+            return "none"
+        if self.test.is_open:
+            return "waiting" if self.test.asked_at is None else "asked"
+        return "failed" if self.failure else "answered"
+
+    @property
+    def waited(self) -> float:
+        """Seconds, of one that is open."""
+        began = self.test and (self.test.asked_at or self.test.requested_at)
+        return max((now() - began).total_seconds(), 0.0) if began else 0.0
+
+    def as_json(self) -> dict[str, Any] | None:
+        test = self.test
+        if test is None:
+            return None
+        return {
+            "state": self.state,
+            "model_id": test.model_id,
+            "requested_at": iso(test.requested_at),
+            "ended_at": iso(test.ended_at),
+            "seconds": test.seconds,
+            "context_window": test.context_window,
+            "key_variable": test.key_variable,
+            "key_found": test.key_found,
+            "failure": self.failure or None,
+        }
+
+
 class SettingsPage:
     """The form does not live on the page, as the rest does: somebody may be typing in it.
 
@@ -202,11 +254,13 @@ class SettingsPage:
         self.host_only, self.saved = host_only, saved
         self.commands = host_commands(agent, host_only.changes) if host_only else []
         self.needs_consent = must_agree(agent)
+        self.model_test = ShownModelTest(agent)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "agent": self.state.agent.name,
             "settings": self.state.agent.configuration(),
+            "model_test": self.model_test.as_json(),
             "asked": [each.as_json() for each in self.asked],
             "waiting": [each.as_json() for each in self.waiting],
             "history": [change.as_json() for change in self.history],
