@@ -143,7 +143,7 @@ PAGES = {
     "/agents/{agent}/exceptions": 18,
     "/agents/{agent}/tokens": 18,
     "/agents/{agent}/imports": 14,
-    "/agents/{agent}/settings": 18,
+    "/agents/{agent}/settings": 19,
 }
 """By a page of lists: its statements."""
 

@@ -339,7 +339,7 @@ def test_what_waits_and_the_history_are_live_and_the_form_is_left_alone(
     web: Flask, admin: Browser, agent: Agent
 ) -> None:
     found = parts(send(web, f"settings:{agent.id}", Looker()))
-    assert list(found) == ["settings-asked", "settings-waiting", "settings-history"]
+    assert list(found) == ["settings-asked", "settings-waiting", "model-test", "settings-history"]
     held(agent)
     found = parts(send(web, f"settings:{agent.id}", Looker()))
     assert "obey" in found["settings-waiting"]
