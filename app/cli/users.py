@@ -77,8 +77,12 @@ def list_(context: CommandContext) -> None:
         print_json(described)
     elif found:
         state = {True: "active", False: "deactivated"}
-        cells = [[each["email"], ", ".join(each["roles"]), state[each["active"]]] for each in described]
-        print_table(("EMAIL", "MAY", "STATE"), cells)
+        factor = {True: "yes", False: "no"}
+        cells = [
+            [each["email"], ", ".join(each["roles"]), state[each["active"]], factor[each["two_factor"]]]
+            for each in described
+        ]
+        print_table(("EMAIL", "MAY", "STATE", "TWO-FACTOR"), cells)
     else:
         say(f"There are no users in the account {home.name!r}.")
 
@@ -106,7 +110,10 @@ def set_(context: CommandContext, email: str, role: str | None, active: bool) ->
 @click.argument("email")
 @installation_command(unique=True)
 def reset_password(context: CommandContext, email: str) -> None:
-    """Make a link by which the user EMAIL sets a new password: it works once, within 7 days, and is shown this once."""
+    """Make a link by which the user EMAIL sets a new password: it works once, within 7 days, and is shown this once.
+
+    It leaves a second factor on; `users reset-second-factor` takes that off.
+    """
     with changing_user(email, context.given_account_id()) as (account, user):
         link, secret = OneTimeLink.for_password(account, user, by=COMMAND_LINE)
     path = f"/welcome/{secret}"
@@ -116,6 +123,22 @@ def reset_password(context: CommandContext, email: str) -> None:
     say(f"For {user.email}, until {iso(link.expires_at)}; all their sessions end when it is used:")
     say(f"http://127.0.0.1:{load_settings().port}{path}")
     say("Put the address by which they reach Whetstone in front of /welcome.")
+
+
+@users.command("reset-second-factor")
+@click.argument("email")
+@installation_command(unique=True)
+def reset_second_factor(context: CommandContext, email: str) -> None:
+    """Take off the second factor of the user EMAIL, who lost it: the password alone is enough, all sessions end."""
+    with changing_user(email, context.given_account_id()) as (account, user):
+        changed = user.take_off_second_factor(account, by=COMMAND_LINE)
+    if context.as_json:
+        print_json({"email": user.email, "two_factor": False, "changed": changed})
+    elif changed:
+        say(f"{user.email} signs in by password alone now, and can set up a new second factor. All sessions ended.")
+        print_hint(f"users reset-password {shlex.quote(user.email)}", "Give them a new password too")
+    else:
+        say(f"{user.email} has no second factor. Nothing was changed.")
 
 
 @users.command()

@@ -97,6 +97,11 @@ class Action(StrEnum):
     USER_PASSWORD = "user_password"  # noqa: S105 - an action's name
     PASSWORD_LINK = "password_link"  # noqa: S105 - an action's name
     LINK_REVOKE = "link_revoke"
+    SECOND_FACTOR_ON = "second_factor_on"
+    SECOND_FACTOR_OFF = "second_factor_off"
+    SECOND_FACTOR_RESET = "second_factor_reset"
+    RECOVERY_CODES_RENEW = "recovery_codes_renew"
+    RECOVERY_CODE_USE = "recovery_code_use"
     USER_TIME_ZONE = "user_time_zone"
     SESSIONS_END = "sessions_end"
     NOTICE_CHANNEL_CREATE = "notice_channel_create"

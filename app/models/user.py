@@ -1,10 +1,11 @@
 """User: a person with a role in one account; Account: a tenant, with its agents and users.
 
-Sign-in, second factors and passkeys are Flask-Security's.
+Sign-in is Flask-Security's; what a user shows beside the password is in `second_factor`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from app.extensions import db, end_reading, now
 from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
 from app.models.base import Identity, Model, Moment, partial_index, require_row
 from app.models.logged import Logged, Said
+from app.models.second_factor import SecondFactor
 from app.models.user_session import UserSession
 from app.values.actor import SETUP, Actor, ActorKind
 from app.values.text import clean_name
@@ -100,7 +102,7 @@ class Role(Model, sqla.FsRoleMixin):
         return role
 
 
-class User(Logged, Model, sqla.FsUserMixin):
+class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
     """Roles include the ones below them: an owner may do what an admin may, an admin what an auditor may."""
 
     __tablename__ = "users"
@@ -109,6 +111,7 @@ class User(Logged, Model, sqla.FsUserMixin):
     NOT_AUDITED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(_NOT_KEPT, "nothing writes or reads it"),
         "current_login_at": "shown on the page of users; every sign-in has an entry of its own",
+        "totp_step": "moves with each sign-in, and only forward",
         "create_datetime": "the entry of its making has its own time",
         "update_datetime": "a note of the library's; no rule reads it",
     }
@@ -127,7 +130,6 @@ class User(Logged, Model, sqla.FsUserMixin):
         fs_uniquifier: Mapped[str]
         roles: Mapped[list[Any]]
         current_login_at: Mapped[datetime | None]
-        tf_totp_secret: Mapped[str | None]
 
     def verify_and_update_password(self, password: str) -> bool:
         """Whether it is right. A hash of another cost than today's is kept for `renew_password_hash`."""
@@ -160,10 +162,6 @@ class User(Logged, Model, sqla.FsUserMixin):
         self._session_key = key
 
     @property
-    def has_second_factor(self) -> bool:
-        return bool(self.tf_totp_secret)
-
-    @property
     def last_sign_in_at(self) -> datetime | None:
         """None for who did not sign in yet. The library's column has no time zone: it is UTC."""
         at = self.current_login_at
@@ -174,8 +172,11 @@ class User(Logged, Model, sqla.FsUserMixin):
         self.current_login_at = now().replace(tzinfo=None)
 
     def said(self) -> Said:
-        """With the names of its roles."""
-        return super().said() | {"roles": self.role_names}
+        """With the names of its roles, and the digests of recovery codes as one digest."""
+        said = super().said()
+        codes = " ".join(said["mf_recovery_codes"] or [])
+        digest = f"sha256:{hashlib.sha256(codes.encode()).hexdigest()}" if codes else None
+        return said | {"roles": self.role_names, "mf_recovery_codes": digest}
 
     def may(self, role: str) -> bool:
         """Whether the user's roles include `role`."""

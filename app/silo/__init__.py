@@ -37,4 +37,5 @@ from app.silo.notes import (
 from app.silo.noticekeys import WebNoticeKey, new_webhook_secret, open_target, seal_target, sign_webhook
 from app.silo.readers import TokenKey, ViewKey, hash_token, new_token, parse_token, seal_view
 from app.silo.sealed import SealBroken, Sealed, SealedMemory
+from app.silo.secondfactor import SecondFactorKey, matching_step, new_totp_secret, totp_uri
 from app.silo.webkey import PinnedFileError, PinnedInstallation, WebKey, WebKeyError

@@ -17,7 +17,7 @@ from app import security
 from app.errors import Invalid
 from app.extensions import writing
 from app.models import Account, Action, User, UserSession, announce, record
-from app.views import sessions
+from app.views import second_step, sessions
 from app.views.access import viewer
 from app.views.sessions import begin_session, name_in_cookie
 from app.views.throttle import FailureCounts, remember_device
@@ -40,6 +40,9 @@ def init_app(app: Flask) -> None:
         REMEMBER_COOKIE_SECURE=app.extensions["settings"].secure_cookies,
     )
     security.init_app(app, views=True)
+    app.extensions["security"].two_factor_plugins = second_step.SecondStep()
+    app.extensions["note_failed_sign_in"] = _note_failed_code
+    app.register_blueprint(second_step.blueprint)
     sessions.init_app(app)
     app.login_manager.request_loader(_by_no_token)  # type: ignore[attr-defined]
     user_authenticated.connect(_on_sign_in, app)
@@ -55,10 +58,10 @@ def _by_no_token(_request: Request) -> None:
     """People come with a cookie, and with nothing else: Flask-Security would also take a token in an address."""
 
 
-def _on_sign_in(app: Flask, user: User, **_details: Any) -> None:
+def _on_sign_in(app: Flask, user: User, authn_via: list[str] | None = None, **_details: Any) -> None:
     """A page from before is worth nothing after: whoever planted its cookie would know its CSRF token."""
     try:
-        key = _record_action(Action.SIGN_IN, user)
+        key = _record_action(Action.SIGN_IN, user, _with_factors(authn_via))
     except BaseException:
         session.clear()
         raise
@@ -73,6 +76,15 @@ def _on_failure(app: Flask, user: User, **_details: Any) -> None:
     _record_action(Action.SIGN_IN_FAILED, user)
 
 
+def _note_failed_code(user: User) -> None:
+    _record_action(Action.SIGN_IN_FAILED, user, {"second_step": True})
+
+
+def _with_factors(authn_via: list[str] | None) -> dict[str, Any]:
+    """For the entry, where it was more than the password."""
+    return {"with": authn_via} if authn_via and authn_via != ["password"] else {}
+
+
 def _audited_sign_out(view: Callable[..., Any]) -> Callable[..., Any]:
     """The entry first: without it nobody is signed out. CSRF was checked before."""
 
@@ -84,7 +96,7 @@ def _audited_sign_out(view: Callable[..., Any]) -> Callable[..., Any]:
     return sign_out
 
 
-def _record_action(action: Action, user: User) -> str:
+def _record_action(action: Action, user: User, more: Mapping[str, Any] | None = None) -> str:
     """Returns the key of the session that a sign-in begins; a sign-out ends the one that asks."""
     key = user.session_key
     account_id, user_id, actor = user.account_id, user.id, user.actor
@@ -96,13 +108,14 @@ def _record_action(action: Action, user: User) -> str:
             key = begin_session(user).key
         if action is Action.SIGN_OUT:
             UserSession.end_by_key(key)
-        record(action, actor=actor, of=account, subject=f"user:{user_id}", data={"address": request.remote_addr})
+        data = {"address": request.remote_addr, **(more or {})}
+        record(action, actor=actor, of=account, subject=f"user:{user_id}", data=data)
         announce(f"account.{action}", account_id)
     return key
 
 
 def _throttled_sign_in(view: Callable[..., Any]) -> Callable[..., Any]:
-    """A failure counts, however it was sent; a success never does, and makes the device known."""
+    """A failure counts, however it was sent; a success never does. It makes the device known, once it is whole."""
 
     def sign_in(**arguments: Any) -> Any:
         if request.method != "POST" or current_user.is_authenticated:
@@ -112,7 +125,7 @@ def _throttled_sign_in(view: Callable[..., Any]) -> Callable[..., Any]:
         response = current_app.make_response(view(**arguments))
         if current_user.is_authenticated:
             remember_device(response, email)
-        else:
+        elif not second_step.begins():
             counts.note_failed_sign_in(email)
         return response
 

@@ -36,6 +36,9 @@ BY_DEVICE = parse_many("10/minute;60/hour")
 BY_USER = parse_many("10/minute;60/hour")
 """Of somebody who is signed in, and confirms that it is them."""
 
+SECOND_STEP = parse_many("15/hour;40/day")
+"""Wrong codes of a user whose password was right, from everywhere but known devices: a million codes are few."""
+
 DEVICE_COOKIE = "whetstone_device"
 DEVICE_SECONDS = 365 * 24 * 3600
 PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
@@ -78,6 +81,20 @@ class FailureCounts:
 
     def note_failed_user(self, user_id: int) -> None:
         self._call_limiter(BY_USER, ("user", str(user_id)), FixedWindowRateLimiter.hit)
+
+    def check_second_step(self, email: str, user_id: int) -> None:
+        """Raises TooManyTries."""
+        self._check_rules(self._second_step_rules(email, user_id))
+
+    def note_failed_second_step(self, email: str, user_id: int) -> None:
+        for items, key in self._second_step_rules(email, user_id):
+            self._call_limiter(items, key, FixedWindowRateLimiter.hit)
+
+    def _second_step_rules(self, email: str, user_id: int) -> list[Counted]:
+        """Who has the password, and guesses, locks no device out on which the user was signed in before."""
+        if device := known_device(request, email):
+            return [(SECOND_STEP, ("code", "device", device))]
+        return [(SECOND_STEP, ("code", "user", str(user_id)))]
 
     def _sign_in_rules(self, email: str) -> list[Counted]:
         if device := known_device(request, email):

@@ -186,6 +186,7 @@ def upgrade() -> None:
         sa.Column("us_phone_number", sa.String(length=128), nullable=True),
         sa.Column("fs_webauthn_user_handle", sa.String(length=64), nullable=True),
         sa.Column("mf_recovery_codes", sa.UnicodeText(), nullable=True),
+        sa.Column("totp_step", sa.BigInteger(), nullable=True),
         sa.Column("create_datetime", sa.DateTime(), server_default=sa.text("(CURRENT_TIMESTAMP)"), nullable=False),
         sa.Column("update_datetime", sa.DateTime(), server_default=sa.text("(CURRENT_TIMESTAMP)"), nullable=False),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"]),

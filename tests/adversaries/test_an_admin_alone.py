@@ -83,6 +83,7 @@ FINAL = ("/forget", "/erase", "/deactivate", "/role", "/sign-out")
 
 NOT_SENT = {
     ("security.login", "POST"): "it lets in whoever has the password: the admin is in",
+    ("second_step.check", "POST"): "it lets in whoever has the password and a code: the admin is in",
     ("security.verify", "POST"): "it asks for the password once more",
     ("welcome.accept", "POST"): "it lets in whoever an owner gave the link: an owner can invite as many as they like",
 }

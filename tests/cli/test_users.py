@@ -212,3 +212,29 @@ def test_without_the_right_master_key_nothing_works_and_nothing_is_written(
     path.unlink(missing_ok=True)
     path.write_bytes(kept)
     assert whetstone("audit", "--json").out == before
+
+
+def test_a_second_factor_that_was_lost_is_taken_off_and_recorded(app: Flask, whetstone: Whetstone) -> None:
+    whetstone("users", "create", "ann@example.org")
+    with writing():
+        account = Account.lock(user("ann@example.org").account_id)
+        made = user_in(account, "ann@example.org")
+        made.set_totp(account, "totp1:sealed elsewhere", step=1, digests=["one", "two"])
+    listed = {each["email"]: each["two_factor"] for each in whetstone("users", "list", "--json").json}
+    assert listed["ann@example.org"] is True
+    assert " yes" in whetstone("users", "list").out
+
+    first = whetstone("users", "reset-second-factor", "Ann@example.org", "--json")
+    again = whetstone("users", "reset-second-factor", "ann@example.org")
+
+    assert first.json == {"email": "ann@example.org", "two_factor": False, "changed": True}
+    assert (again.status, "has no second factor. Nothing was changed." in again.out) == (0, True)
+    db.session.expire_all()
+    assert not user("ann@example.org").has_second_factor
+    entry = whetstone("audit", "--last", "1", "--json").lines[0]
+    assert (entry["action"], entry["data"]["email"]) == ("second_factor_reset", "ann@example.org")
+    assert whetstone("verify").status == 0
+
+
+def user_in(account: Account, email: str) -> User:
+    return db.session.scalars(db.select(User).where(User.email == email, User.account_id == account.id)).one()

@@ -160,6 +160,7 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "users list", ("users", "list")
     yield "users set", ("users", "set", f"{new}@example.org", "--role", "admin")
     yield "users reset-password", ("users", "reset-password", f"{new}@example.org")
+    yield "users reset-second-factor", ("users", "reset-second-factor", f"{new}@example.org")
     yield "users deactivate", ("users", "deactivate", f"{new}@example.org")
     yield "users deactivate (nobody)", ("users", "deactivate", "nobody@example.org")
     yield "keys check", ("keys", "check")

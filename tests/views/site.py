@@ -51,7 +51,10 @@ PUBLIC = {
 }
 """What anybody may ask for."""
 
-SIGN_IN = {"security.login", "security.logout", "security.verify", "welcome.show", "welcome.accept"}
+SIGN_IN = {"security.login", "security.logout", "security.verify", "welcome.show", "welcome.accept"} | {
+    "second_step.show",
+    "second_step.check",
+}
 """Flask-Security's own pages, and what a one-time link opens (test_one_time_links.py)."""
 
 CONTENT = {"exceptions.ledger", "exceptions.ledger_json", "exceptions.history", "exceptions.history_json"}
@@ -212,6 +215,11 @@ def _new_channel(subject: Subject) -> dict[str, Any]:
 
 ACTS: dict[str, Act] = {
     "house.change_password": Act(_new_password, status=frozenset({422})),
+    "house.set_up_authenticator": Act(status=frozenset({422})),
+    "house.confirm_authenticator": Act(status=frozenset({409})),
+    "house.remove_authenticator": Act(status=frozenset({422})),
+    "house.renew_recovery_codes": Act(status=frozenset({422})),
+    "house.take_off_second_factor": Act(status=frozenset({422})),
     "house.set_time_zone": Act(lambda _: {"time_zone": "Europe/Lisbon"}),
     "house.rename": Act(lambda _: {"name": f"House {next(_numbers)}"}),
     "house.end_sessions": Act(),
@@ -274,7 +282,15 @@ ACTS: dict[str, Act] = {
 }
 """By endpoint."""
 
-OWN = {"house.change_password", "house.set_time_zone", "house.end_sessions"}
+OWN = {
+    "house.change_password",
+    "house.set_time_zone",
+    "house.end_sessions",
+    "house.set_up_authenticator",
+    "house.confirm_authenticator",
+    "house.remove_authenticator",
+    "house.renew_recovery_codes",
+}
 """What everybody may do, to themselves alone."""
 
 FINAL = {"forget.forget", "memories.erase"}

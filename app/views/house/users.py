@@ -13,9 +13,11 @@ from app.extensions import writing
 from app.keys.leavers import revoke_tokens_shown_to
 from app.models import Account, Actor, OneTimeLink, User
 from app.models.user import OWNER, SITE_ADMIN
+from app.security import WrongPassword
 from app.values.plural import count_nouns
 from app.views.access import post_act, viewer
 from app.views.answers import answer_act, page
+from app.views.house.second_factor import check_my_password
 from app.views.house.shell import blueprint
 from app.views.shown.users import InvitationForm, MadeLink, UserList, UserPage
 from tasks import keys
@@ -104,6 +106,27 @@ def make_password_link(user_id: int) -> ResponseReturnValue:
         link, secret = OneTimeLink.for_password(account, person, by=actor)
     shown = UserPage(viewer(), user_id, made=MadeLink.of(link, secret))
     return render_template("house/user.html", page=shown, json_url=""), 201
+
+
+@post_act(blueprint, "/settings/users/<int:user_id>/second-factor/take-off", OWNER)
+def take_off_second_factor(user_id: int) -> ResponseReturnValue:
+    """For who lost it. It needs the owner's own password: a browser left open weakens nobody's sign-in."""
+    me = viewer()
+    if user_id == me.id:
+        raise Refused("Turn off your own second factor under Settings, Account.", "Nothing was changed.")
+    try:
+        check_my_password(me, request.form.get("my_password", "")[:1000])
+    except WrongPassword as error:
+        shown = UserPage(viewer(), user_id, errors={"my_password": error.sentence})
+        return render_template("house/user.html", page=shown, json_url=""), 422
+    with _changing_user(user_id) as (account, person, actor):
+        changed = person.take_off_second_factor(account, by=actor)
+    if not changed:
+        return _back_to(user_id, f"{person.email} has no second factor.", "", changed)
+    words = (
+        f"The second factor of {person.email} is off, and their sessions have ended. They sign in by password alone."
+    )
+    return _back_to(user_id, words, "", changed)
 
 
 @post_act(blueprint, "/settings/users/<int:user_id>/end-tokens", OWNER)

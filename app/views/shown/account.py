@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.extensions import db
 from app.models import Account, User, UserSession
 from app.models.base import iso
 from app.models.user import OWNER
+from app.second_factor import TotpSetup
 
 SESSIONS = 100
 """Those that the page lists."""
 
 
 class AccountPage:
-    """`errors` are the sentences beside fields, `typed` what stood in them."""
+    """`errors` are the sentences beside fields, `typed` what stood in them.
+
+    `setup` is an authenticator app that is being set up; `codes` are new recovery codes, in the one answer with them.
+    """
 
     def __init__(
-        self, viewer: User, *, errors: Mapping[str, str] | None = None, typed: Mapping[str, str] | None = None
+        self,
+        viewer: User,
+        *,
+        errors: Mapping[str, str] | None = None,
+        typed: Mapping[str, str] | None = None,
+        setup: TotpSetup | None = None,
+        codes: Sequence[str] = (),
     ) -> None:
+        self.setup, self.codes = setup, codes
         self.user, self.key, self.errors = viewer, viewer.session_key, errors or {}
         self.account = db.session.get_one(Account, viewer.account_id)
         self.may_rename = viewer.may(OWNER)
@@ -43,5 +54,7 @@ class AccountPage:
             "account": self.account.name,
             "time_zone": self.user.time_zone,
             "two_factor": self.user.has_second_factor,
+            "authenticator_app": self.user.has_totp,
+            "recovery_codes_left": self.user.recovery_codes_left,
             "sessions": sessions,
         }

@@ -107,9 +107,11 @@ class UserPage:
 
     role_choices = ROLE_CHOICES
 
-    def __init__(self, viewer: User, user_id: int, *, made: MadeLink | None = None) -> None:
+    def __init__(
+        self, viewer: User, user_id: int, *, made: MadeLink | None = None, errors: Mapping[str, str] | None = None
+    ) -> None:
         mine = select(User).where(User.id == user_id, User.account_id == viewer.account_id)
-        self.viewer, self.made = viewer, made
+        self.viewer, self.made, self.errors = viewer, made, errors or {}
         self.user = require_row(db.session.scalar(mine), "There is no such user in this account.")
         self.row, self.is_me = UserRow(self.user), self.user.id == viewer.id
         self.is_operator = self.user.may(SITE_ADMIN)
