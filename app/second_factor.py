@@ -52,7 +52,7 @@ class SetupOver(Refused):
 
 class UnreadableSecret(Refused):
     """The key that signs cookies is another one than when your authenticator app was set up: its codes can't be
-    checked. Use a passkey, or ask an owner of the account to take your second factor off."""
+    checked. Please ask an owner of the account to take your second factor off."""
 
     code = "unreadable_secret"
     outcome = "You are not signed in."

@@ -37,6 +37,12 @@ TABS = (
 )
 
 
+_SHOWN_UNDER = {"house.invite": "house.users"} | dict.fromkeys(
+    ("house.set_up_authenticator", "house.confirm_authenticator", "house.renew_recovery_codes"), "house.account"
+)
+"""Acts that answer with a page: whose tab it is."""
+
+
 @blueprint.get("/settings")
 def index() -> ResponseReturnValue:
     """Leads to the first page that the viewer may open."""
@@ -51,7 +57,7 @@ def index_json() -> ResponseReturnValue:
 @blueprint.app_template_global("house_tabs")
 def tabs() -> Sequence[dict[str, Any]]:
     """Of the viewer, as the macro `tabs` reads them."""
-    here = "house.users" if request.endpoint == "house.invite" else request.endpoint
+    here = _SHOWN_UNDER.get(request.endpoint or "", request.endpoint)
     mine = [tab for tab in TABS if tab.endpoint in current_app.view_functions and viewer().may(tab.role)]
     return [{"label": tab.label, "url": url_for(tab.endpoint), "current": here == tab.endpoint} for tab in mine]
 
