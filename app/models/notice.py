@@ -380,6 +380,7 @@ class Notice(Model):
             values["status"] = NoticeStatus.GIVEN_UP
         still = (Notice.id == self.id, Notice.status == NoticeStatus.WAITING, Notice.attempts == number)
         claim_row(Notice, *still, **values)
+        announce("account.notices", self.account_id)
 
 
 class NoticeAttempt(Model):

@@ -29,6 +29,7 @@ from app.views.shown.agent import AgentPage, LedgerPage
 from app.views.shown.agents import recently_moved
 from app.views.shown.exception import ExceptionList, ExceptionPage, ExceptionState, live_of
 from app.views.shown.log import Log
+from app.views.shown.notices import NoticesPage
 from app.views.shown.overview import Overview
 from app.views.shown.refinement import RefinementPage
 from app.views.shown.rollback import RollbackPage
@@ -139,6 +140,10 @@ def _of_exceptions(event: Any, grant_id: str | None) -> Any:
     return event.kind.startswith("exception.")
 
 
+def _of_notices(event: Any, _: str | None) -> Any:
+    return event.kind == "account.notices"
+
+
 def _of_rollbacks(event: Any, rollback_id: str) -> Any:
     """Any rollback may say of another one whether it stands; and they are few."""
     return event.kind == ROLLED_BACK
@@ -216,6 +221,7 @@ LIVE_PAGES = (
         "exceptions.agent",
         "list",
     ),
+    LivePage("notices", None, _of_notices, NoticesPage, _template_paths("house", "deliveries")),
     LivePage(
         "exception",
         AccessGrant,

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import AuditLog, Notice, NoticeAttempt, NoticeChannel, NoticeKind
+from app.models import Account, AuditLog, Notice, NoticeAttempt, NoticeChannel, NoticeKind
 from app.models.notice import CHOICES, MAX_CHANNELS, Sighting
 from tests.notices.conftest import add_mail, hook, mail, work
 from tests.support.receivers import HookReceiver, MailReceiver
@@ -175,3 +175,22 @@ def test_the_log_comes_in_pages_and_takes_no_nonsense_for_a_place(
     assert [each["number"] for each in first["attempts"] + rest["attempts"]] == list(range(69, -1, -1))
     for nonsense in ("x", "-1", "9" * 30, "%00"):
         assert len(json.loads(admin.get(f"{PAGE}.json?before={nonsense}").text)["attempts"]) == 50
+
+
+def test_deliveries_show_by_themselves_and_only_to_their_account(
+    admin: Browser, neighbour: Browser, mail: MailReceiver
+) -> None:
+    channel = add_mail()
+    assert "topic=notices" in admin.get("/settings/notices").text
+    assert "topic=notices" not in admin.get("/settings/notices?before=5").text  # an older page stands still
+    newest = admin.get("/events/poll?topic=notices").headers["Last-Event-ID"]
+    assert admin.get(f"/events/poll?topic=notices&after={newest}").status_code == 204
+    with writing():
+        Account.lock(1)
+        Notice.put_test(NoticeChannel.lock(channel.id))
+    work()
+
+    came = admin.get(f"/events/poll?topic=notices&after={newest}").text
+    assert 'hx-target="#deliveries"' in came
+    assert "Taken by the mail server" in came
+    assert "Taken by the mail server" not in neighbour.get("/events/poll?topic=notices").text

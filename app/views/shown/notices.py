@@ -9,6 +9,7 @@ from typing import Any
 from flask import current_app
 
 from app.errors import WhetstoneError
+from app.events.topics import newest_event
 from app.extensions import db
 from app.models import ChannelType, Notice, NoticeAttempt, NoticeChannel
 from app.models.keyset import cut_page
@@ -50,7 +51,7 @@ class NewSecret:
 
 
 class NoticesPage:
-    """`before` and `next_before` are numbers of attempts. `made` is the channel that was added just now."""
+    """`before` and `next_before` are numbers of attempts; the newest update themselves. `made` was added just now."""
 
     choices = CHOICES
     channel_options = tuple((str(each), CHANNEL_TYPES[each].words) for each in ChannelType)
@@ -58,6 +59,7 @@ class NoticesPage:
     def __init__(
         self, account_id: int, *, before: str = "", form: ChannelForm | None = None, made: NewSecret | None = None
     ) -> None:
+        self.last_event, self.is_newest = newest_event(account_id), not before
         self.channels, self.waiting = NoticeChannel.of_account(account_id), Notice.count_waiting(account_id)
         self.attempts, last = _load_attempts(account_id, before)
         self.next_before = last[0].id if last else ""
