@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from app.asking.calls import Dependencies
 from app.demo import paced_clients
+from app.extensions import reading
 from app.llm.litellm import LiteLLMClients
+from app.models.account_use import next_waiting
 from app.refinement import process
 from tasks.celery import sound_alarm, task
 from tasks.echo import worker_answers
@@ -21,5 +23,9 @@ def enqueue(refinement_id: str) -> bool:
 @task
 def refine(refinement_id: str) -> None:
     stopped = process.run_refinement(refinement_id, Dependencies(paced_clients(refinement_id, LiteLLMClients())))
+    with reading():
+        waiting = next_waiting(refinement_id)
+    if waiting is not None:
+        enqueue(waiting)
     if stopped is not None:
         sound_alarm(stopped)

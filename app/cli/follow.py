@@ -17,12 +17,13 @@ from app.asking.calls import Dependencies
 from app.cli.crash import record_crash
 from app.cli.printing import say_on_stderr
 from app.cli.refinement_facts import step_line
-from app.extensions import db, end_reading, writing
+from app.extensions import db, end_reading, reading, writing
 from app.history.reversing import end_unread
 from app.history.steps import Step
 from app.history.timeline import tell_step
 from app.llm.client import ModelClients
 from app.models import COMMAND_LINE, OPEN_STATES, Agent, Event, Refinement, Status
+from app.models.account_use import find_hold, hold_words
 from app.refinement.process import run_refinement
 from app.refinement.sweep import close_stalled
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
@@ -90,8 +91,19 @@ def refine_here(refinement_id: str, clients: ModelClients, tell: Tell) -> None:
                 end_unread(refinement, Agent.lock(refinement.agent_id), Status.STOPPED, STOPPED_HERE, by=COMMAND_LINE)
         except Exception as error:  # noqa: BLE001 - the refinement has reached its end; its result is told all the same
             say_on_stderr(f"Something unexpected happened ({type(error).__name__}). {record_crash(error)}")
-    if follower.is_open():
+    hold = _read_hold(refinement_id)
+    if hold:
+        say_on_stderr(hold)
+    elif follower.is_open():
         watch_refinement(refinement_id, tell)  # a worker came up meanwhile, and was faster
+
+
+def _read_hold(refinement_id: str) -> str:
+    """Why nobody may begin it now, if a limit of its account is why."""
+    with reading() as session:
+        refinement = session.get_one(Refinement, refinement_id)
+        hold = find_hold(refinement) if refinement.status == Status.QUEUED else None
+        return hold_words(refinement, hold) if hold else ""
 
 
 @contextmanager

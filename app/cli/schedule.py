@@ -29,6 +29,8 @@ def schedule(context: CommandContext, tried: str | None) -> None:
         print_json(known.as_json())
         return
     _tell_plan(known.plan)
+    if known.hold:
+        say(known.hold)
     paused = f"{known.paused:,} paused and {known.inactive:,} inactive of {count_nouns(known.agents, 'agent')}"
     print_facts(
         [

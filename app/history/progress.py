@@ -13,9 +13,12 @@ from typing import Any
 from app.extensions import now
 from app.history.steps import Step
 from app.models import Agent, Refinement, Status
+from app.models.account_use import find_hold
 from app.models.base import iso
 from app.values.refinement_states import WaitsFor
 from app.vocabulary.progress import WAITS
+
+_NO_MODEL = (WaitsFor.WORKER, WaitsFor.PLACE, WaitsFor.MONTH, WaitsFor.DUPLICATES)
 
 _BESIDE = ("stop_requested", "noted")
 """Steps after which the worker waits for what it waited for before."""
@@ -57,7 +60,7 @@ class Progress:
             turn=refinement.turns + 1 if waits_for is WaitsFor.TURN else None,
             attempt=attempt,
             attempts=attempts,
-            attempt_ends=None if waits_for in (WaitsFor.WORKER, WaitsFor.DUPLICATES) else attempt_ends,
+            attempt_ends=None if waits_for in _NO_MODEL else attempt_ends,
             deadline=deadline,
             heartbeat_at=refinement.heartbeat_at,
             is_stopping=refinement.stop_requested_at is not None and refinement.ending is None,
@@ -107,7 +110,7 @@ class Progress:
 
 def _find_wait(refinement: Refinement, agent: Agent, steps: Sequence[Step]) -> WaitsFor:
     if refinement.status == Status.QUEUED:
-        return WaitsFor.WORKER
+        return find_hold(refinement) or WaitsFor.WORKER
     if refinement.status == Status.ASKING:
         is_asked = any(step.name == "asked" for step in steps)
         return WaitsFor.CONSENT if is_asked else WaitsFor.DUPLICATES

@@ -13,6 +13,7 @@ from app.config import Settings, variable_name
 from app.crontabs import crontab_words, next_runs
 from app.extensions import db, now
 from app.models import Agent
+from app.models.account_use import find_spent, spent_words
 from app.models.base import iso
 from app.models.schedule import refinement_interval
 from app.refinement.due import count_due
@@ -46,7 +47,7 @@ class CrontabPlan:
 
 
 class Schedule:
-    """The schedule of this installation, as an account sees it."""
+    """The schedule of this installation, as an account sees it. `hold` is why nothing starts this month; empty else."""
 
     variable = variable_name("schedule")
 
@@ -56,6 +57,8 @@ class Schedule:
         self.interval_days = settings.interval_days
         kept = Agent.forgotten_at.is_(None)
         paused = func.count().filter(Agent.active, Agent.paused, kept), func.count().filter(~Agent.active, kept)
+        spent = find_spent(account_id, now())
+        self.hold = spent_words(*spent, now()) if spent else ""
         query = select(func.count().filter(kept), *paused).where(Agent.account_id == account_id)
         self.agents, self.paused, self.inactive = map(int, db.session.execute(query).one())
 
@@ -65,7 +68,8 @@ class Schedule:
 
     def as_json(self) -> dict[str, Any]:
         said = self.plan.as_json() | {"source": self.source, "interval_days": self.interval_days}
-        return said | {"agents": self.agents, "paused": self.paused, "inactive": self.inactive}
+        said |= {"agents": self.agents, "paused": self.paused, "inactive": self.inactive}
+        return said | {"hold": self.hold or None}
 
 
 def _due_at_each(moments: Sequence[datetime], waiting: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol
 
-from sqlalchemy import ColumnElement, ForeignKey, String, Text, UniqueConstraint, exists, select
+from sqlalchemy import ColumnElement, ForeignKey, String, Text, UniqueConstraint, exists, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
@@ -38,8 +38,10 @@ from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
 from app.models.settings_request import SettingsRequest
 from app.models.state import MemoryType
 from app.models.statement import StatementKind
+from app.models.user import Account
 from app.silo import TokenKey
 from app.values.actor import Actor, ActorKind
+from app.values.plural import count_nouns
 from app.values.text import clean_name, is_row_id
 
 MAX_FOUND = 300
@@ -65,6 +67,12 @@ class Weighed(Protocol):
 
     @property
     def token_estimate(self) -> int: ...
+
+
+class TooManyAgents(Refused):
+    """The account has as many agents as its operator allows."""
+
+    code = "too_many_agents"
 
 
 class AgentNameTaken(Refused):
@@ -124,7 +132,8 @@ class Agent(Chained, ScheduleColumns, Model):
 
     @classmethod
     def create(cls, account_id: int, *, name: str, model_id: str, by: Actor, **fields: Any) -> Agent:
-        """A new agent of the account. Raises Invalid, or Refused when the name is taken."""
+        """A new agent of the account, whose row is locked. Raises Invalid, TooManyAgents, or AgentNameTaken."""
+        _require_room(account_id)
         agent = cls(
             uuid=str(uuid.uuid4()),
             account_id=account_id,
@@ -343,6 +352,22 @@ def is_changeable() -> ColumnElement[bool]:
 
 def _digest_text(text: str | None) -> str | None:
     return None if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _require_room(account_id: int) -> None:
+    """Counted behind the account's lock: of two at once beyond the limit, one is refused. Raises TooManyAgents."""
+    account = db.session.get_one(Account, account_id)
+    most = account.max_agents
+    if most is None:
+        return
+    kept = (Agent.account_id == account_id, Agent.forgotten_at.is_(None))
+    there = db.session.scalar(select(func.count()).select_from(Agent).where(*kept)) or 0
+    if there >= most:
+        raise TooManyAgents(
+            f"This account may have {count_nouns(most, 'agent')} at most, and has {there:,}. The operator of this "
+            "installation can raise the limit; an agent that is forgotten for good makes room.",
+            "Nothing was created.",
+        )
 
 
 def _free_name(account_id: int, name: object) -> str:

@@ -89,6 +89,7 @@ class Action(StrEnum):
     MASTER_KEY_BACKUP = "master_key_backup"
     ACCOUNT_CREATE = "account_create"
     ACCOUNT_RENAME = "account_rename"
+    ACCOUNT_LIMITS = "account_limits"
     USER_CREATE = "user_create"
     USER_INVITE = "user_invite"
     USER_ROLE = "user_role"

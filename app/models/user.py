@@ -9,17 +9,20 @@ import hashlib
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import available_timezones
 
 from flask_security.models import sqla
 from sqlalchemy import ColumnElement, ForeignKey, String, and_, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import Invalid, Refused
 from app.extensions import db, end_reading, now
+from app.models.account_limits import AccountLimits
 from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
-from app.models.base import Identity, Model, Moment, partial_index, require_row
+from app.models.base import Identity, Micros, Model, Moment, partial_index, require_row
 from app.models.logged import Logged, Said
 from app.models.second_factor import SecondFactor
 from app.models.user_session import UserSession
@@ -31,8 +34,14 @@ sqla.FsModels.set_db_info(
 )
 
 
+class AccountNameTaken(Refused):
+    """This name is taken. Choose another one."""
+
+    outcome = "Nothing was changed."
+
+
 class Account(Chained, Model):
-    """A tenant. Users and agents belong to one; nothing crosses accounts."""
+    """A tenant. Users and agents belong to one; nothing crosses accounts. Its limits are the operator's."""
 
     __tablename__ = "accounts"
     NOUN = "account"
@@ -43,6 +52,9 @@ class Account(Chained, Model):
     id: Mapped[int] = mapped_column(Identity, primary_key=True)
     name: Mapped[str] = mapped_column(String(80), unique=True)
     is_demo: Mapped[bool] = mapped_column(default=False)
+    max_agents: Mapped[int | None]
+    max_refinements: Mapped[int | None]
+    max_monthly_cost: Mapped[Decimal | None] = mapped_column(Micros)
     created_at: Mapped[Moment]
 
     @property
@@ -50,11 +62,19 @@ class Account(Chained, Model):
         return self.id, None
 
     @classmethod
-    def create(cls, name: str, *, is_demo: bool = False, by: Actor = SETUP) -> Account:
-        account = cls(name=clean_name(name), is_demo=is_demo, created_at=now())
+    def create(
+        cls, name: str, *, is_demo: bool = False, limits: AccountLimits | None = None, by: Actor = SETUP
+    ) -> Account:
+        """Raises Invalid, and AccountNameTaken."""
+        cleaned, limits = clean_name(name), limits or AccountLimits()
+        account = cls(name=cleaned, is_demo=is_demo, created_at=now(), **vars(limits))
         db.session.add(account)
-        db.session.flush()
-        data = {"demo": True} if is_demo else {}
+        try:
+            db.session.flush()
+        except IntegrityError:
+            raise AccountNameTaken from None
+        data: dict[str, Any] = {"demo": True} if is_demo else {}
+        data |= {"limits": limits.as_json()} if limits != AccountLimits() else {}
         record(Action.ACCOUNT_CREATE, actor=by, of=account, subject=account.subject, data=data)
         return account
 
@@ -64,11 +84,26 @@ class Account(Chained, Model):
         if cleaned == before:
             return
         if db.session.scalar(select(Account.id).where(Account.name == cleaned, Account.id != self.id)) is not None:
-            raise Refused("This name is taken. Choose another one.", "Nothing was changed.")
+            raise AccountNameTaken
         self.name = cleaned
         record(
             Action.ACCOUNT_RENAME, actor=by, of=self, subject=self.subject, data={"before": before, "after": cleaned}
         )
+
+    @property
+    def limits(self) -> AccountLimits:
+        return AccountLimits(self.max_agents, self.max_refinements, self.max_monthly_cost)
+
+    def set_limits(self, limits: AccountLimits, *, by: Actor) -> bool:
+        """Returns whether they were others before. What is over them already stays and goes on. The row is locked."""
+        before = self.limits
+        if limits == before:
+            return False
+        for name, value in vars(limits).items():
+            setattr(self, name, value)
+        data = {"before": before.as_json(), "after": limits.as_json()}
+        record(Action.ACCOUNT_LIMITS, actor=by, of=self, subject=self.subject, data=data)
+        return True
 
 
 AUDITOR, ADMIN, OWNER, SITE_ADMIN = "auditor", "admin", "owner", "site_admin"

@@ -12,6 +12,7 @@ from sqlalchemy.orm import aliased
 from app.errors import Refused
 from app.extensions import reading
 from app.models import OPEN_STATES, Actor, Agent, AttentionItem, Mode, Refinement, Status, Trigger
+from app.models.account_use import MonthlyCostReached
 from app.models.agent import AgentForgotten
 from app.models.refinement import NEWEST_REFINEMENTS
 from app.refinement.attention import MOST_AT_ONCE, MarkedSeen, mark_many_seen
@@ -27,6 +28,7 @@ _WORDS: dict[type[Refused], str] = {
     RestingAfterNo: "declined in the last 24 hours",
     AgentInactive: "agent not active",
     AgentForgotten: "agent forgotten",
+    MonthlyCostReached: "the account's model cost of this month is used up",
 }
 """Why an agent was not started, in the fewest words."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, func, or_, select, text
 
 from app.extensions import db
+from app.models.account_use import spent_accounts
 from app.models.agent import Agent, is_changeable
 from app.models.refinement import Refinement
 from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, refinement_interval
@@ -43,14 +44,14 @@ def due_again(at: datetime) -> Queries:
 
 def count_due(account_id: int, moments: Sequence[datetime]) -> list[int]:
     """How many agents of an account the scheduled tick would start at each of these moments, as their rows are now."""
-    wanted = (func.count().filter(_has_waited(at), *_has_rested(at)) for at in moments)
+    wanted = (func.count().filter(_has_waited(at), *_has_rested(at), ~_is_spent(at)) for at in moments)
     counted = select(*wanted).select_from(Agent).where(Agent.account_id == account_id, text(STARTABLE), *_is_free())
     return [int(count) for count in db.session.execute(counted).one()] if moments else []
 
 
 def _startable_agents(at: datetime, order: Any, *wanted: ColumnElement[bool] | TextClause) -> Select[tuple[int]]:
     """Active, not paused, rested, with something to change and no open refinement."""
-    found = select(Agent.id).where(text(STARTABLE), *wanted, *_has_rested(at), *_is_free())
+    found = select(Agent.id).where(text(STARTABLE), *wanted, *_has_rested(at), *_is_free(), ~_is_spent(at))
     return found.order_by(order, Agent.id)
 
 
@@ -63,6 +64,11 @@ def _has_rested(at: datetime) -> list[ColumnElement[bool]]:
     """A day since the last attempt, and since a NO."""
     paused_by = (Agent.last_attempt_at, Agent.declined_at)
     return [or_(moment.is_(None), moment <= at - ATTEMPT_PAUSE) for moment in paused_by]
+
+
+def _is_spent(at: datetime) -> ColumnElement[bool]:
+    """Its account's model cost has reached the limit of the month."""
+    return Agent.account_id.in_(spent_accounts(at))
 
 
 def _is_free() -> tuple[ColumnElement[bool], ...]:

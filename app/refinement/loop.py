@@ -28,6 +28,7 @@ class LoopOutcome(StrEnum):
     TIME = "time"
     TOKENS = "tokens"
     COST = "cost"
+    MONTH = "month"
     SILENT = "silent"
     REFUSED = "refused"
 
@@ -48,12 +49,13 @@ class Toolbox(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """`time_left` gives seconds; tokens and dollars are those of this loop."""
+    """`time_left` gives seconds; tokens and dollars are those of this loop. `month_is_spent` is about its account."""
 
     max_turns: int
     time_left: Callable[[], float]
     max_tokens: int
     max_cost_usd: Decimal
+    month_is_spent: Callable[[], bool] = bool
 
 
 Ask = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Reply]
@@ -117,4 +119,6 @@ def _reached_limit(used: Usage, limits: Limits) -> LoopOutcome | None:
         return LoopOutcome.TOKENS
     if used.cost_usd > limits.max_cost_usd:
         return LoopOutcome.COST
+    if limits.month_is_spent():
+        return LoopOutcome.MONTH
     return None

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, exists, func, literal, or_
 
 from app.extensions import db, is_sqlite
+from app.models.account_use import spent_accounts
 from app.models.agent import Agent, is_changeable
 from app.models.base import UtcDateTime
 from app.models.refinement import Refinement
@@ -31,10 +32,11 @@ MOST_TICKS = 64
 def next_start(timetable: Timetable) -> ColumnElement[datetime]:
     """The next automatic start of each agent: the timetable's moment while one is open, NEVER where none comes."""
     waits = or_(Agent.forgotten_at.is_not(None), ~Agent.active, Agent.paused, Agent.core_count == 0)
+    is_spent = Agent.account_id.in_(spent_accounts(timetable.at))
     starts = (_next_tick(timetable), _next_over_budget(timetable.at), _next_retry(timetable.at))
     return case(
         (has_open_refinement(), _moment(timetable.at)),
-        (waits, _moment(NEVER)),
+        (or_(waits, is_spent), _moment(NEVER)),
         (~is_changeable(), _moment(NEVER)),
         else_=_first(starts),
     )

@@ -20,7 +20,7 @@ from app.asking.calls import Dependencies, ModelCalls
 from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull
-from app.extensions import db, end_reading, now, writing
+from app.extensions import db, end_reading, now, reading, writing
 from app.history.reversing import end_unread
 from app.llm.client import Message, ModelError, Reply, Usage
 from app.llm.retry import FailedAttempt
@@ -36,6 +36,7 @@ from app.models import (
     note_to_admins,
     record,
 )
+from app.models.account_use import find_spent, may_begin
 from app.models.declaring import declare, hash_words
 from app.models.statement import StatementKind
 from app.models.statement_log import AgentStopped
@@ -75,9 +76,11 @@ def run_refinement(refinement_id: str, dependencies: Dependencies) -> AgentStopp
 
 
 def _claim_refinement(refinement_id: str) -> Claim | None:
-    """queued → asking, for exactly one worker."""
+    """queued → asking, for exactly one worker. None also where it waits for a limit of its account."""
     worker = uuid.uuid4().hex
     with writing():
+        if not may_begin(refinement_id):
+            return None
         if Refinement.claim(refinement_id, worker, **_limits_in_seconds()) is None:
             return None
     return Claim(refinement_id, worker)
@@ -234,7 +237,11 @@ class _Process:
     def _run_loop(self, calls: ModelCalls, refined: RefinedAgent, figures: PromptFigures) -> None:
         opening = refined.opening(figures, calls.open(CallPurpose.REFINEMENT).context_window())
         limits = Limits(
-            self._settings.max_turns, calls.time_left, self._settings.max_model_tokens, self._settings.max_cost_usd
+            self._settings.max_turns,
+            calls.time_left,
+            self._settings.max_model_tokens,
+            self._settings.max_cost_usd,
+            partial(_is_month_spent, refined.agent.account_id),
         )
         tool = RefinementTool(self._claim, refined.agent.keys)
 
@@ -329,6 +336,11 @@ class _Process:
         return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
 
 
+def _is_month_spent(account_id: int) -> bool:
+    with reading():
+        return find_spent(account_id, now()) is not None
+
+
 SEAL_BROKEN = "Sealed text does not open"
 ROOM_SECONDS = 5.0
 """Between two looks whether a full disk has room again."""
@@ -338,6 +350,7 @@ UNFINISHED_REASONS = {
     LoopOutcome.TIME: f"The time limit was reached; {EARLIER_CHANGES_KEPT}.",
     LoopOutcome.TOKENS: f"The limit of model tokens was reached; {EARLIER_CHANGES_KEPT}.",
     LoopOutcome.COST: f"The cost limit was reached; {EARLIER_CHANGES_KEPT}.",
+    LoopOutcome.MONTH: f"This month's model cost has reached the account's limit; {EARLIER_CHANGES_KEPT}.",
     LoopOutcome.SILENT: f"The model stopped calling functions without completing; {EARLIER_CHANGES_KEPT}.",
     LoopOutcome.REFUSED: f"Ended early: the model repeated a refused call; {EARLIER_CHANGES_KEPT}.",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.errors import Refused
 from app.extensions import now, writing
 from app.models import Actor, Agent, Mode, Refinement, Trigger
+from app.models.account_use import check_monthly_cost
 from app.models.agent_settings import operator_settings
 from app.models.declaring import declare
 from app.models.statement import StatementKind
@@ -48,8 +49,8 @@ def start_refinement(
 
     `signer` is the agent's token where it asks for one itself: that signature is its consent.
 
-    Raises AlreadyRunning, LedgerEmpty, RestingAfterNo, AgentInactive or AgentForgotten; nothing is written then. The
-    caller puts the id on the queue once this is committed; the sweeper finds what gets lost on the way.
+    Raises AlreadyRunning, LedgerEmpty, MonthlyCostReached, RestingAfterNo, AgentInactive or AgentForgotten; nothing is
+    written then. The caller puts the id on the queue once this is committed; the sweeper finds what gets lost.
     """
     with writing():
         agent = Agent.lock(agent_id)
@@ -80,6 +81,7 @@ def _check_startable(agent: Agent, trigger: Trigger, mode: Mode) -> None:
         raise AlreadyRunning(running.id)
     if agent.core_count == 0:
         raise LedgerEmpty
+    check_monthly_cost(agent.account_id, mode)
     is_asked = trigger is not Trigger.AGENT and mode is Mode.FULL
     if is_asked and agent.declined_until > now():
         raise RestingAfterNo(

@@ -12,13 +12,14 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from cronsim import CronSim
 from flask import Flask, current_app
-from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import DiskFull, NotFound, Refused, WhetstoneError
 from app.extensions import db, end_reading, now, reading, writing
 from app.history.reversing import end_unread
-from app.models import BEAT, Agent, InstallationMark, Refinement, Status, Trigger
+from app.models import BEAT, Agent, InstallationMark, Mode, Refinement, Status, Trigger
+from app.models.account_use import full_accounts, spent_accounts
 from app.models.agent_settings import operator_settings
 from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.heartbeat import stale_before
@@ -124,8 +125,14 @@ def find_lost_starts() -> list[str]:
 
 
 def lost_starts() -> Select[tuple[str]]:
-    """Ids of those that have waited for a worker for more than a minute."""
-    return select(Refinement.id).where(Refinement.status == Status.QUEUED, Refinement.requested_at < now() - LOST_AFTER)
+    """Ids of those that have waited for more than a minute: for a worker, and for no limit of their account."""
+    at = now()
+    waits = (Refinement.status == Status.QUEUED, Refinement.requested_at < at - LOST_AFTER)
+    is_held = (
+        Refinement.account_id.in_(full_accounts()),
+        and_(Refinement.mode == Mode.FULL, Refinement.account_id.in_(spent_accounts(at))),
+    )
+    return select(Refinement.id).where(*waits, ~or_(*is_held))
 
 
 def _latest_tick(at: datetime) -> datetime:

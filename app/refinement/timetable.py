@@ -13,6 +13,7 @@ from sqlalchemy import select
 from app.config import Settings
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
+from app.models.account_use import find_spent, spent_words
 from app.models.agent_settings import operator_settings
 from app.values.plural import count_nouns
 
@@ -42,6 +43,7 @@ class Timetable:
     def __init__(self, settings: Settings | None = None, at: datetime | None = None) -> None:
         self._settings = settings or operator_settings()
         self._ticks: dict[datetime, datetime] = {}
+        self._spent: dict[int, Due | None] = {}
         self.at = at or now()
 
     @property
@@ -80,13 +82,19 @@ class Timetable:
 
     def due(self, agent: Agent, *, running: Refinement | None = None, changeable: bool = True) -> Due:
         """The next automatic start of one agent, by whichever rule comes first."""
-        obstacle = _find_obstacle(agent, running, changeable)
+        obstacle = _find_obstacle(agent, running, changeable) or self._find_spent(agent.account_id)
         if obstacle:
             return obstacle
         tick = self.tick_from(max(self.at, agent.scheduled_from, agent.rested_from))
         weekly = Due(tick, self.day(tick), f"Next run {self.day(tick)} (weekly).")
         starts = (weekly, self._next_over_budget_start(agent), self._next_retry(agent))
         return min((due for due in starts if due is not None), key=lambda due: due.at or self.at)
+
+    def _find_spent(self, account_id: int) -> Due | None:
+        if account_id not in self._spent:
+            spent = find_spent(account_id, self.at)
+            self._spent[account_id] = spent and Due(None, "cost limit reached", spent_words(*spent, self.at))
+        return self._spent[account_id]
 
     def _next_over_budget_start(self, agent: Agent) -> Due | None:
         if agent.too_large_from is None:

@@ -50,6 +50,8 @@ class WaitsFor(StrEnum):
     """What an open refinement waits for."""
 
     WORKER = "worker"
+    PLACE = "place"
+    MONTH = "month"
     DUPLICATES = "duplicates"
     CONSENT = "consent"
     QUESTIONS = "questions"

@@ -63,6 +63,7 @@ def init_app(app: Flask) -> None:
         receipts,
         forget,
         house,
+        house.accounts,
         welcome,
     ):
         app.register_blueprint(module.blueprint)

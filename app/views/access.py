@@ -72,7 +72,7 @@ def viewer() -> User:
 def require_viewer() -> ResponseReturnValue | None:
     """Before every page: send strangers to sign in, and refuse users who may read nothing here."""
     if not current_user.is_authenticated:
-        return _ask_to_sign_in()
+        return require_sign_in()
     if not viewer().may(AUDITOR):
         raise NotAllowed("Your user has no role that may read this account's pages. Ask an owner of the account.")
     return None
@@ -149,7 +149,8 @@ _NOUNS: Mapping[type, str] = {
 }
 
 
-def _ask_to_sign_in() -> ResponseReturnValue:
+def require_sign_in() -> ResponseReturnValue:
+    """Send a stranger to sign in. Raises SignedOut where a program asks."""
     if wants_json():
         raise SignedOut("Nobody is signed in. Sign in first; nothing was written.")
     if is_htmx() or request.method != "GET":

@@ -112,6 +112,7 @@ ACTIONS: Mapping[str, ActionTerm] = {
     Action.USER_TIME_ZONE: ActionTerm("clock", "Chose a time zone"),
     Action.SESSIONS_END: ActionTerm("sign-out", "Ended sessions"),
     Action.ACCOUNT_RENAME: ActionTerm("pencil", "Renamed the account"),
+    Action.ACCOUNT_LIMITS: ActionTerm("settings", "Changed the account's limits"),
     Action.NOTICE_CHANNEL_CREATE: ActionTerm("bell", "Added a channel for notices"),
     Action.NOTICE_CHANNEL_UPDATE: ActionTerm("bell", "Changed what a channel tells of"),
     Action.NOTICE_CHANNEL_PAUSE: ActionTerm("bell", "Paused a channel for notices", "warn"),

@@ -18,6 +18,8 @@ class WaitTerm(Term):
 
 WAITS: Mapping[str, WaitTerm] = {
     WaitsFor.WORKER: WaitTerm("clock", "Waiting for a worker"),
+    WaitsFor.PLACE: WaitTerm("clock", "Waiting: this account has as many running as its operator allows at once"),
+    WaitsFor.MONTH: WaitTerm("clock", "Waiting: this month's model cost has reached the account's limit", "warn"),
     WaitsFor.DUPLICATES: WaitTerm("copy", "The worker removes exact duplicates", "info", stop="the worker"),
     WaitsFor.CONSENT: WaitTerm("spinner", "Waiting for its answer", "ask", stop="the agent's answer"),
     WaitsFor.QUESTIONS: WaitTerm(

@@ -21,6 +21,7 @@ WHOLE_INSTALLATION = {
     *("up", "web", "worker", "beat", "mcp", "doctor", "limits", "db upgrade", "restore accept", "test", "check"),
     *("keys backup", "keys check", "keys dismiss", "keys enroll", "keys restore", "keys web"),
     *("audit checkpoint", "audit check-receipt"),
+    *("accounts list", "accounts create", "accounts limits"),
     "sweep",  # does what beat does, for all
 }
 """They ask nothing about one account."""

@@ -126,6 +126,7 @@ def make_subject(says: str = "", **fields: Any) -> Subject:
         "act_id": NOBODY,
         "secret": "nothing",
         "channel_id": _channel(agent),
+        "account_id": str(HOME),
     } | _person()
     dismissed = _held(agent, "refinement_prompt", dismissed=True)
     return Subject(agent, values, str(constitutional), dismissed, _change_of_budget(agent))
@@ -146,6 +147,7 @@ NOWHERE = {
     "filename": "nowhere.js",
     "receipt_id": "987654321",
     "channel_id": NOBODY,
+    "account_id": "987654321",
     "act_id": NOBODY,
     "user_id": "987654321",
     "link_id": "987654321",
@@ -208,6 +210,11 @@ def _address(subject: Subject) -> dict[str, Any]:
     return {"email": f"guest-{next(_numbers)}@example.org", "role": "auditor"}
 
 
+def _new_account(subject: Subject) -> dict[str, Any]:
+    number = next(_numbers)
+    return {"name": f"Account {number}", "owner": f"owner-{number}@example.org"}
+
+
 def _new_channel(subject: Subject) -> dict[str, Any]:
     """Refused: there is no mail server, and nothing outside is looked up here."""
     return {"type": "email", "name": "Ann", "to": "ann@example.org", "kind": ["failed"]}
@@ -230,6 +237,8 @@ ACTS: dict[str, Act] = {
     "house.deactivate": Act(),
     "house.reactivate": Act(),
     "house.end_tokens": Act(status=frozenset({409})),
+    "accounts.create": Act(_new_account),
+    "accounts.change_limits": Act(lambda _: {"max_agents": "100000"}),
     "attention.mark_seen": Act(),
     "attention.mark_unseen": Act(),
     "attention.mark_matching_seen": Act(),

@@ -10,7 +10,7 @@ from flask import current_app, jsonify, request, url_for
 from flask.typing import ResponseReturnValue
 
 from app.errors import NotFound
-from app.models.user import AUDITOR
+from app.models.user import AUDITOR, SITE_ADMIN
 from app.views.access import signed_in_pages, viewer
 from app.views.answers import redirect_to
 
@@ -34,13 +34,18 @@ TABS = (
     Tab("Models", "house.models"),
     Tab("Health", "house.health"),
     Tab("Notices", "house.notices"),
+    Tab("Accounts", "accounts.index", SITE_ADMIN),
 )
 
 
-_SHOWN_UNDER = {"house.invite": "house.users"} | dict.fromkeys(
-    ("house.set_up_authenticator", "house.confirm_authenticator", "house.renew_recovery_codes"), "house.account"
-)
-"""Acts that answer with a page: whose tab it is."""
+_SHOWN_UNDER = {
+    "house.invite": "house.users",
+    **dict.fromkeys(
+        ("house.set_up_authenticator", "house.confirm_authenticator", "house.renew_recovery_codes"), "house.account"
+    ),
+    **dict.fromkeys(("accounts.create", "accounts.show", "accounts.change_limits"), "accounts.index"),
+}
+"""Acts that answer with a page, and pages below a tab: whose tab it is."""
 
 
 @blueprint.get("/settings")
