@@ -113,7 +113,7 @@ def test_a_page_hears_of_the_same_events_as_they_come_and_from_the_table(agent: 
     mine = [refined(each, update(row, "A shorter text.")) for each, row in ((agent, 2), (other, 3))]
     with writing():
         for account_id, about in ((HOME, agent), (HOME, other)):
-            for kind in ("exception.granted", "account.sign_in", ROLLED_BACK):
+            for kind in ("exception.granted", "account.sign_in", "account.notices", ROLLED_BACK):
                 announce(kind, account_id, about.id)
     ids = {Agent: agent.id, Refinement: mine[0], Rollback: NOBODY, AccessGrant: NOBODY}
     topic = Topic(page, ids[page.row] if page.row else None)
