@@ -144,6 +144,10 @@ def fits(page: Page, address: str, width: int) -> None:
 
 
 def check(page: Page, address: str) -> None:
+    assert violations(page) == [], address
+
+
+def violations(page: Page) -> list[tuple[str, str]]:
+    """Of accessibility: the rule, and the element that broke it."""
     found = Axe().run(page, options=TAGS).response["violations"]
-    said = [(each["id"], each["nodes"][0]["html"][:160]) for each in found]
-    assert said == [], address
+    return [(each["id"], each["nodes"][0]["html"][:160]) for each in found]
