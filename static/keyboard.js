@@ -2,7 +2,7 @@
 "use strict";
 
 const GO_MS = 1500; // how long "g" waits for its second key
-const ROWS = "main :is(tbody tr, .rows > li, .timeline > li)";
+const ROWS = "main :is(tbody tr, .rows > li, .timeline > li, .worklist > ul > li)";
 let wentAt = -Infinity;
 
 const KEYS = {

@@ -109,11 +109,12 @@ def toast_of(answer: TestResponse) -> str:
 def browser(web: Flask, *roles: str, account_id: int = HOME) -> Browser:
     """Signed in as a user with `PASSWORD`, whose hash is made once for all tests."""
     with web.app_context():
-        hashed = _hash()
+        hashed = hashed_password()
     email = f"{roles[0]}-{account_id}@example.org"
     return Browser(web, make_user(email, *roles, account_id=account_id, password=hashed))
 
 
 @cache
-def _hash() -> str:
+def hashed_password() -> str:
+    """Of `PASSWORD`; in the context of an app that has Flask-Security."""
     return hash_password(PASSWORD)
