@@ -1,7 +1,7 @@
 """A night of 2,000 agents, of which 50 fail: how long the tick, its refinements, the message and the retry take.
 
-`python -m benchmarks.night [--agents N] [--failing N]`. One worker of two threads, on SQLite; times include the threads'
-waiting for each other. Exit status 1 when any agent is left undone, or there is not exactly one message.
+`python -m benchmarks.night [--agents N] [--failing N]`. One worker of two threads, on SQLite; its threads wait for
+each other. Exit status 1 when any agent is left undone, or there is not exactly one message.
 """
 
 from __future__ import annotations
