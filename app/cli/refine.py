@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from sqlalchemy import select
@@ -13,24 +12,24 @@ from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, as_usage, instal
 from app.cli.follow import refine_here, watch_refinement
 from app.cli.found import find_row
 from app.cli.printing import print_hint, print_json, say, say_on_stderr
+from app.cli.refinement_acts import retry, rollback, seen
 from app.cli.refinement_facts import SHORT, print_refinements, show_page, tell_outcome
+from app.cli.refinement_filters import filter_options, read_filters
 from app.demo import paced_clients
 from app.extensions import db, now
 from app.history.progress import Progress
 from app.history.steps import steps_of
 from app.llm.litellm import LiteLLMClients
-from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Status, Trigger
+from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
 from app.models.base import iso
 from app.models.keyset import cut_page
 from app.refinement.failures import failure_conditions
-from app.refinement.listing import FILTERS, SORTS, RefinementFilters, TypedFilters, parse_sort, with_open_items
+from app.refinement.listing import SORTS, parse_sort, with_open_items
 from app.refinement.start import request_stop, start_refinement
 from app.refinement.sweep import close_stalled, sweep_over_budget, sweep_weekly
 from app.shapes.refinement import ListedRefinement, NamedRefinement
 from app.vocabulary import STATUSES
 from tasks.refinement import enqueue, worker_answers
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_STATUS = {"completed": 0, "queued": 0, "asking": 0, "running": 0, "declined": REFUSED, "rolled_back": REFUSED}
 """Every other end is a failure."""
@@ -97,33 +96,15 @@ def sweep(context: CommandContext, weekly: bool, over_budget: bool) -> None:
 
 @click.group()
 def refinements() -> None:
-    """List, show and stop refinements."""
+    """List, show, stop, retry and roll back refinements."""
 
 
-def _filter_options(command: F) -> F:
-    """The filters of the page, by the same names."""
-    for name in reversed(FILTERS):
-        command = click.option(f"--{name}", metavar="WORDS" if name == "reason" else name.upper(), help=_HELP[name])(
-            command
-        )
-    return command
-
-
-_HELP = {
-    "status": f"Only those with this status, or one of several with commas between: {', '.join(Status)}.",
-    "agent": "Only this agent's, by name or number.",
-    "trigger": f"Only those that started so: {', '.join(Trigger)}.",
-    "mode": f"Only those of this mode: {', '.join(Mode)}.",
-    "model": "Only those of this model.",
-    "from": "Only those asked for on this day (UTC) or later, such as 2026-11-30.",
-    "to": "Only those asked for on this day (UTC) or before.",
-    "reason": "Only those that broke down for this reason, as `--failed` tells it.",
-    "needs": "`attention`: only those with something that nobody has seen yet.",
-}
+for _act in (retry, seen, rollback):
+    refinements.add_command(_act)
 
 
 @refinements.command("list")
-@_filter_options
+@filter_options
 @click.option(
     "--sort",
     metavar="ORDER",
@@ -149,7 +130,7 @@ def list_(
 ) -> None:
     """List refinements, newest first unless sorted otherwise."""
     account_id = context.find_account().id
-    wanted = _read_filters(context, account_id, typed).conditions
+    wanted = read_filters(context, account_id, typed).conditions
     wanted += failure_conditions(account_id) if failed else []
     wanted += [Refinement.status.in_(OPEN_STATES)] if only_open else []
     wanted += [Refinement.confirmed_losses > 0] if lossy else []
@@ -210,16 +191,6 @@ def stop(context: CommandContext, number: str) -> None:
         print_hint(f"refinements show {refinement.id[:SHORT]}", "See how it ended")
     else:
         say("Stopped before a worker began; nothing was changed.")
-
-
-def _read_filters(context: CommandContext, account_id: int, typed: dict[str, str | None]) -> RefinementFilters:
-    """Raises UsageError, and NotFound for an agent, which is then looked for in other accounts too."""
-    form = TypedFilters.read(account_id, typed)
-    if "agent" in form.errors:
-        context.find_agent(form.typed["agent"])
-    if form.errors:
-        raise click.UsageError(" ".join(f"--{name}: {sentence}" for name, sentence in form.errors.items()))
-    return form.filters
 
 
 def _none_words(*, only_open: bool, failed: bool, lossy: bool, filtered: bool) -> str:

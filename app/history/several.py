@@ -81,6 +81,11 @@ class RollbackPreview:
         return sum(plan.removed for plan in self._ready)
 
     @property
+    def removed_notes(self) -> int:
+        """How many of the removed are notes in the journal."""
+        return sum(plan.removed_notes for plan in self._ready)
+
+    @property
     def gain(self) -> int:
         """What the masses of all agents gain, in tokens."""
         return sum(plan.mass_after - plan.mass_before for plan in self._ready)

@@ -6,7 +6,7 @@ import re
 import threading
 from dataclasses import replace
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.conftest import MEMORIES, House
 from tests.support.model_server import ModelServer, ServerReply, text, tool_call
@@ -32,19 +32,22 @@ def refine(page: Page) -> None:
 SHIFTS = """
 window.shifts = [];
 new PerformanceObserver((list) => list.getEntries().forEach((entry) => {
-  const names = entry.sources.map(({ node }) => node?.id || node?.className || "");
+  const place = ({ y, height }) => `${Math.round(y)}+${Math.round(height)}`;
+  const names = entry.sources.map(({ node, previousRect, currentRect }) =>
+    `${node?.id || node?.className || node?.nodeName}: ${place(previousRect)} to ${place(currentRect)}`);
   if (!entry.hadRecentInput) window.shifts.push([entry.value, ...names]);
 })).observe({ type: "layout-shift", buffered: true });
 """
 """What moves on its own, with what it was."""
 
 MOST_SHIFT = 0.05
+PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 def assert_still(page: Page) -> None:
     """Nothing on the page has moved that one would notice, all movements taken together."""
     shifts = page.evaluate("window.shifts")
-    assert sum(shift[0] for shift in shifts) <= MOST_SHIFT, shifts
+    assert sum(shift[0] for shift in shifts) <= MOST_SHIFT, "\n".join(map(str, shifts))
 
 
 def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
@@ -99,6 +102,29 @@ def test_operations_appear_as_they_happen_and_survive_a_lost_stream(
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     assert page.evaluate("window.notReloaded") is True
     assert timeline.locator("li").filter(has_text="Deleted").count() == 2
+    assert_still(page)
+
+
+def test_nothing_moves_on_a_phone_while_rows_are_followed(agent_page: Page, model: ModelServer) -> None:
+    page, ids = agent_page, ids_of(agent_page)
+    page.set_viewport_size(PHONE)
+    page.add_init_script(SHIFTS)
+    yes, consent = held(text("YES."))
+    work = [held(tool_call("protect_memory", id=number)) for number in ids[:4]]
+    complete, last = held(tool_call("complete_refinement", summary="Done.", note_to_admins="All is well."))
+    model.script(yes, *(reply for reply, _ in work), complete)
+
+    refine(page)
+    timeline = page.locator("#refinement-timeline")
+    expect(timeline.locator(".is-now")).to_contain_text("Waiting for its answer", timeout=30_000)
+    consent.set()
+    for number, (_, go) in zip(ids, work, strict=False):
+        expect(timeline.locator(".is-now")).to_contain_text("the model is thinking", timeout=30_000)
+        expect(timeline.locator(".is-now")).to_be_in_viewport()
+        go.set()
+        expect(timeline).to_contain_text(f"Made constitutional memory {number}")
+    last.set()
+    expect(page.locator("#refinement-outcome")).to_contain_text("Completed.", timeout=30_000)
     assert_still(page)
 
 

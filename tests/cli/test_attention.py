@@ -51,6 +51,14 @@ def test_the_list_takes_the_filters_of_the_page(whetstone: Whetstone, agent: Age
     assert whetstone("attention", "list", "--kind", "nonsense").status == 2
 
 
+def test_all_that_a_filter_leaves_is_marked_at_once(whetstone: Whetstone, agent: Agent) -> None:
+    assert whetstone("attention", "seen", "--kind", "failed").out == "Nothing matches that is not seen yet.\n"
+    assert "1 item marked as seen." in whetstone("attention", "seen", "--kind", "note", "--agent", "ezra").out
+    assert whetstone("attention", "list").out == "Nothing needs attention.\n"
+    for words in ((), ("--kind", "note", "1"), ("--kind", "note", "--undo"), ("--kind", "nonsense")):
+        assert whetstone("attention", "seen", *words).status == 2
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "x", "9" * 30])
 def test_what_is_no_number_of_an_item_is_wrong_usage(whetstone: Whetstone, agent: Agent, number: str) -> None:
     assert whetstone("attention", "seen", "--", number).status == 2

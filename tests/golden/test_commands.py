@@ -133,6 +133,10 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name, each in scene.refinements().items():
         yield f"refinements show ({name})", ("refinements", "show", each.id)
     yield "refinements stop", ("refinements", "stop", refinement)
+    failed = scene.refinements()["failed-1"].id
+    yield "refinements retry", ("refinements", "retry", refinement)
+    yield "refinements seen", ("refinements", "seen", failed)
+    yield "refinements rollback", ("refinements", "rollback", scene.subject.values["refinement_id"])
     yield "attention list", ("attention", "list")
     yield "attention seen", ("attention", "seen", str(item))
     yield "attention seen (undone)", ("attention", "seen", str(item), "--undo")

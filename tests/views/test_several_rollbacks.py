@@ -71,6 +71,8 @@ def test_the_preview_says_in_numbers_what_would_happen_and_does_nothing(
     assert (found["done"], found["agents"], found["restored"]) == (2, 2, 2)
     assert found["gain"] > 0
     assert "nothing has happened yet" in page
+    assert found["removed_notes"] == found["removed"] > 0
+    assert "1 journal note" in page
     assert "undone already" in page
     assert "Roll back 1" not in page  # an auditor's
     assert (ledger(ezra), ledger(mina), rollbacks()) == before

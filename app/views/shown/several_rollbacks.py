@@ -10,6 +10,7 @@ from sqlalchemy import select
 from app.extensions import db
 from app.history.several import LEFT_OUT, MOST_ROLLED_BACK, PlannedRollback, Prospect, preview_rollbacks
 from app.models import Agent, Refinement
+from app.vocabulary.rollbacks import describe_removed
 
 
 class SeveralRollbacksPage:
@@ -27,6 +28,15 @@ class SeveralRollbacksPage:
         self._rows: Mapping[str, tuple[Refinement, str]] = {each.id: (each, agent) for each, agent in rows}
 
     @property
+    def command(self) -> str:
+        """The same preview at the command line."""
+        return f"./whetstone refinements rollback {' '.join(self.chosen) or 'ID'}"
+
+    @property
+    def removed_words(self) -> str:
+        return describe_removed(self.preview.removed, self.preview.removed_notes)
+
+    @property
     def rows(self) -> list[tuple[PlannedRollback, Refinement, str, str]]:
         """Each with its refinement, its agent's name, and in words what would become of it."""
         return [(each, *self._rows[each.refinement_id], WORDS[each.prospect]) for each in self.preview.planned]
@@ -42,7 +52,10 @@ class SeveralRollbacksPage:
             {"id": each.refinement_id, "agent": agent, "prospect": str(each.prospect), **_figures(each)}
             for each, _, agent, _ in self.rows
         ]
-        totals = {name: getattr(self.preview, name) for name in ("done", "agents", "restored", "removed", "gain")}
+        totals = {
+            name: getattr(self.preview, name)
+            for name in ("done", "agents", "restored", "removed", "removed_notes", "gain")
+        }
         return {"matching": self.matching, "planned": planned, **totals}
 
 
