@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 
+from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
+from app.extensions import writing
+from app.models.presence import note_beat
+from app.models.user import ADMIN
+from app.vocabulary import HINTS
 from tests.browser.conftest import House
+from tests.browser.desk import browsing
+from tests.support.clock import FakeClock
+from tests.support.factories import make_user
+from tests.support.pages import serving
 
 
 def test_files_are_asked_for_once_and_a_page_needs_few_requests(
@@ -48,6 +58,35 @@ def test_a_page_that_cannot_be_reached_does_not_take_the_place_of_this_one(agent
     page.wait_for_url(re.compile("query=half"))
 
 
+def test_a_server_that_dies_does_not_take_the_page_with_it(app: Flask, web: Flask, chromium: Browser) -> None:
+    user = make_user("ann@example.org", ADMIN)
+    with ExitStack() as stack:
+        with serving(web, keep_alive=15) as site:
+            page = stack.enter_context(browsing(chromium, site, user))
+            page.goto("/agents")
+            page.locator("#stream-state[data-state=live]").wait_for()
+            page.get_by_label("Name contains").fill("half a word")
+        page.locator("#stream-state[data-state=reconnecting]").wait_for()
+        page.get_by_role("link", name="Audit", exact=True).click()
+        expect(page.get_by_role("alert").filter(has_text="You are still on this page")).to_have_count(1)
+        expect(page.get_by_label("Name contains")).to_have_value("half a word")
+        assert page.url == f"{site.url}/agents"
+
+
+def test_health_looks_again_by_itself(app: Flask, web: Flask, clock: FakeClock, chromium: Browser) -> None:
+    user = make_user("ann@example.org", ADMIN)
+    with serving(web, keep_alive=15) as site, browsing(chromium, site, user) as page:
+        page.clock.install()
+        page.goto("/settings/health")
+        beat = page.locator("#part-beat")
+        expect(beat).to_contain_text("No beat has run yet")
+        with writing():
+            note_beat()
+        page.clock.run_for(16_000)
+        expect(beat).not_to_contain_text("No beat has run yet")
+        expect(page.locator("#health")).to_have_count(1)
+
+
 def test_times_are_those_of_the_reader_and_keep_utc_in_the_title(
     house: House, chromium: Browser, signed_in: dict[str, object], agent_page: Page
 ) -> None:
@@ -64,9 +103,17 @@ def test_times_are_those_of_the_reader_and_keep_utc_in_the_title(
     there.close()
 
 
-def test_a_word_of_ours_opens_its_meaning(page: Page) -> None:
-    page.goto("/exceptions")
-    page.get_by_role("button", name="exception", exact=False).first.press("Enter")
-    expect(page.locator("#hint-exception")).to_contain_text("Only the agent can give it")
-    page.keyboard.press("Escape")
-    expect(page.locator("#hint-exception")).to_be_hidden()
+def test_a_word_of_ours_opens_its_meaning(agent_page: Page) -> None:
+    page, agent = agent_page, agent_page.url.partition("?")[0]
+    for address, words in (
+        ("/exceptions", ["exception"]),
+        ("/refinements", ["refinement"]),
+        (agent, ["exception"]),
+        (f"{agent}/ledger", ["constitutional"]),
+    ):
+        page.goto(address)
+        for word in words:
+            page.locator(f"[popovertarget=hint-{word}]").press("Enter")
+            expect(page.locator(f"#hint-{word}")).to_have_text(HINTS[word])
+            page.keyboard.press("Escape")
+            expect(page.locator(f"#hint-{word}")).to_be_hidden()
