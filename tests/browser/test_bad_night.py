@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from app import security
 from app.cli.common import open_installation
 from app.extensions import db, now, writing
-from app.models import COMMAND_LINE, WORKER, Account, Agent, Refinement, Status
+from app.models import COMMAND_LINE, WORKER, Account, Agent, Refinement, Status, Trigger
 from app.models.user import ADMIN
 from tests.browser.conftest import House
 from tests.support.factories import Running, begin, make_agent, remember
@@ -22,7 +23,6 @@ AT_ONCE = 10
 LIMIT = 0.05
 REASON = "The model openai/big failed (HTTP 500)"
 PASSWORD = "a night's own password"
-EMAIL = "night@example.org"
 
 WATCH = """() => {
   window.shifts = [];
@@ -42,8 +42,9 @@ def night(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Agent]
     with open_installation() as app:
         security.init_app(app, views=False)
         with writing():
-            account = Account.create("Night")
-            security.create_user(account, EMAIL, PASSWORD, roles=(ADMIN,), by=COMMAND_LINE)
+            account = Account.create(f"Night {secrets.token_hex(3)}")
+            email = f"night-{account.id}@example.org"
+            security.create_user(account, email, PASSWORD, roles=(ADMIN,), by=COMMAND_LINE)
         agents = [make_agent(f"night {number:02}", account_id=account.id) for number in range(FAILURES)]
         for agent in agents:
             remember(agent, "Ann likes tea with milk.", "Bob likes rum.")
@@ -65,10 +66,15 @@ def fail(run: Running) -> None:
         row.end(Agent.lock(run.agent.id), Status.FAILED, reason=f"{REASON}.", failure=REASON, by=WORKER)
 
 
-def open_overview(chromium: Browser, house: House, width: int, height: int) -> Page:
+def email_of(night: list[Agent]) -> str:
+    """The admin's of the account of these agents: each test has its own in the one house."""
+    return f"night-{night[0].account_id}@example.org"
+
+
+def open_overview(chromium: Browser, house: House, email: str, width: int, height: int) -> Page:
     page = chromium.new_context(base_url=house.address, viewport={"width": width, "height": height}).new_page()
     page.goto("/sign-in")
-    page.get_by_label("E-mail").fill(EMAIL)
+    page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     page.locator("#stream-state[data-state=live]").wait_for(state="attached")
@@ -83,7 +89,7 @@ def moved(page: Page) -> float:
 def test_nothing_moves_on_an_open_overview_while_fifty_refinements_fail(
     house: House, chromium: Browser, night: list[Agent]
 ) -> None:
-    pages = [open_overview(chromium, house, *size) for size in ((1280, 800), (390, 844))]
+    pages = [open_overview(chromium, house, email_of(night), *size) for size in ((1280, 800), (390, 844))]
     for first in range(0, FAILURES, AT_ONCE):
         running = [start(agent) for agent in night[first : first + AT_ONCE]]
         for page in pages:
@@ -104,3 +110,37 @@ def test_nothing_moves_on_an_open_overview_while_fifty_refinements_fail(
     assert moved(page) > LIMIT
     for page in pages:
         page.context.close()
+
+
+def test_fifty_failures_are_found_and_retried_with_two_clicks_and_marked_as_seen_with_one(
+    house: House, chromium: Browser, night: list[Agent]
+) -> None:
+    """By an admin on a phone. The overview says what failed and why; the clicks are counted from there."""
+    for agent in night:
+        fail(start(agent))
+    db.session.rollback()
+    page = open_overview(chromium, house, email_of(night), 390, 844)
+    clicks: list[str] = []
+
+    def click(name: str) -> None:
+        page.locator("#work-failed").get_by_role("button", name=name).click()
+        clicks.append(name)
+
+    click("Mark as seen")
+    toast = page.locator("#toasts")
+    expect(toast).to_contain_text(f"{FAILURES} items marked as seen.")
+    expect(page.locator("#work-failed")).to_contain_text("none")
+    toast.get_by_role("button", name="Undo").click()
+    expect(page.locator("#work-failed")).to_contain_text(f"{FAILURES} failed")
+    expect(page.locator("#work-failed")).to_contain_text(REASON)
+
+    clicks.clear()
+    page.goto("/")
+    click("Retry")
+    expect(page.locator("#toasts")).to_contain_text(f"{FAILURES} queued.")
+    assert len(clicks) <= 2
+    db.session.rollback()
+    started = db.select(Refinement.id).where(Refinement.trigger == Trigger.ADMIN, Refinement.failure.is_(None))
+    mine = started.where(Refinement.agent_id.in_([agent.id for agent in night]))
+    assert len(set(db.session.scalars(mine.where(Refinement.started_by == f"user:{email_of(night)}")))) == FAILURES
+    page.context.close()
