@@ -11,7 +11,7 @@ from sqlalchemy import event, select
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import COMMAND_LINE, Action, Agent, AuditLog
+from app.models import COMMAND_LINE, Account, Action, Agent, AuditLog
 from app.models.event import Event
 from app.refinement.pausing import set_paused, undo_pausing
 from tests.support.clock import FakeClock
@@ -91,3 +91,12 @@ def test_nothing_is_written_of_those_that_are_so_already(app: Flask) -> None:
     assert set_paused(HOME, [agent.id], True, by=COMMAND_LINE, act="another") == 0
     assert newest_entry(agent) == newest
     assert newest[0] == Action.AGENT_PAUSE
+
+
+def test_agents_of_another_account_stay_as_they_are(app: Flask) -> None:
+    with writing():
+        elsewhere = Account.create("Next door")
+    theirs = make_agent(name="theirs", account_id=elsewhere.id)
+    assert set_paused(HOME, [theirs.id], True, by=COMMAND_LINE, act="an-act") == 0
+    db.session.expire_all()
+    assert not db.session.get_one(Agent, theirs.id).paused

@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
 from app.extensions import db, writing
@@ -195,6 +195,15 @@ def test_a_link_that_is_over_says_why_and_does_nothing(owner: Browser, stranger:
     assert person("bob@example.org") is None
 
 
+def test_a_link_of_another_account_is_not_there_to_be_taken_back(
+    owner: Browser, stranger: Browser, neighbour: Browser
+) -> None:
+    link = make_link(owner, email="ann@example.org", role=ADMIN)
+    link_id = db.session.scalars(select(OneTimeLink.id)).one()
+    assert neighbour.post(f"/settings/users/invitations/{link_id}/revoke").status_code == 404
+    assert choose(stranger, link).headers["Location"] == "/sign-in"
+
+
 def test_an_invitation_for_who_has_a_user_elsewhere_is_told_to_its_holder_alone(
     owner: Browser, stranger: Browser, neighbour: Browser
 ) -> None:
@@ -332,6 +341,14 @@ def test_who_is_deactivated_is_out_and_what_they_may_take_along_is_ended(
     assert owner.post(f"{path}/reactivate").status_code == 303
     assert can_sign_in(web, admin.user.email, PASSWORD)
     assert verify().ok
+
+
+def test_who_is_not_active_is_nobody_whatever_became_of_their_sessions(admin: Browser) -> None:
+    assert admin.user is not None
+    assert admin.get("/settings/account").status_code == 200
+    with writing() as session:
+        session.execute(update(User).where(User.id == admin.user.id).values(active=False))
+    assert admin.get("/settings/account").status_code == 302
 
 
 def test_nobody_locks_themselves_out_and_only_operators_change_operators(web: Flask, owner: Browser) -> None:
