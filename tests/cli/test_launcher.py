@@ -228,7 +228,15 @@ def test_without_uv_pip_fetches_the_pinned_one_for_this_time(checkout: Checkout)
 
 
 @pytest.fixture
-def foreign(tmp_path: Path) -> Iterator[Checkout]:
+def readable_files() -> Iterator[None]:
+    """For every user of the machine, whatever it lets them see otherwise."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def foreign(readable_files: None) -> Iterator[Checkout]:
     """A checkout that belongs to somebody else, for a user without any rights."""
     if os.geteuid() != 0:
         pytest.skip("only root can act as another user")
