@@ -26,7 +26,8 @@ from app.config import ROOT, Settings, load_settings
 from app.extensions import SystemClock, db
 from app.setup import prepare_installation, ready_app
 from benchmarks.pictured_fleet import LIVE, Fleet, make_fleet
-from tests.browser.conftest import CHROMIUM, _free_port, _read_until_ready
+from tests.browser.conftest import CHROMIUM
+from tests.support.installation import free_port, read_until_ready
 from tests.support.model_server import ModelServer, ServerReply, hang, text, tool_call
 from tests.support.receivers import MailReceiver
 
@@ -166,11 +167,11 @@ def _running(data: Path, mail_url: str) -> Iterator[str]:
     environment |= {"WHETSTONE_SMTP_URL": mail_url, "WHETSTONE_SMTP_FROM": "whetstone@example.org"}
     for name in ("DATABASE_URL", "REDIS_URL"):
         environment.pop(name, None)
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "app", "up", "--no-browser", "--port", str(port), "--data-dir", str(data)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = _read_until_ready(process.stdout)
+        said = read_until_ready(process.stdout)
         if "Whetstone is ready" not in said:
             raise RuntimeError(said)
         try:

@@ -25,7 +25,8 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
-from tests.browser.conftest import CHROMIUM, EMAIL, _free_port, _read_until_ready
+from tests.browser.conftest import CHROMIUM, EMAIL
+from tests.support.installation import free_port, read_until_ready
 from tests.support.model_server import ModelServer, ServedRequest, ServerReply, text, tool_call
 
 Done = dict[str, tuple[int, float]]
@@ -118,7 +119,7 @@ def _house() -> Iterator[tuple[str, str]]:
     for name in ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)
     with tempfile.TemporaryDirectory() as folder:
-        port = _free_port()
+        port = free_port()
         command = [sys.executable, "-m", "app", "up", "--no-browser", "--port", str(port), "--data-dir", folder]
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -126,7 +127,7 @@ def _house() -> Iterator[tuple[str, str]]:
         try:
             if process.stdout is None:
                 raise RuntimeError
-            said = re.search(r"Password:\s+(\S+)", _read_until_ready(process.stdout))
+            said = re.search(r"Password:\s+(\S+)", read_until_ready(process.stdout))
             if said is None:
                 raise RuntimeError("it did not start")
             yield f"http://127.0.0.1:{port}", said[1]

@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from app.config import ROOT
+from tests.support.installation import free_port, read_until_ready
 from tests.support.model_server import ModelServer, text
 from tests.support.workers import NO_TICK
 
@@ -28,7 +25,6 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), "/usr/bin/chromium"
 )
 """The one without windows takes half the processor time; both show pages alike."""
-START_SECONDS = 180
 expect.set_options(timeout=20_000)
 UP = (sys.executable, "-m", "app", "up", "--no-browser")
 DEMO = (sys.executable, "-m", "app", "demo")
@@ -114,7 +110,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, safety_model: ModelServer) -
     }
     for name in ("PYTHONDONTWRITEBYTECODE", "DATABASE_URL", "REDIS_URL"):
         environment.pop(name, None)
-    port = _free_port()
+    port = free_port()
     with (folder / "errors.txt").open("w") as errors:
         process = subprocess.Popen(
             [*UP, "--port", str(port), "--data-dir", str(folder / "data")],
@@ -125,7 +121,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, safety_model: ModelServer) -
             text=True,
         )
     assert process.stdout is not None
-    said = _read_until_ready(process.stdout)
+    said = read_until_ready(process.stdout)
     password = re.search(r"Password:\s+(\S+)", said)
     assert password, said + (folder / "errors.txt").read_text()
     yield House(f"http://127.0.0.1:{port}", password[1], process, folder / "data")
@@ -214,20 +210,3 @@ def sign_in(page: Page, house: House) -> None:
     page.get_by_label("Password").fill(house.password)
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(f"{house.address}/")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _read_until_ready(stdout: IO[str]) -> str:
-    said, deadline = "", time.monotonic() + START_SECONDS
-    while "Whetstone is ready" not in said:
-        readable, _, _ = select.select([stdout], [], [], max(deadline - time.monotonic(), 0))
-        line = stdout.readline() if readable else ""
-        if not line:
-            break
-        said += line
-    return said
