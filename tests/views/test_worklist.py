@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import unescape
 from typing import Any
 
 import pytest
 from flask import Flask
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 from werkzeug.test import TestResponse
 
-from app.extensions import db, writing
+from app.extensions import db, reading, writing
 from app.grants.request import WantedException, request_access
 from app.history.verify import verify
 from app.models import Action, Agent, AttentionItem, AuditLog, GrantCategory, Refinement, Status, User
@@ -19,7 +22,7 @@ from app.refinement.attention import MOST_AT_ONCE
 from app.views.shown.worklist import SLOTS
 from tests.refinement.driving import alike
 from tests.support.clock import FakeClock
-from tests.support.factories import begin, make_agent, remember
+from tests.support.factories import Running, begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
 
 
@@ -33,8 +36,12 @@ def unfinished(agent: Agent) -> None:
     run = begin(agent)
     assert run.tool.execute("delete", id=1, carried_by=12)["type"] == "deleted"
     run.tool.settle()
+    end(run, run.agent, Status.UNFINISHED)
+
+
+def end(run: Running, agent: Agent, status: Status) -> None:
     with writing():
-        Refinement.lock(run.refinement.id).end(Agent.lock(run.agent.id), Status.UNFINISHED)
+        Refinement.lock(run.refinement.id).end(Agent.lock(agent.id), status)
 
 
 @pytest.fixture
@@ -230,6 +237,34 @@ def test_an_auditor_and_a_neighbour_mark_nothing(auditor: Browser, neighbour: Br
     assert "Nothing matches" in toast_of(press(neighbour, "/attention/seen"))
     assert neighbour.get("/attention.json?agent=ezra").status_code == 422
     assert audited(Action.ATTENTION_SEEN) == 0
+
+
+def test_what_a_later_refinement_settles_before_the_lock_is_taken_is_not_marked(
+    admin: Browser, agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_agent("mina")
+    remember(other, *alike(3))
+    for each in (agent, other):
+        end(begin(each), each, Status.FAILED)
+    clock.advance(minutes=1)
+    later = begin(agent)
+
+    @contextmanager
+    def reading_and_then_settled() -> Iterator[Session]:
+        with reading() as session:
+            yield session
+        monkeypatch.setattr("app.refinement.attention.reading", reading)
+        end(later, agent, Status.COMPLETED)
+
+    monkeypatch.setattr("app.refinement.attention.reading", reading_and_then_settled)
+
+    assert "1 item marked as seen." in toast_of(press(admin, "/attention/seen", {"kind": "failed"}))
+    db.session.rollback()
+    items = db.session.scalars(select(AttentionItem).order_by(AttentionItem.id)).all()
+    assert [(item.agent_id, item.settled_by is None, item.seen_at is None) for item in items] == [
+        (agent.id, False, True),
+        (other.id, True, False),
+    ]
 
 
 def test_one_press_marks_a_bounded_number(admin: Browser, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
