@@ -53,6 +53,7 @@ function goTo(key) {
 
 function focusSearch() {
   const field = document.querySelector("main [type=search]") || document.querySelector("main .filters :is(input, select)");
+  field?.closest("details")?.setAttribute("open", "");
   field?.focus();
   field?.select?.();
 }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 from collections import Counter
 from datetime import date, timedelta
 from decimal import Decimal
 from html import unescape
+from types import SimpleNamespace
 
 import pytest
-from flask import Flask
+from flask import Flask, render_template
 
 from app.extensions import db, writing
 from app.models import Agent, Status, User
@@ -47,6 +50,24 @@ def test_outcomes_stand_one_upon_the_other_and_fill_the_scale(app: Flask) -> Non
     assert outcomes.legend == [("ok", "completed"), ("bad", "failed or interrupted")]
     assert (tokens.top, tokens.layers[0].bars) == ("1,500", [(87, 0, 100)])
     assert (cost.top, cost.half, cost.layers[0].bars) == ("$0.50", "$0.25", [(87, 0, 100)])
+
+
+def test_one_failure_among_thousands_is_seen(app: Flask) -> None:
+    assert chart(d0=day(completed=4000, failed=1)).charts[0].layers[1].bars == [(89, 80, 1)]
+
+
+def test_ninety_busy_days_stay_small_on_the_wire(web: Flask) -> None:
+    dice = random.Random(7)
+    ends = ("completed", "declined", "stopped", "rolled_back", "failed")
+    days = {
+        f"d{back}": day(dice.randrange(10**8), f"{dice.random() * 99:.2f}", **{end: dice.randrange(99) for end in ends})
+        for back in range(DAYS)
+    }
+    with web.test_request_context():
+        drawn = render_template("refinements/_fleet.html", page=SimpleNamespace(chart=chart(**days), chart_agent=""))
+
+    assert drawn.count("<tr>") == DAYS + 1
+    assert len(gzip.compress(drawn.encode())) < 6_000
 
 
 def test_it_says_in_words_what_it_draws(app: Flask) -> None:

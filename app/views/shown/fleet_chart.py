@@ -26,10 +26,10 @@ Number = float | int
 
 @dataclass(frozen=True)
 class Layer:
-    """Bars of one tone: (place, bottom, height), both in percent of the chart's height."""
+    """Bars of one tone: (place, bottom, height), both in whole percent of the chart's height, none below 1."""
 
     tone: str
-    bars: Sequence[tuple[int, float, float]]
+    bars: Sequence[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,17 @@ def _layer_counts(day: DayFigures) -> list[int]:
     return [sum(day.outcomes[status] for status in statuses) for *_, statuses in LAYERS]
 
 
-def _stack(counts: Sequence[Sequence[Number]], layer: int, top: Number) -> list[tuple[int, float, float]]:
+def _stack(counts: Sequence[Sequence[Number]], layer: int, top: Number) -> list[tuple[int, int, int]]:
     return [
-        (place, round(sum(each[:layer]) * 100 / top, 1), round(each[layer] * 100 / top, 1))
+        (place, sum(_height(below, top) for below in each[:layer]), _height(each[layer], top))
         for place, each in enumerate(counts)
         if each[layer]
     ]
+
+
+def _height(count: Number, top: Number) -> int:
+    """A pixel or so for whatever is not nothing; whole numbers keep the page small."""
+    return max(round(count * 100 / top), 1) if count else 0
 
 
 def _round_up(highest: Number, *, whole: bool = False) -> Number:
