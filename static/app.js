@@ -209,7 +209,7 @@ function countTyped(field) {
 const POLL_MS = 10000;
 const SILENCE_MS = 45000; // the server beats every 15 s
 const STATE_WORDS = { live: "live", reconnecting: "reconnecting…", offline: "offline", ended: "finished" };
-const stream = { connection: null, heard: 0, state: "idle", timer: null };
+const stream = { connection: null, heard: 0, state: "idle", isOpen: false, timer: null };
 
 function isStream(event) {
   return event.target instanceof Element && event.target.hasAttribute("hx-sse:connect");
@@ -235,11 +235,13 @@ function onStream(name, handle) {
 function watchStream() {
   onStream("htmx:sse:before:connection", ({ connection }) => {
     stream.connection = connection;
+    stream.isOpen = false;
     if (connection.attempt > 0 && stream.state === "live") setStream("reconnecting", 2500); // a short gap is no news
   });
   onStream("htmx:sse:after:connection", ({ connection }) => {
     stream.connection = connection;
     stream.heard = Date.now();
+    stream.isOpen = true;
     setStream("live");
   });
   onStream("htmx:sse:before:message", () => {
@@ -247,10 +249,12 @@ function watchStream() {
     if (stream.state !== "live") setStream("live"); // a browser that was offline may keep its connection
   });
   onStream("htmx:sse:error", ({ connection }) => {
+    stream.isOpen = false;
     setStream(navigator.onLine === false || connection?.attempt >= 3 ? "offline" : "reconnecting");
   });
   onStream("htmx:sse:close", ({ reason }, element) => {
     stream.connection = null;
+    stream.isOpen = false;
     if (reason === "message") {
       setStream("ended");
       element.remove(); // or its trigger would open it again

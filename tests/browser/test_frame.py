@@ -13,9 +13,9 @@ from app.models.presence import note_beat
 from app.models.user import ADMIN
 from app.vocabulary import HINTS
 from tests.browser.conftest import House
-from tests.browser.desk import browsing
+from tests.browser.desk import PHONE, browsing
 from tests.support.clock import FakeClock
-from tests.support.factories import make_user
+from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.pages import serving
 
 
@@ -39,6 +39,7 @@ def test_files_are_asked_for_once_and_a_page_needs_few_requests(
     page.locator("#stream-state[data-state=live]").wait_for()
     files = [url for url in asked[first:] if "/assets/" in url]
     assert len(kept) == len(files) >= 2, asked
+    assert not [url for url in asked if "/healthz" in url], "a healthy click on a live page asks nothing first"
     context.close()
 
 
@@ -71,6 +72,52 @@ def test_a_server_that_dies_does_not_take_the_page_with_it(app: Flask, web: Flas
         expect(page.get_by_role("alert").filter(has_text="You are still on this page")).to_have_count(1)
         expect(page.get_by_label("Name contains")).to_have_value("half a word")
         assert page.url == f"{site.url}/agents"
+
+
+def test_pages_that_are_not_live_stay_too_when_the_server_is_dead(app: Flask, web: Flask, chromium: Browser) -> None:
+    user = make_user("ann@example.org", ADMIN)
+    with ExitStack() as stack:
+        with serving(web, keep_alive=15) as site:
+            settings = stack.enter_context(browsing(chromium, site, user))
+            refinements = stack.enter_context(browsing(chromium, site, user))
+            for page, path in ((settings, "/settings/account"), (refinements, "/refinements")):
+                page.clock.install()
+                page.goto(path)
+            settings.get_by_label("Time zone").fill("half a word")
+            refinements.get_by_label("Agent").fill("half a name")
+        for page, label, value, leave in (
+            (settings, "Time zone", "half a word", settings.get_by_role("link", name="Refinements", exact=True)),
+            (refinements, "Agent", "half a name", refinements.get_by_role("link", name="Settings", exact=True)),
+            (refinements, "Agent", "half a name", refinements.get_by_role("button", name="Filter")),
+        ):
+            address = page.url
+            page.clock.fast_forward(1_500)
+            leave.click()
+            expect(page.get_by_role("alert").filter(has_text="You are still on this page")).to_have_count(1)
+            expect(page.get_by_label(label)).to_have_value(value)
+            assert page.url == address
+
+
+def test_the_list_of_refinements_comes_first_on_a_phone_and_its_filters_always_show_on_a_desk(
+    app: Flask, web: Flask, chromium: Browser
+) -> None:
+    agent = make_agent()
+    remember(agent, "Ann likes tea.", "Bob likes rum.")
+    begin(agent)
+    user = make_user("ann@example.org", ADMIN)
+    with serving(web, keep_alive=15) as site:
+        with browsing(chromium, site, user, java_script_enabled=False) as page:
+            page.goto("/refinements")
+            page.get_by_label("Trigger").select_option(label="by schedule")
+            expect(page.locator("#fleet")).to_be_visible()
+        with browsing(chromium, site, user, PHONE) as page:
+            page.goto("/refinements")
+            expect(page.get_by_role("row", name="ezra")).to_be_in_viewport()
+            expect(page.get_by_label("Trigger")).to_be_hidden()
+            page.locator("summary", has_text="Filters").click()
+            page.get_by_label("Trigger").select_option(label="by schedule")
+            page.get_by_role("button", name="Filter").click()
+            expect(page.get_by_text("No refinements match")).to_be_in_viewport()
 
 
 def test_health_looks_again_by_itself(app: Flask, web: Flask, clock: FakeClock, chromium: Browser) -> None:
