@@ -98,6 +98,7 @@ beat_schedule = {
     "old notices": {"task": "tasks.upkeep.drop_old_messages", **_HOURLY},
     "old events": {"task": "tasks.upkeep.drop_old_events", **_HOURLY},
     "sign of life": {"task": "tasks.upkeep.note_beat", **_EVERY_MINUTE},
+    "visits that are over": {"task": "tasks.upkeep.end_visits", **_EVERY_MINUTE},
     "missed tick": {"task": "tasks.sweep.missed_tick", **_EVERY_MINUTE},
     "stalled refinements": {"task": "tasks.upkeep.close_stalled", **_EVERY_MINUTE},
     "lost starts": {"task": "tasks.upkeep.find_lost_starts", **_EVERY_MINUTE},

@@ -6,7 +6,7 @@ from app.extensions import writing
 from app.history import erasing, reversing, telling
 from app.keys.provision import find_unprovisioned
 from app.keys.shredding import shred_files
-from app.models import WORKER, event, model_call, presence, user_session
+from app.models import WORKER, event, model_call, presence, user_session, visits
 from app.models.idempotency import drop_old_keys
 from app.models.intake import CONVERSATION, IMPORT, Intake
 from app.models.notice import drop_old_notices
@@ -82,6 +82,12 @@ def drop_old_events() -> None:
 def drop_old_sessions() -> None:
     """Those of which no cookie lives any more."""
     user_session.drop_old_sessions()
+
+
+@task
+def end_visits() -> None:
+    """Of operators to other accounts: what is over has its entry there within a minute."""
+    visits.end_visits()
 
 
 @task

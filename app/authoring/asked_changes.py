@@ -78,6 +78,9 @@ class HostOnly:
     changes: Mapping[str, Any]
 
 
+NOT_THEIR_ADMIN = "The agent is asked about this, and an active admin of its own account has to ask."
+
+
 @dataclass(frozen=True)
 class SavedSettings:
     """What became of one save: what changed at once, what the agent is asked, what neither may happen to."""
@@ -106,6 +109,8 @@ def save_settings(
         changed = agent.change(by=by, about=about, **at_once)
         if not asked:
             return SavedSettings(changed)
+        if not _may_still_ask(user, agent):
+            raise Refused(NOT_THEIR_ADMIN, "Nothing was changed.")
         _check_endpoint(agent, asked)
         why = _why_not_asked(agent)
         if why:

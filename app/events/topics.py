@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from app.extensions import db
 from app.models import AccessGrant, Agent, Event, Refinement, Rollback, User, UserSession
-from app.models.user import ROLES
+from app.models.user import ROLES, VISITING_ROLES
 
 NONE_SEEN = -1
 _ID = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -40,21 +40,28 @@ class StreamUser:
     viewer: Viewer
 
     @classmethod
-    def of(cls, user: Any, session: str = "") -> StreamUser | None:
-        """The signed-in, active user, in the session of that key or in the one that asks; None for a stranger."""
+    def of(cls, user: Any, opened: UserSession | None = None) -> StreamUser | None:
+        """The signed-in, active user, in this session or in the one that asks; None for a stranger.
+
+        Inside another account they are an admin of that one, and nothing else.
+        """
         if not isinstance(user, User) or not user.active:
             return None
-        roles = frozenset(role for role in ROLES if user.may(role))
-        return cls(user.id, user.fs_uniquifier, session or user.session_key, Viewer(user.account_id, roles))
+        visit, key = (user.visit_in(opened), opened.key) if opened else (user.visit, user.session_key)
+        home = Viewer(user.account_id, frozenset(role for role in ROLES if user.may(role)))
+        viewer = Viewer(visit.account_id, VISITING_ROLES) if visit else home
+        return cls(user.id, user.fs_uniquifier, key, viewer)
 
     @classmethod
     def still_so(cls, known: set[StreamUser]) -> set[StreamUser]:
         """Those of them who are so in the database now: in an open session, with the same rights."""
         ids = {each.user_id for each in known}
         found = db.session.scalars(select(User).where(User.id.in_(ids)).execution_options(populate_existing=True))
-        users, keys = {user.id: user for user in found}, UserSession.open_keys({each.session for each in known})
+        users, opened = {user.id: user for user in found}, UserSession.open_by_key({each.session for each in known})
         return {
-            each for each in known if each.session in keys and cls.of(users.get(each.user_id), each.session) == each
+            each
+            for each in known
+            if each.session in opened and cls.of(users.get(each.user_id), opened[each.session]) == each
         }
 
 

@@ -34,6 +34,6 @@ from app.models.statement import LogLeaf, SignedRequest, StatementKind
 from app.models.statement_log import master_public_key
 from app.models.token_request import TokenRequest, TokenRequestStatus
 from app.models.user import Account, Role, User, WebAuthn
-from app.models.user_session import UserSession, drop_old_sessions
+from app.models.user_session import AccountVisit, UserSession, drop_old_sessions
 from app.values.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
 from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger

@@ -90,6 +90,8 @@ class Action(StrEnum):
     ACCOUNT_CREATE = "account_create"
     ACCOUNT_RENAME = "account_rename"
     ACCOUNT_LIMITS = "account_limits"
+    ACCOUNT_ENTER = "account_enter"
+    ACCOUNT_LEAVE = "account_leave"
     USER_CREATE = "user_create"
     USER_INVITE = "user_invite"
     USER_ROLE = "user_role"

@@ -50,7 +50,7 @@ class SecondFactor:
         @property
         def subject(self) -> str: ...
 
-        def _end_all_sessions(self, keeping: str = "") -> None: ...
+        def _end_all_sessions(self, keeping: str = "", *, why: str) -> None: ...
 
     @property
     def has_totp(self) -> bool:
@@ -113,7 +113,7 @@ class SecondFactor:
         if not self.has_second_factor:
             return False
         self.tf_totp_secret = self.totp_step = self.mf_recovery_codes = None
-        self._end_all_sessions()
+        self._end_all_sessions(why="second factor taken off")
         self._record(account, Action.SECOND_FACTOR_RESET, {}, by=by)
         return True
 

@@ -25,7 +25,7 @@ from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
 from app.models.base import Identity, Micros, Model, Moment, partial_index, require_row
 from app.models.logged import Logged, Said
 from app.models.second_factor import SecondFactor
-from app.models.user_session import UserSession
+from app.models.user_session import AccountVisit, UserSession
 from app.values.actor import SETUP, Actor, ActorKind
 from app.values.text import clean_name
 
@@ -113,6 +113,9 @@ ACCOUNT_ROLES = (AUDITOR, ADMIN, OWNER)
 
 _INCLUDED = {AUDITOR: {AUDITOR}, ADMIN: {AUDITOR, ADMIN}, OWNER: {AUDITOR, ADMIN, OWNER}, SITE_ADMIN: {SITE_ADMIN}}
 
+VISITING_ROLES = frozenset(_INCLUDED[ADMIN])
+"""What an operator is in an account that they entered."""
+
 _NOT_KEPT = ("last_login_at", "last_login_ip", "current_login_ip", "login_count")
 
 
@@ -154,7 +157,7 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     time_zone: Mapped[str | None] = mapped_column(String(64))
 
-    _session_key: str = ""
+    _asks_in: tuple[str, AccountVisit | None] = ("", None)
     _renewed: tuple[str | None, str | None] = (None, None)
 
     if TYPE_CHECKING:
@@ -191,10 +194,21 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
     @property
     def session_key(self) -> str:
         """Of the session in which the user asks; empty where nobody is signed in."""
-        return self._session_key
+        return self._asks_in[0]
 
-    def ask_in_session(self, key: str) -> None:
-        self._session_key = key
+    @property
+    def visit(self) -> AccountVisit | None:
+        """The other account that the user is in as its admin, by the session in which they ask."""
+        return self._asks_in[1]
+
+    def ask_in_session(self, opened: UserSession) -> None:
+        self._asks_in = (opened.key, self.visit_in(opened))
+
+    def visit_in(self, opened: UserSession) -> AccountVisit | None:
+        """The other account that this session is in, as long as its user is an active operator."""
+        visit = opened.visit
+        allowed = opened.user_id == self.id and self.active and self.may(SITE_ADMIN)
+        return visit if visit is not None and allowed and visit.account_id != self.account_id else None
 
     @property
     def last_sign_in_at(self) -> datetime | None:
@@ -261,7 +275,7 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
         if self.may(OWNER):
             self._require_another_owner()
         self.active = False
-        self._end_all_sessions()
+        self._end_all_sessions(why="deactivated")
         record(Action.USER_DEACTIVATE, actor=by, of=account, subject=self.subject, data={"email": self.email})
         return True
 
@@ -276,7 +290,7 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
     def set_password(self, account: Account, hashed: str, *, by: Actor, how: str, keeping: str = "") -> None:
         """All its sessions end but the one of the key `keeping`. The account is locked."""
         self.password = hashed
-        self._end_all_sessions(keeping)
+        self._end_all_sessions(keeping, why="new password")
         data = {"email": self.email, "how": how}
         record(Action.USER_PASSWORD, actor=by, of=account, subject=self.subject, data=data)
 
@@ -296,10 +310,10 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
             self.time_zone = zone
             record(Action.USER_TIME_ZONE, actor=by, of=account, subject=self.subject, data={"time_zone": zone})
 
-    def _end_all_sessions(self, keeping: str = "") -> None:
+    def _end_all_sessions(self, keeping: str = "", *, why: str) -> None:
         """No cookie of before names this user any more."""
         self.fs_uniquifier = uuid.uuid4().hex
-        UserSession.end_of(self.id, but=keeping)
+        UserSession.end_of(self.id, but=keeping, why=why)
 
     def _require_another_owner(self) -> None:
         others = (User.account_id == self.account_id, User.id != self.id, User.is_active_with(OWNER))

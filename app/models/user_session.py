@@ -1,10 +1,14 @@
-"""UserSession: one sign-in of a user in one browser. Its key stands in the signed cookie; ended, it lets nobody in."""
+"""UserSession: one sign-in of a user in one browser. Its key stands in the signed cookie; ended, it lets nobody in.
+
+An operator enters another account in one session, for an hour at most: the row says which, and until when.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from sqlalchemy import ForeignKey, String, select, update
 from sqlalchemy.orm import Mapped, mapped_column
@@ -17,6 +21,20 @@ SEEN_EVERY = timedelta(minutes=5)
 
 KEPT = timedelta(days=366)
 """A cookie lives for a year at most."""
+
+
+VISIT = timedelta(minutes=60)
+"""How long an operator is in another account at most."""
+
+_CLOCKS_DIFFER = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class AccountVisit:
+    """An operator is in another account as its admin, until then."""
+
+    account_id: int
+    until: datetime
 
 
 class UserSession(Model):
@@ -32,6 +50,9 @@ class UserSession(Model):
     signed_in_at: Mapped[Moment]
     seen_at: Mapped[Moment]
     ended_at: Mapped[Moment | None]
+    ended_why: Mapped[str | None] = mapped_column(String(40))
+    entered_account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"))
+    entered_until: Mapped[Moment | None]
 
     @classmethod
     def begin(cls, user_id: int, *, address: str, browser: str) -> UserSession:
@@ -48,11 +69,11 @@ class UserSession(Model):
         return list(db.session.scalars(mine.order_by(cls.seen_at.desc(), cls.id.desc())))
 
     @classmethod
-    def end_of(cls, user_id: int, *, but: str = "", only: int | None = None) -> int:
+    def end_of(cls, user_id: int, *, but: str = "", only: int | None = None, why: str = "session ended") -> int:
         """End those of a user: all, all but the one with this key, or only the one of this id. Returns how many."""
         wanted = [cls.user_id == user_id, cls.ended_at.is_(None), cls.key != but]
         wanted += [cls.id == only] if only is not None else []
-        ended = update(cls).where(*wanted).values(ended_at=now()).returning(cls.id)
+        ended = update(cls).where(*wanted).values(ended_at=now(), ended_why=why).returning(cls.id)
         return len(db.session.scalars(ended.execution_options(synchronize_session=False)).all())
 
     @classmethod
@@ -65,9 +86,19 @@ class UserSession(Model):
         db.session.execute(update(cls).where(cls.id == session_id).values(seen_at=now()))
 
     @classmethod
-    def open_keys(cls, keys: Collection[str]) -> set[str]:
-        """Those of open sessions among these."""
-        return set(db.session.scalars(select(cls.key).where(cls.key.in_(keys), cls.ended_at.is_(None))))
+    def open_by_key(cls, keys: Collection[str]) -> dict[str, UserSession]:
+        """The open sessions among those of these keys, as they are now."""
+        found = select(cls).where(cls.key.in_(keys), cls.ended_at.is_(None))
+        return {each.key: each for each in db.session.scalars(found.execution_options(populate_existing=True))}
+
+    @property
+    def visit(self) -> AccountVisit | None:
+        """What the row says while it counts. Whether its user may is the user's to say: `User.visit_in`."""
+        if self.ended_at is not None or self.entered_account_id is None or self.entered_until is None:
+            return None
+        if not now() < self.entered_until <= now() + VISIT + _CLOCKS_DIFFER:
+            return None
+        return AccountVisit(self.entered_account_id, self.entered_until)
 
     @property
     def is_to_be_noted(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -18,6 +19,7 @@ from app.events.topics import LiveRow
 from app.extensions import db, writing
 from app.models import (
     AccessGrant,
+    AccountVisit,
     Actor,
     Agent,
     AttentionItem,
@@ -30,7 +32,7 @@ from app.models import (
     User,
 )
 from app.models.base import require_row
-from app.models.user import ADMIN, AUDITOR
+from app.models.user import ADMIN, AUDITOR, VISITING_ROLES
 from app.values.text import is_row_id
 from app.views.answers import is_htmx, redirect_to, wants_json
 
@@ -65,8 +67,45 @@ def signed_in_pages(name: str, module: str) -> Blueprint:
 
 
 def viewer() -> User:
-    """The user who asks; there is one behind `require_viewer`."""
+    """The user who asks, inside another account as an admin of that one; there is one behind `require_viewer`."""
+    user = signed_in_user()
+    return user if user.visit is None else cast(User, Visitor(user, user.visit))
+
+
+def signed_in_user() -> User:
+    """The same, as a user of their own account always: for what is about the person."""
     return cast(User, current_user._get_current_object())
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """An operator inside another account, read like a User of it; what is about the person is not at hand."""
+
+    _user: User
+    visit: AccountVisit
+
+    @property
+    def account_id(self) -> int:
+        return self.visit.account_id
+
+    @property
+    def id(self) -> int:
+        return self._user.id
+
+    @property
+    def email(self) -> str:
+        return self._user.email
+
+    @property
+    def actor(self) -> Actor:
+        return self._user.actor
+
+    @property
+    def time_zone(self) -> str | None:
+        return self._user.time_zone
+
+    def may(self, role: str) -> bool:
+        return role in VISITING_ROLES
 
 
 def require_viewer() -> ResponseReturnValue | None:

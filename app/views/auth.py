@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flask import Flask, Request, current_app, g, request, session
+from flask import Flask, Request, current_app, request, session
 from flask_security import current_user, user_authenticated, user_failed_authn
 
 from app import security
 from app.errors import Invalid
 from app.extensions import writing
 from app.models import Account, Action, User, UserSession, announce, record
+from app.models.visits import leave_account
 from app.views import second_step, sessions
-from app.views.access import viewer
-from app.views.sessions import begin_session, name_in_cookie
+from app.views.access import signed_in_user, viewer
+from app.views.sessions import begin_session, name_in_cookie, renew_token
 from app.views.throttle import FailureCounts, remember_device
 
 
@@ -66,9 +67,7 @@ def _on_sign_in(app: Flask, user: User, authn_via: list[str] | None = None, **_d
         session.clear()
         raise
     name_in_cookie(user, key)
-    token = app.config["WTF_CSRF_FIELD_NAME"]
-    session.pop(token, None)
-    g.pop(token, None)
+    renew_token()
 
 
 def _on_failure(app: Flask, user: User, **_details: Any) -> None:
@@ -90,7 +89,8 @@ def _audited_sign_out(view: Callable[..., Any]) -> Callable[..., Any]:
 
     def sign_out(**arguments: Any) -> Any:
         if current_user.is_authenticated:
-            _record_action(Action.SIGN_OUT, viewer())
+            leave_account(signed_in_user(), why="signed out")
+            _record_action(Action.SIGN_OUT, signed_in_user())
         return view(**arguments)
 
     return sign_out

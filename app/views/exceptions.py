@@ -21,7 +21,7 @@ from app.models import AccessGrant, GrantStatus
 from app.models.user import ADMIN
 from app.values.text import is_row_id
 from app.views import errors
-from app.views.access import my_agent, my_row, needs, post_act, signed_in_pages, viewer
+from app.views.access import my_agent, my_row, needs, post_act, signed_in_pages, signed_in_user, viewer
 from app.views.answers import answer_act, page, redirect_to, wants_json
 from app.views.live import mine_part, parts_of_this_page
 from app.views.shown.content import HistoryContent, LedgerContent
@@ -64,7 +64,7 @@ def new(agent_id: int) -> ResponseReturnValue:
 
 @post_act(blueprint, "/agents/<int:agent_id>/exceptions")
 def ask(agent_id: int) -> ResponseReturnValue:
-    asked, user = my_agent(agent_id), viewer()
+    asked, user = my_agent(agent_id), signed_in_user()
     typed = {name: request.form.get(name, "") for name in FIELDS}
     try:
         grant = request_access(agent_id, WantedException.read(typed), for_user=user, by=user.actor)

@@ -153,6 +153,8 @@ def _template_context() -> dict[str, Any]:
         "sign_out_url": url_for("security.logout"),
         "may_act": may_act(),
         "my_exceptions": _my_exceptions(),
+        "visit": user.visit,
+        "leave_url": url_for("accounts.leave"),
     }
 
 

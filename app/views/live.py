@@ -107,8 +107,9 @@ def mine_part() -> str:
 
 
 def my_live_exceptions() -> list[ExceptionState]:
-    """Of the user who asks, while an admin."""
-    return live_of(asking_user().id) if may_act() else []
+    """Of the user who asks, while an admin of their own account: another one's pages show nothing of it."""
+    user = asking_user()
+    return live_of(user.id) if may_act() and user.visit is None else []
 
 
 def wrap_part(element_id: str, markup: str) -> Markup:

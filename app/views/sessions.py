@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import structlog
 from flask import Flask, Response, current_app, g, request, session
+from flask_security import current_user
 from flask_security.utils import set_request_attr
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
@@ -15,13 +16,22 @@ from sqlalchemy.orm import joinedload
 from app.errors import Unavailable
 from app.extensions import db, writing
 from app.models import User, UserSession
+from app.models.visits import end_visits
 
 log = structlog.get_logger(__name__)
 
 
+INSIDE = "inside"
+"""The key in the cookie's session: the account that this browser's newest page was of, where it is another one's."""
+
+_WITHOUT_FORMS = {"assets", "health", "well_known", "api"}
+
+
 def init_app(app: Flask) -> None:
     app.login_manager.user_loader(load_user)  # type: ignore[attr-defined]
+    app.before_request(_renew_token_at_the_door)
     app.after_request(_note_seen)
+    app.after_request(_note_over)
 
 
 def load_user(cookie_id: str) -> User | None:
@@ -36,10 +46,29 @@ def load_user(cookie_id: str) -> User | None:
     user, opened = found._tuple()
     if opened.is_to_be_noted:
         g.session_to_note = opened.id
-    user.ask_in_session(key)
+    user.ask_in_session(opened)
+    g.visit_is_over = opened.entered_account_id is not None and user.visit is None
     set_request_attr("fs_authn_via", "session")
     set_request_attr("fs_paa", session.get("fs_paa", 0))
     return user
+
+
+def _renew_token_at_the_door() -> None:
+    """What was open before an account was entered or left can't be acted from: it would act on the other account."""
+    if request.blueprint in _WITHOUT_FORMS or "_user_id" not in session or not current_user.is_authenticated:
+        return
+    visit = current_user.visit
+    inside = visit.account_id if visit else None
+    if session.get(INSIDE) != inside:
+        session[INSIDE] = inside
+        renew_token()
+
+
+def renew_token() -> None:
+    """No page from before carries the token against forged requests that counts from now on."""
+    token = current_app.config["WTF_CSRF_FIELD_NAME"]
+    session.pop(token, None)
+    g.pop(token, None)
 
 
 def begin_session(user: User) -> UserSession:
@@ -87,4 +116,14 @@ def _note_seen(response: Response) -> Response:
             UserSession.note_seen(session_id)
     except Unavailable as error:
         log.warning("not noted that a session is in use", why=error.sentence)
+    return response
+
+
+def _note_over(response: Response) -> Response:
+    """A visit to another account that is over gets its entry there; beat finds what no page does."""
+    if g.pop("visit_is_over", False):
+        try:
+            end_visits()
+        except Unavailable as error:
+            log.warning("not noted that a visit is over", why=error.sentence)
     return response

@@ -19,7 +19,7 @@ from app.authoring.fields import list_versions
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, ModelTest, SettingProposal, SettingsRequest, SettingsRequestStatus
 from app.models.model_test import ModelTestOpen
-from app.views.access import changing_agent, my_agent, my_row, post_act, row_id, signed_in_pages, viewer
+from app.views.access import changing_agent, my_agent, my_row, post_act, row_id, signed_in_pages, signed_in_user, viewer
 from app.views.answers import answer_act, page, redirect_to
 from app.views.forms import SETTINGS_FIELDS, Form
 from app.views.live import parts_of
@@ -44,7 +44,7 @@ def change(agent_id: int) -> ResponseReturnValue:
     my_agent(agent_id)
     form = Form.read(SETTINGS_FIELDS, request.form)
     try:
-        saved = save_settings(agent_id, form.checked_values(), user=viewer())
+        saved = save_settings(agent_id, form.checked_values(), user=signed_in_user())
     except (Invalid, Refused) as error:
         return _render_page(SettingsPage(my_agent(agent_id), form.blame(error)), 422)
     words = f"Saved: {', '.join(LABELS[name] for name in saved.changed)}." if saved.changed else ""
@@ -56,7 +56,7 @@ def revert(agent_id: int) -> ResponseReturnValue:
     """What an entry changed goes back to what it was before; `entry` and `field` stand in the form or the address."""
     my_agent(agent_id)
     entry_id, field = row_id(request.values.get("entry", "")), request.values.get("field", "")[:40]
-    saved = revert_setting(agent_id, entry_id, field, user=viewer())
+    saved = revert_setting(agent_id, entry_id, field, user=signed_in_user())
     words = f"The {LABELS[field]} is what it was before that." if saved.changed else ""
     return _answer_saved(agent_id, saved, words, undo=field)
 
@@ -102,7 +102,7 @@ def withdraw(agent_id: int, change_id: UUID) -> ResponseReturnValue:
 
 @post_act(blueprint, "/agents/<int:agent_id>/proposals/<uuid:proposal_id>/apply")
 def apply(agent_id: int, proposal_id: UUID) -> ResponseReturnValue:
-    saved = let_proposal_through(my_agent(agent_id).id, str(proposal_id), user=viewer())
+    saved = let_proposal_through(my_agent(agent_id).id, str(proposal_id), user=signed_in_user())
     field = saved.changed[0] if saved.changed else ""
     words = f"The {LABELS[field]} that the agent wrote applies." if field else ""
     return _answer_saved(agent_id, saved, words, undo=field)

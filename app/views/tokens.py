@@ -13,7 +13,7 @@ from app.models import TokenRequest
 from app.models.key import clean_scopes
 from app.tokens.request import WantedToken, request_token, withdraw_request
 from app.values.text import clean_name
-from app.views.access import changing_agent, my_agent, my_row, post_act, signed_in_pages, viewer
+from app.views.access import changing_agent, my_agent, my_row, post_act, signed_in_pages, signed_in_user, viewer
 from app.views.answers import answer_act, page
 from app.views.live import parts_of
 from app.views.shown.token import ShownSecret, TokenForm, TokensPage
@@ -65,7 +65,7 @@ def withdraw(request_id: UUID) -> ResponseReturnValue:
 
 def _ask(agent_id: int, wish: WantedToken, form: TokenForm) -> ResponseReturnValue:
     """The secret is in this one answer and nowhere else: not in a redirect, a session or a log."""
-    user = viewer()
+    user = signed_in_user()
     try:
         asked, secret = request_token(agent_id, wish, for_user=user, by=user.actor)
     except Refused as error:

@@ -113,6 +113,8 @@ ACTIONS: Mapping[str, ActionTerm] = {
     Action.SESSIONS_END: ActionTerm("sign-out", "Ended sessions"),
     Action.ACCOUNT_RENAME: ActionTerm("pencil", "Renamed the account"),
     Action.ACCOUNT_LIMITS: ActionTerm("settings", "Changed the account's limits"),
+    Action.ACCOUNT_ENTER: ActionTerm("eye", "Entered the account as its admin", "warn"),
+    Action.ACCOUNT_LEAVE: ActionTerm("sign-out", "Left the account"),
     Action.NOTICE_CHANNEL_CREATE: ActionTerm("bell", "Added a channel for notices"),
     Action.NOTICE_CHANNEL_UPDATE: ActionTerm("bell", "Changed what a channel tells of"),
     Action.NOTICE_CHANNEL_PAUSE: ActionTerm("bell", "Paused a channel for notices", "warn"),

@@ -88,7 +88,7 @@ UNAUDITED = {
     "notice_attempts": "how their delivery went, removed after 90 days",
     "recall_probes": "what an agent asked itself, sealed, and removed with the memory: the score is logged",
     "second_reading_words": "what a second reader said, sealed, and removed with a memory: what it flagged is logged",
-    "user_sessions": "who is signed in where: each sign-in and end is an entry, and a cookie is signed besides",
+    "user_sessions": "who is signed in where: each sign-in, visit and end is an entry, and a cookie is signed besides",
     "passkeys": "nobody can sign in by one yet",
     "signed_requests": "what waits to be stated: each is signed, and its row is compared with what was signed",
     "setting_proposals": "texts that wait; what becomes of them is a change of settings, which is logged",

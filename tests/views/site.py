@@ -215,6 +215,11 @@ def _new_account(subject: Subject) -> dict[str, Any]:
     return {"name": f"Account {number}", "owner": f"owner-{number}@example.org"}
 
 
+def _entering(subject: Subject) -> dict[str, Any]:
+    """Refused: it is one's own account. tests/views/test_entering.py enters another one."""
+    return {"reason": "A question of theirs.", "my_password": "not the password"}
+
+
 def _new_channel(subject: Subject) -> dict[str, Any]:
     """Refused: there is no mail server, and nothing outside is looked up here."""
     return {"type": "email", "name": "Ann", "to": "ann@example.org", "kind": ["failed"]}
@@ -239,6 +244,8 @@ ACTS: dict[str, Act] = {
     "house.end_tokens": Act(status=frozenset({409})),
     "accounts.create": Act(_new_account),
     "accounts.change_limits": Act(lambda _: {"max_agents": "100000"}),
+    "accounts.enter": Act(_entering, status=frozenset({409})),
+    "accounts.leave": Act(),
     "attention.mark_seen": Act(),
     "attention.mark_unseen": Act(),
     "attention.mark_matching_seen": Act(),
@@ -299,6 +306,7 @@ OWN = {
     "house.confirm_authenticator",
     "house.remove_authenticator",
     "house.renew_recovery_codes",
+    "accounts.leave",
 }
 """What everybody may do, to themselves alone."""
 

@@ -11,6 +11,7 @@ from flask_security import current_user
 from app.installation.accounts import AccountInvalid, open_account, set_limits
 from app.models.account_limits import LIMIT_NAMES, LimitsInvalid
 from app.models.user import SITE_ADMIN
+from app.models.visits import InsideAlready
 from app.views.access import needs, post_act, require_sign_in, viewer
 from app.views.answers import answer_act, page
 from app.views.shown.accounts import FIELDS, AccountList, OneAccount
@@ -18,11 +19,21 @@ from app.views.shown.users import MadeLink
 
 blueprint = Blueprint("accounts", __name__)
 
+LEAVE = "accounts.leave"
+"""The one act for who is inside another account."""
+
 
 @blueprint.before_request
 def require_somebody() -> ResponseReturnValue | None:
-    """Before every page here: send strangers to sign in. Each view says that it needs an operator."""
-    return None if current_user.is_authenticated else require_sign_in()
+    """Before every page here: send strangers to sign in, and who is inside an account back to it.
+
+    Each view says that it needs an operator. Raises InsideAlready.
+    """
+    if not current_user.is_authenticated:
+        return require_sign_in()
+    if viewer().visit is not None and request.endpoint != LEAVE:
+        raise InsideAlready
+    return None
 
 
 @page(blueprint, "/settings/accounts", "house/accounts.html")
@@ -34,7 +45,7 @@ def index() -> AccountList:
 @page(blueprint, "/settings/accounts/<int:account_id>", "house/one_account.html")
 @needs(SITE_ADMIN)
 def show(account_id: int) -> OneAccount:
-    return OneAccount(account_id)
+    return OneAccount(viewer(), account_id)
 
 
 @post_act(blueprint, "/settings/accounts", SITE_ADMIN)
@@ -56,9 +67,7 @@ def change_limits(account_id: int) -> ResponseReturnValue:
     try:
         account, before, changed = set_limits(account_id, typed, by=viewer().actor)
     except LimitsInvalid as error:
-        shown = OneAccount(account_id, typed=typed, errors=error.errors)
-        json_url = f"{url_for('accounts.show', account_id=account_id)}.json"
-        return render_template("house/one_account.html", page=shown, json_url=json_url), 422
+        return show_account(OneAccount(viewer(), account_id, typed=typed, errors=error.errors)), 422
     if not changed:
         words, undo = f"The limits of {account.name} are these already.", ""
     else:
@@ -67,6 +76,12 @@ def change_limits(account_id: int) -> ResponseReturnValue:
         undo = url_for("accounts.change_limits", account_id=account_id, **stored)
     tone = "success" if changed else "info"
     return answer_act(words, to=url_for("accounts.show", account_id=account_id), undo=undo, tone=tone)
+
+
+def show_account(shown: OneAccount) -> str:
+    """Its page again, in answer to a form."""
+    json_url = f"{url_for('accounts.show', account_id=shown.use.account.id)}.json"
+    return render_template("house/one_account.html", page=shown, json_url=json_url)
 
 
 def _show_list(shown: AccountList) -> str:

@@ -9,12 +9,30 @@ from typing import Any
 from flask import current_app, jsonify, request, url_for
 from flask.typing import ResponseReturnValue
 
-from app.errors import NotFound
+from app.errors import NotFound, Refused
 from app.models.user import AUDITOR, SITE_ADMIN
 from app.views.access import signed_in_pages, viewer
 from app.views.answers import redirect_to
 
 blueprint = signed_in_pages("house", __name__)
+
+ABOUT_ONESELF = "/settings/account"
+"""The page about the person who is signed in; all that they do to themselves stands below it."""
+
+
+class AboutYourself(Refused):
+    """This page is about your own password, sessions and sign-in. Leave the account that you entered first."""
+
+    code = "inside_another_account"
+    outcome = "Nothing was changed."
+
+
+@blueprint.before_request
+def refuse_inside() -> None:
+    """Who is inside another account changes nothing of their own from there, and its name is its owner's."""
+    path = request.path.removesuffix(".json")
+    if (path == ABOUT_ONESELF or path.startswith(f"{ABOUT_ONESELF}/")) and viewer().visit is not None:
+        raise AboutYourself
 
 
 @dataclass(frozen=True)
@@ -43,7 +61,7 @@ _SHOWN_UNDER = {
     **dict.fromkeys(
         ("house.set_up_authenticator", "house.confirm_authenticator", "house.renew_recovery_codes"), "house.account"
     ),
-    **dict.fromkeys(("accounts.create", "accounts.show", "accounts.change_limits"), "accounts.index"),
+    **dict.fromkeys(("accounts.create", "accounts.show", "accounts.change_limits", "accounts.enter"), "accounts.index"),
 }
 """Acts that answer with a page, and pages below a tab: whose tab it is."""
 
@@ -63,7 +81,9 @@ def index_json() -> ResponseReturnValue:
 def tabs() -> Sequence[dict[str, Any]]:
     """Of the viewer, as the macro `tabs` reads them."""
     here = _SHOWN_UNDER.get(request.endpoint or "", request.endpoint)
-    mine = [tab for tab in TABS if tab.endpoint in current_app.view_functions and viewer().may(tab.role)]
+    inside = viewer().visit is not None
+    tabs_here = [tab for tab in TABS if not (inside and tab.endpoint == "house.account")]
+    mine = [tab for tab in tabs_here if tab.endpoint in current_app.view_functions and viewer().may(tab.role)]
     return [{"label": tab.label, "url": url_for(tab.endpoint), "current": here == tab.endpoint} for tab in mine]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from app.installation.accounts import AccountUse, list_accounts, use_of
 from app.models.account_limits import LIMIT_NAMES
 from app.models.user import User
+from app.models.visits import MAX_REASON
 from app.views.shown.users import MadeLink
 
 FIELDS = ("name", "owner", *LIMIT_NAMES)
@@ -34,15 +35,23 @@ class AccountList:
 
 
 class OneAccount:
-    """Raises NotFound. `typed` are limits that could not be stored, with their `errors`."""
+    """Raises NotFound. `typed` are limits, or a reason to enter, that could not be stored, with their `errors`."""
 
     def __init__(
-        self, account_id: int, *, typed: Mapping[str, str] | None = None, errors: Mapping[str, str] | None = None
+        self,
+        viewer: User,
+        account_id: int,
+        *,
+        typed: Mapping[str, str] | None = None,
+        errors: Mapping[str, str] | None = None,
     ) -> None:
         self.use: AccountUse = use_of(account_id)
         stored = self.use.limits.as_json()
         shown = {name: "" if stored[name] is None else str(stored[name]) for name in LIMIT_NAMES}
-        self.typed, self.errors = typed or shown, errors or {}
+        self.typed, self.errors = shown | dict(typed or {}), errors or {}
+        self.is_home = account_id == viewer.account_id
+        self.asks_code = viewer.has_second_factor
+        self.max_reason = MAX_REASON
 
     def as_json(self) -> dict[str, Any]:
         return self.use.as_json()
