@@ -8,21 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import click
-from flask import current_app
 from sqlalchemy import select
 
 from app.cli.common import CommandContext, as_usage, installation_command, open_installation, read_text, text_file
 from app.cli.found import find_row
 from app.cli.printing import print_hint, print_json, print_table, say, say_on_stderr
 from app.cli.receipts import check_file, receipt
+from app.config import load_settings
 from app.extensions import db, end_reading
 from app.history.heads import export_heads, parse_heads
 from app.history.verify import verify as check
 from app.models import Agent, AuditLog, Refinement
+from app.models.statement_log import holds_master_key, trust_claimed_installation
 from app.shapes.audit import EntryShape
 from app.statements.checkpointing import make_checkpoint, open_kept, overdue_words, unsent_words
 
 PAGE = 500
+CLAIMED = (
+    "Nothing on this machine names the installation to trust, so the database was believed: compare the fingerprint {} "
+    "with `./whetstone keys check` on the worker's host."
+)
 LINE = "{at:<19}  {id:>8}  {actor:<28}  {action:<34}  {agent:<16}  {subject}"
 
 
@@ -118,13 +123,19 @@ def verify(context: CommandContext, name: str | None, heads: Path | None, checkp
     signed = [] if checkpoint is None else [(read_text(checkpoint) or "").encode()]
     with as_usage():
         kept = [] if heads is None else parse_heads((read_text(heads) or "").split("\n"))
-    with open_installation(with_key=False):
+    settings = load_settings()
+    is_pinned = settings.pinned_path.exists()
+    with open_installation(with_key=not is_pinned and settings.master_key_path.exists()):
+        is_claimed = not (is_pinned or holds_master_key())
+        claimed = trust_claimed_installation() if is_claimed else None
         agent = context.find_agent(name) if name else None
         home = context.find_account() if context.account and not agent else None
         scope = agent.name if agent else f"the account {home.name}" if home else "the whole installation"
         named = f" --agent {context.agent_argument(agent)}" if agent else context.account_argument
         verdict = check(agent, home, heads=kept, checkpoints=signed)
-        is_whole = agent is None and home is None and current_app.extensions["settings"].master_key_path.exists()
+        if claimed is not None:
+            verdict = replace(verdict, warnings=(CLAIMED.format(claimed.verifier.fingerprint), *verdict.warnings))
+        is_whole = agent is None and home is None and settings.master_key_path.exists()
         if verdict.ok and is_whole and (overdue := overdue_words()) is not None:
             verdict = replace(verdict, ok=False, first_problem=overdue)
         if context.as_json:

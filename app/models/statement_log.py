@@ -313,6 +313,14 @@ def claimed_installation() -> PinnedInstallation:
     return StatementLog(current_app.extensions["settings"].statements_dir, known).pin
 
 
+def trust_claimed_installation() -> PinnedInstallation:
+    """Trust it in this process only, where no file names the one to trust. Raises as `claimed_installation` does."""
+    pin = claimed_installation()
+    folder = current_app.extensions["settings"].statements_dir
+    current_app.extensions["statement_log"] = StatementLog(folder, pin.signing_public, pin.installation)
+    return pin
+
+
 def begin_log(key: MasterKey) -> None:
     """The first leaf of a new installation: its UUID and its first keys, signed by them. Within `writing()`."""
     installation = str(uuid.uuid4())

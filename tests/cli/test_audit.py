@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
+from app.config import Settings
 from app.extensions import is_sqlite, writing
 from app.models import Account, Agent
 from tests.cli.conftest import Whetstone
@@ -87,6 +88,32 @@ def test_verify_says_ok_with_the_number_of_entries(agent: Agent, whetstone: Whet
     assert one.json == {"ok": True, "entries": 2, "first_problem": None, "forgotten": 0, "warnings": []}
     assert whole.json["entries"] > 2
     assert "All is well" in whetstone("verify").out
+
+
+def test_verify_needs_no_web_process_on_a_machine_with_the_master_key(
+    agent: Agent, settings: Settings, whetstone: Whetstone
+) -> None:
+    settings.pinned_path.unlink()
+
+    said = whetstone("verify", "--json")
+
+    assert (said.status, said.json["ok"], said.json["warnings"]) == (0, True, [])
+    assert not settings.pinned_path.exists()
+
+
+def test_verify_of_a_copy_without_any_key_says_whom_it_believed(
+    agent: Agent, settings: Settings, whetstone: Whetstone
+) -> None:
+    fingerprint = whetstone("keys", "check").out.split("installation key ")[1].split()[0]
+    settings.pinned_path.unlink()
+    settings.master_key_path.rename(settings.data / "elsewhere")
+
+    said = whetstone("verify", "--json")
+
+    assert (said.status, said.json["ok"]) == (0, True)
+    (warning,) = said.json["warnings"]
+    assert "the database was believed" in warning and fingerprint in warning
+    assert not settings.pinned_path.exists()
 
 
 def test_verify_exits_with_1_and_names_the_first_difference(agent: Agent, whetstone: Whetstone) -> None:
