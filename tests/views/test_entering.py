@@ -13,9 +13,9 @@ from werkzeug.test import TestResponse
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import Account, Action, Agent, AuditLog, SettingsRequest, TokenRequest, User
+from app.models import Account, Action, Agent, AuditLog, SettingsRequest, TokenRequest, User, UserSession
 from app.models.user import AUDITOR, OWNER, SITE_ADMIN
-from app.models.visits import end_visits
+from app.models.visits import end_visits, enter_account
 from app.views import throttle
 from app.views.access import NEEDED_ROLE
 from tests.support.clock import FakeClock
@@ -324,6 +324,17 @@ def test_beat_writes_down_what_is_over_where_no_page_is_asked_for_any_more(insid
     clock.advance(minutes=61)
     assert [end_visits(), end_visits()] == [1, 0]
     assert why_left() == ["time"]
+
+
+def test_an_account_is_entered_again_where_nobody_wrote_down_yet_that_the_last_visit_is_over(
+    inside: Browser, clock: FakeClock
+) -> None:
+    clock.advance(minutes=61)
+    user = me(inside)
+    opened = db.session.scalars(select(UserSession).where(UserSession.user_id == user.id)).one()
+    user.ask_in_session(opened)
+    enter_account(HOME, user=user, reason="Once more.")
+    assert [action for action, _, _ in told()] == ["account_enter", "account_leave", "account_enter"]
 
 
 def test_signing_out_ends_it_and_the_next_sign_in_is_at_home(web: Flask, inside: Browser) -> None:
