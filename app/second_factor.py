@@ -120,7 +120,8 @@ def resume_totp(user: User, pending: str) -> TotpSetup:
 
 
 def confirm_totp(user: User, setup: TotpSetup, code: str) -> list[str]:
-    """Store the secret, which this code shows that the app has; returns recovery codes, which nobody sees again.
+    """Store the secret, which this code shows that the app has; returns recovery codes, which nobody sees again, where
+    none were left.
 
     Raises WrongCode and SecondFactorIsOn.
     """
@@ -128,11 +129,11 @@ def confirm_totp(user: User, setup: TotpSetup, code: str) -> list[str]:
     if step is None:
         raise WrongCode
     account_id, user_id = user.account_id, user.id
-    sealed, codes = _key().seal(setup.secret, user_id=user_id), _new_codes()
+    sealed, (codes, digests) = _key().seal(setup.secret, user_id=user_id), make_recovery_codes(user_id)
     with writing():
         account = Account.lock(account_id)
-        User.of_account(account, user_id).set_totp(account, sealed, step=step, digests=_digests(codes, user_id))
-    return codes
+        taken = User.of_account(account, user_id).set_totp(account, sealed, step=step, digests=digests)
+    return codes if taken else []
 
 
 def use_code(user: User, code: str) -> str:
@@ -162,11 +163,21 @@ def turn_off_totp(user: User, password: str) -> bool:
 def renew_recovery_codes(user: User, password: str) -> list[str]:
     """New ones, which nobody sees again, in the place of all earlier ones. Raises WrongPassword, SecondFactorIsOff."""
     require_password(user, password)
-    account_id, user_id, codes = user.account_id, user.id, _new_codes()
+    account_id, user_id = user.account_id, user.id
+    codes, digests = make_recovery_codes(user_id)
     with writing():
         account = Account.lock(account_id)
-        User.of_account(account, user_id).renew_recovery_codes(account, _digests(codes, user_id))
+        User.of_account(account, user_id).renew_recovery_codes(account, digests)
     return codes
+
+
+def make_recovery_codes(user_id: int) -> tuple[list[str], list[str]]:
+    """New ones, and their digests, which are stored in their place."""
+    codes, key = (
+        ["-".join(_random_group() for _ in range(_CODE_LENGTH // _GROUP)) for _ in range(RECOVERY_CODES)],
+        _key(),
+    )
+    return codes, [key.digest_code(clean_code(code), user_id=user_id) for code in codes]
 
 
 def clean_code(typed: str) -> str:
@@ -189,17 +200,8 @@ def _use_totp(user: User, typed: str) -> bool:
     return step is not None and user.use_step(step)
 
 
-def _new_codes() -> list[str]:
-    return ["-".join(_random_group() for _ in range(_CODE_LENGTH // _GROUP)) for _ in range(RECOVERY_CODES)]
-
-
 def _random_group() -> str:
     return "".join(secrets.choice(_CODE_LETTERS) for _ in range(_GROUP))
-
-
-def _digests(codes: list[str], user_id: int) -> list[str]:
-    key = _key()
-    return [key.digest_code(clean_code(code), user_id=user_id) for code in codes]
 
 
 def _key() -> SecondFactorKey:

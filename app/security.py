@@ -15,12 +15,12 @@ from app.errors import Invalid, Misconfigured, Refused
 from app.extensions import db, writing
 from app.grants.endings import revoke_exceptions_of
 from app.models import Account, Action, Actor, ActorKind, OneTimeLink, Role, User, record
-from app.models.user import ROLES, WebAuthn
+from app.models.user import ROLES
 from app.values.text import clean_address, clean_text
 
 MIN_PASSWORD, MAX_PASSWORD = 12, 128
 
-datastore = SQLAlchemyUserDatastore(db, User, Role, WebAuthn)
+datastore = SQLAlchemyUserDatastore(db, User, Role)
 
 
 class WeakPassword(Invalid):

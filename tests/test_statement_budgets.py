@@ -133,7 +133,7 @@ PAGES = {
     "/exceptions": 6,
     "/exceptions/mine": 4,
     "/audit": 13,
-    "/settings/users": 6,
+    "/settings/users": 7,
     "/settings/schedule": 6,
     "/settings/limits": 3,
     "/settings/models": 7,

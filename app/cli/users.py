@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from sqlalchemy import select
+from sqlalchemy.orm import selectinload
 
 from app import security
 from app.cli import json_option
@@ -67,7 +68,9 @@ def create(email: str, role: str, site_admin: bool, account: str | None, passwor
 def list_(context: CommandContext) -> None:
     """List the users of an account, with their roles."""
     home = context.find_account()
-    found = db.session.scalars(select(User).where(User.account_id == home.id).order_by(User.email)).all()
+    found = db.session.scalars(
+        select(User).where(User.account_id == home.id).options(selectinload(User.passkeys)).order_by(User.email)
+    ).all()
     described: list[dict[str, Any]] = [
         {"id": user.id, "email": user.email, "roles": user.role_names, "active": user.active}
         | {"two_factor": user.has_second_factor, "last_sign_in_at": iso(user.last_sign_in_at)}
@@ -129,13 +132,19 @@ def reset_password(context: CommandContext, email: str) -> None:
 @click.argument("email")
 @installation_command(unique=True)
 def reset_second_factor(context: CommandContext, email: str) -> None:
-    """Take off the second factor of the user EMAIL, who lost it: the password alone is enough, all sessions end."""
+    """Take off the second factor of the user EMAIL, who lost it: the password alone is enough, all sessions end.
+
+    Their authenticator app is off, their passkeys are removed, and no recovery code is good any more.
+    """
     with changing_user(email, context.given_account_id()) as (account, user):
+        passkeys = len(user.passkeys)
         changed = user.take_off_second_factor(account, by=COMMAND_LINE)
     if context.as_json:
-        print_json({"email": user.email, "two_factor": False, "changed": changed})
+        print_json({"email": user.email, "two_factor": False, "passkeys_removed": passkeys, "changed": changed})
     elif changed:
         say(f"{user.email} signs in by password alone now, and can set up a new second factor. All sessions ended.")
+        if passkeys:
+            say(f"{count_nouns(passkeys, 'passkey')} removed.")
         print_hint(f"users reset-password {shlex.quote(user.email)}", "Give them a new password too")
     else:
         say(f"{user.email} has no second factor. Nothing was changed.")

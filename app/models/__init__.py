@@ -23,6 +23,7 @@ from app.models.model_call import CallPurpose, ModelCall
 from app.models.model_test import ModelTest
 from app.models.notice import ChannelType, Notice, NoticeAttempt, NoticeChannel, NoticeKind, NoticeStatus
 from app.models.one_time_link import LinkKind, LinkOver, OneTimeLink
+from app.models.passkey import Passkey, PasskeyTaken
 from app.models.proposal import OPEN_PROPOSALS, ProposalStatus, SettingProposal
 from app.models.recall_probe import RecallProbe, reveal_probes
 from app.models.refinement import Consent, Refinement
@@ -33,7 +34,7 @@ from app.models.state import STATE_FIELDS, MemoryState, MemoryType, Restoration,
 from app.models.statement import LogLeaf, SignedRequest, StatementKind
 from app.models.statement_log import master_public_key
 from app.models.token_request import TokenRequest, TokenRequestStatus
-from app.models.user import Account, Role, User, WebAuthn
+from app.models.user import Account, Role, User
 from app.models.user_session import AccountVisit, UserSession, drop_old_sessions
 from app.values.actor import BEAT, COMMAND_LINE, SETUP, WORKER, Actor, ActorKind
 from app.values.refinement_states import OPEN_STATES, Mode, Status, Trigger

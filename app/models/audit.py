@@ -103,6 +103,8 @@ class Action(StrEnum):
     SECOND_FACTOR_ON = "second_factor_on"
     SECOND_FACTOR_OFF = "second_factor_off"
     SECOND_FACTOR_RESET = "second_factor_reset"
+    PASSKEY_ADD = "passkey_add"
+    PASSKEY_REMOVE = "passkey_remove"
     RECOVERY_CODES_RENEW = "recovery_codes_renew"
     RECOVERY_CODE_USE = "recovery_code_use"
     USER_TIME_ZONE = "user_time_zone"

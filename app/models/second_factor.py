@@ -1,4 +1,4 @@
-"""SecondFactor: what a user shows beside the password, an authenticator app's code or a recovery code.
+"""SecondFactor: what a user shows beside the password: an authenticator app's code, a passkey or a recovery code.
 
 The rows hold the app's secret sealed and the codes as digests; `app/second_factor` has the keys. Each act is behind the
 lock of the user's account, so that of two requests with one code only the first finds it unused.
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger
+from sqlalchemy import BigInteger, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import Refused
+from app.extensions import db, now
 from app.models.audit import Action, record
+from app.models.passkey import MAX_PASSKEYS, Passkey, PasskeyTaken
 from app.values.actor import Actor
 
 if TYPE_CHECKING:
@@ -35,12 +37,18 @@ class SecondFactorIsOff(Refused):
 
 
 class SecondFactor:
-    """The part of a User. `totp_step` is the 30-second step of the last code that was taken: none before it counts."""
+    """The part of a User. `totp_step` is the 30-second step of the last code that was taken: none before it counts.
+
+    `challenge_at` is the same of challenges for passkeys: when the last one that was answered was made, in µs.
+    """
 
     totp_step: Mapped[int | None] = mapped_column(BigInteger)
+    challenge_at: Mapped[int | None] = mapped_column(BigInteger)
 
     if TYPE_CHECKING:
+        id: Mapped[int]
         email: Mapped[str]
+        passkeys: Mapped[list[Passkey]]
         tf_totp_secret: Mapped[str | None]
         mf_recovery_codes: Mapped[list[str] | None]
 
@@ -58,18 +66,23 @@ class SecondFactor:
 
     @property
     def has_second_factor(self) -> bool:
-        return self.has_totp
+        return self.has_totp or bool(self.passkeys)
 
     @property
     def recovery_codes_left(self) -> int:
         return len(self.mf_recovery_codes or [])
 
-    def set_totp(self, account: Account, sealed: str, *, step: int, digests: Sequence[str]) -> None:
-        """`digests` are those of new recovery codes. Raises SecondFactorIsOn. The account is locked."""
+    def set_totp(self, account: Account, sealed: str, *, step: int, digests: Sequence[str]) -> bool:
+        """`digests` are those of new recovery codes; returns whether they are taken: only while none are left.
+
+        Raises SecondFactorIsOn. The account is locked.
+        """
         if self.has_totp:
             raise SecondFactorIsOn
-        self.tf_totp_secret, self.totp_step, self.mf_recovery_codes = sealed, step, list(digests)
+        self.tf_totp_secret, self.totp_step = sealed, step
+        taken = self._take_first_codes(digests)
         self._record(account, Action.SECOND_FACTOR_ON, {"kind": "authenticator app"})
+        return taken
 
     def use_step(self, step: int) -> bool:
         """Whether no code of this step, or of a later one, was taken before. The account is locked."""
@@ -77,6 +90,40 @@ class SecondFactor:
             return False
         self.totp_step = step
         return True
+
+    def use_challenge(self, at: int) -> bool:
+        """Whether neither this challenge was answered before, nor one that was made after it. The account is locked."""
+        if self.challenge_at is not None and at <= self.challenge_at:
+            return False
+        self.challenge_at = at
+        return True
+
+    def add_passkey(self, account: Account, passkey: Passkey, *, digests: Sequence[str]) -> bool:
+        """`digests` are those of new recovery codes; returns whether they are taken: only while none are left.
+
+        Raises PasskeyTaken, and Refused for too many or for a name twice. The account is locked.
+        """
+        self._reload_passkeys()
+        if len(self.passkeys) >= MAX_PASSKEYS:
+            raise Refused(f"You have {MAX_PASSKEYS} passkeys. Remove one first.", "Nothing was changed.")
+        if passkey.name in {each.name for each in self.passkeys}:
+            raise Refused("You have a passkey of this name. Choose another name.", "Nothing was changed.")
+        if db.session.scalar(select(Passkey.id).where(Passkey.credential_id == passkey.credential_id)) is not None:
+            raise PasskeyTaken
+        passkey.account_id, passkey.user_id, passkey.created_at = account.id, self.id, now()
+        db.session.add(passkey)
+        taken = self._take_first_codes(digests)
+        db.session.flush()
+        self._record(account, Action.PASSKEY_ADD, {"passkey": passkey.id, "name": passkey.name, "host": passkey.host})
+        self._reload_passkeys()
+        return taken
+
+    def remove_passkey(self, account: Account, passkey: Passkey) -> None:
+        """With the last second factor go the recovery codes. The account is locked."""
+        self._remove(passkey)
+        if not self.has_second_factor:
+            self.mf_recovery_codes = None
+        self._record(account, Action.PASSKEY_REMOVE, {"passkey": passkey.id, "name": passkey.name})
 
     def use_recovery_code(self, account: Account, digest: str) -> bool:
         """Whether it was one that is left; it is not after. The account is locked."""
@@ -112,10 +159,27 @@ class SecondFactor:
         """
         if not self.has_second_factor:
             return False
+        removed = list(self.passkeys)
+        for each in removed:
+            self._remove(each)
         self.tf_totp_secret = self.totp_step = self.mf_recovery_codes = None
         self._end_all_sessions(why="second factor taken off")
-        self._record(account, Action.SECOND_FACTOR_RESET, {}, by=by)
+        self._record(account, Action.SECOND_FACTOR_RESET, {"passkeys": len(removed)} if removed else {}, by=by)
         return True
+
+    def _take_first_codes(self, digests: Sequence[str]) -> bool:
+        if self.recovery_codes_left:
+            return False
+        self.mf_recovery_codes = list(digests)
+        return True
+
+    def _remove(self, passkey: Passkey) -> None:
+        passkey.removed_at = now()
+        db.session.flush()
+        self._reload_passkeys()
+
+    def _reload_passkeys(self) -> None:
+        db.session.expire(self, ["passkeys"])
 
     def _record(self, account: Account, action: Action, data: dict[str, Any], *, by: Actor | None = None) -> None:
         record(action, actor=by or self.actor, of=account, subject=self.subject, data={"email": self.email} | data)

@@ -16,7 +16,7 @@ from zoneinfo import available_timezones
 from flask_security.models import sqla
 from sqlalchemy import ColumnElement, ForeignKey, String, and_, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from app.errors import Invalid, Refused
 from app.extensions import db, end_reading, now
@@ -24,14 +24,13 @@ from app.models.account_limits import AccountLimits
 from app.models.audit import NOT_LOGGED_YET, Action, Chained, record
 from app.models.base import Identity, Micros, Model, Moment, partial_index, require_row
 from app.models.logged import Logged, Said
+from app.models.passkey import Passkey
 from app.models.second_factor import SecondFactor
 from app.models.user_session import AccountVisit, UserSession
 from app.values.actor import SETUP, Actor, ActorKind
 from app.values.text import clean_name
 
-sqla.FsModels.set_db_info(
-    base_model=Model, user_table_name="users", role_table_name="roles", webauthn_table_name="passkeys"
-)
+sqla.FsModels.set_db_info(base_model=Model, user_table_name="users", role_table_name="roles")
 
 
 class AccountNameTaken(Refused):
@@ -150,12 +149,22 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
         **dict.fromkeys(_NOT_KEPT, "nothing writes or reads it"),
         "current_login_at": "shown on the page of users; every sign-in has an entry of its own",
         "totp_step": "moves with each sign-in, and only forward",
+        "challenge_at": "moves with each sign-in by a passkey, and only forward",
         "create_datetime": "the entry of its making has its own time",
         "update_datetime": "a note of the library's; no rule reads it",
     }
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     time_zone: Mapped[str | None] = mapped_column(String(64))
+    passkeys: Mapped[list[Passkey]] = relationship(
+        primaryjoin=lambda: and_(User.id == Passkey.user_id, Passkey.removed_at.is_(None)),
+        order_by=Passkey.id,
+        viewonly=True,
+    )
+    """Without those that were removed."""
+
+    webauthn: ClassVar[tuple[()]] = ()
+    """Flask-Security's own rows for passkeys, which only processes with that library would have: none."""
 
     _asks_in: tuple[str, AccountVisit | None] = ("", None)
     _renewed: tuple[str | None, str | None] = (None, None)
@@ -166,6 +175,7 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
         active: Mapped[bool]
         password: Mapped[str | None]
         fs_uniquifier: Mapped[str]
+        fs_webauthn_user_handle: Mapped[str | None]
         roles: Mapped[list[Any]]
         current_login_at: Mapped[datetime | None]
 
@@ -190,6 +200,11 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
     @property
     def role_names(self) -> list[str]:
         return sorted(role.name for role in self.roles)
+
+    @property
+    def passkey_handle(self) -> bytes:
+        """By which a passkey names its user: random, and nobody's address."""
+        return (self.fs_webauthn_user_handle or "").encode()
 
     @property
     def session_key(self) -> str:
@@ -323,7 +338,3 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
     @property
     def actor(self) -> Actor:
         return Actor(ActorKind.USER, self.email, self.id)
-
-
-class WebAuthn(Model, sqla.FsWebAuthnMixin):
-    __tablename__ = "passkeys"

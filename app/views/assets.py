@@ -30,7 +30,7 @@ SCRIPTS = (
 """In this order: htmx must find our listeners when it starts. Its extension comes with it in one file: alone it could
 arrive later, and the event stream would never be opened."""
 
-FILES = {"content.js": "content.js", "whetstone.svg": "icons/whetstone.svg"}
+FILES = {"content.js": "content.js", "passkeys.js": "passkeys.js", "whetstone.svg": "icons/whetstone.svg"}
 """What is not needed by every page, or is no part of one: by its name, the path in `static/`."""
 
 MEDIA_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}

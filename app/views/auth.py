@@ -18,7 +18,7 @@ from app.errors import Invalid
 from app.extensions import writing
 from app.models import Account, Action, User, UserSession, announce, record
 from app.models.visits import leave_account
-from app.views import second_step, sessions
+from app.views import passkeys, second_step, sessions
 from app.views.access import signed_in_user, viewer
 from app.views.sessions import begin_session, name_in_cookie, renew_token
 from app.views.throttle import FailureCounts, remember_device
@@ -42,8 +42,10 @@ def init_app(app: Flask) -> None:
     )
     security.init_app(app, views=True)
     app.extensions["security"].two_factor_plugins = second_step.SecondStep()
-    app.extensions["note_failed_sign_in"] = _note_failed_code
+    app.extensions["note_failed_sign_in"] = _note_failed_factor
     app.register_blueprint(second_step.blueprint)
+    app.register_blueprint(passkeys.blueprint)
+    app.jinja_env.globals["passkey_problem"] = passkeys.passkey_problem
     sessions.init_app(app)
     app.login_manager.request_loader(_by_no_token)  # type: ignore[attr-defined]
     user_authenticated.connect(_on_sign_in, app)
@@ -75,8 +77,8 @@ def _on_failure(app: Flask, user: User, **_details: Any) -> None:
     _record_action(Action.SIGN_IN_FAILED, user)
 
 
-def _note_failed_code(user: User) -> None:
-    _record_action(Action.SIGN_IN_FAILED, user, {"second_step": True})
+def _note_failed_factor(user: User, data: Mapping[str, Any]) -> None:
+    _record_action(Action.SIGN_IN_FAILED, user, data)
 
 
 def _with_factors(authn_via: list[str] | None) -> dict[str, Any]:

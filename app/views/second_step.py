@@ -1,4 +1,4 @@
-"""The second step of a sign-in: after the password, a code, for who set up a second factor.
+"""The second step of a sign-in: after the password, a code or a passkey, for who set up a second factor.
 
 Between the two steps nobody is signed in: the cookie names who showed the password and when, and opens this page alone.
 """
@@ -62,41 +62,42 @@ def begins() -> bool:
 
 @blueprint.get("/sign-in/code")
 def show() -> ResponseReturnValue:
-    user = _who_showed_a_password()
-    return _render_form() if user else _start_again()
+    user = who_showed_a_password()
+    return _render_form(user) if user else _start_again()
 
 
 @blueprint.post("/sign-in/code")
 def check() -> ResponseReturnValue:
     """A failure counts like a wrong password, and stands in the audit log like one."""
-    user = _who_showed_a_password()
+    user = who_showed_a_password()
     if user is None:
         return _start_again()
-    email, user_id, keep = user.email, user.id, bool(session[HALF]["keep"])
+    email, user_id, keep = user.email, user.id, is_to_be_kept()
     counts: FailureCounts = current_app.extensions["failure_counts"]
     counts.check_second_step(email, user_id)
     try:
         kind = second_factor.use_code(user, request.form.get("code", "")[:100])
     except WrongCode as error:
         counts.note_failed_second_step(email, user_id)
-        current_app.extensions["note_failed_sign_in"](user)
-        return _render_form(error.sentence), 422
+        current_app.extensions["note_failed_sign_in"](user, {"second_step": True})
+        return _render_form(user, error.sentence), 422
     except UnreadableSecret as error:
-        return _render_form(error.sentence), 409
+        return _render_form(user, error.sentence), 409
     return finish(user, keep=keep, via=["password", kind])
 
 
-def finish(user: User, *, keep: bool, via: list[str]) -> ResponseReturnValue:
-    """Sign in for good, and make the device known."""
+def finish(user: User, *, keep: bool, via: list[str], as_json: bool = False) -> ResponseReturnValue:
+    """Sign in for good, and make the device known. A script is told `to` where to go on."""
     session.pop(HALF, None)
     email = user.email
     login_user(user, remember=keep, authn_via=via)
-    response = current_app.make_response(redirect_to(_get_post_login_redirect()))
+    to = _get_post_login_redirect()
+    response = current_app.make_response(jsonify(to=to) if as_json else redirect_to(to))
     remember_device(response, email)
     return response
 
 
-def _who_showed_a_password() -> User | None:
+def who_showed_a_password() -> User | None:
     """Not long ago, in this browser, and the password is still theirs; nobody who is signed in already."""
     half: dict[str, Any] = session.get(HALF) or {}
     if current_user.is_authenticated or half.get("until", 0) < now().timestamp():
@@ -106,9 +107,15 @@ def _who_showed_a_password() -> User | None:
     return cast("User | None", db.session.scalar(found))
 
 
+def is_to_be_kept() -> bool:
+    """Whether who showed a password wants to stay signed in on this device."""
+    return bool(session[HALF]["keep"])
+
+
 def _start_again() -> ResponseReturnValue:
     return redirect_to(url_for("security.login"))
 
 
-def _render_form(problem: str = "") -> str:
-    return render_template("auth/second_step.html", problem=problem, next=request.values.get("next", "")[:2000])
+def _render_form(user: User, problem: str = "") -> str:
+    following = request.values.get("next", "")[:2000]
+    return render_template("auth/second_step.html", user=user, problem=problem, next=following)

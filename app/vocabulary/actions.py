@@ -107,6 +107,8 @@ ACTIONS: Mapping[str, ActionTerm] = {
     Action.SECOND_FACTOR_ON: ActionTerm("lock", "Set up a second factor", "ok"),
     Action.SECOND_FACTOR_OFF: ActionTerm("lock", "Turned a second factor off", "warn"),
     Action.SECOND_FACTOR_RESET: ActionTerm("lock", "Took off a user's second factor", "warn"),
+    Action.PASSKEY_ADD: ActionTerm("key", "Added a passkey", "ok"),
+    Action.PASSKEY_REMOVE: ActionTerm("key", "Removed a passkey", "warn"),
     Action.RECOVERY_CODES_RENEW: ActionTerm("key", "Made new recovery codes"),
     Action.RECOVERY_CODE_USE: ActionTerm("key", "Used a recovery code", "warn"),
     Action.USER_TIME_ZONE: ActionTerm("clock", "Chose a time zone"),

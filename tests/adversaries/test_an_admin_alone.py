@@ -84,6 +84,10 @@ FINAL = ("/forget", "/erase", "/deactivate", "/role", "/sign-out")
 NOT_SENT = {
     ("security.login", "POST"): "it lets in whoever has the password: the admin is in",
     ("second_step.check", "POST"): "it lets in whoever has the password and a code: the admin is in",
+    **dict.fromkeys(
+        [(f"passkeys.{name}", "POST") for name in ("ask", "sign_in", "ask_second", "check_second")],
+        "it lets in whoever holds a passkey: the admin is in",
+    ),
     ("security.verify", "POST"): "it asks for the password once more",
     ("welcome.accept", "POST"): "it lets in whoever an owner gave the link: an owner can invite as many as they like",
 }

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from app import security
 from app.config import Settings
 from app.extensions import db, writing
-from app.models import Account, Agent, User
+from app.models import Account, Agent, Passkey, User
 from app.silo import MasterKey
 from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent, remember
@@ -220,6 +220,8 @@ def test_a_second_factor_that_was_lost_is_taken_off_and_recorded(app: Flask, whe
         account = Account.lock(user("ann@example.org").account_id)
         made = user_in(account, "ann@example.org")
         made.set_totp(account, "totp1:sealed elsewhere", step=1, digests=["one", "two"])
+        held = Passkey(credential_id="AAAA", public_key=b"a key", host="localhost", name="phone", sign_count=1)
+        made.add_passkey(account, held, digests=[])
     listed = {each["email"]: each["two_factor"] for each in whetstone("users", "list", "--json").json}
     assert listed["ann@example.org"] is True
     assert " yes" in whetstone("users", "list").out
@@ -227,7 +229,7 @@ def test_a_second_factor_that_was_lost_is_taken_off_and_recorded(app: Flask, whe
     first = whetstone("users", "reset-second-factor", "Ann@example.org", "--json")
     again = whetstone("users", "reset-second-factor", "ann@example.org")
 
-    assert first.json == {"email": "ann@example.org", "two_factor": False, "changed": True}
+    assert first.json == {"email": "ann@example.org", "two_factor": False, "passkeys_removed": 1, "changed": True}
     assert (again.status, "has no second factor. Nothing was changed." in again.out) == (0, True)
     db.session.expire_all()
     assert not user("ann@example.org").has_second_factor

@@ -82,3 +82,28 @@ def test_listing_agents_loads_neither_a_models_library_nor_migrations_nor_passke
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "flask_sqlalchemy" in loaded
     assert loaded.isdisjoint({"litellm", "openai", "httpx", "alembic", "webauthn.registration", "app.views"})
+
+
+NOT_OF_THE_WEB = """
+import pkgutil, sys
+sys.modules["webauthn"] = None  # as app/__main__.py does for all processes but the web's
+import app.cli, tasks
+for package in (app.cli, tasks):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        __import__(module.name)
+print(*sorted(name for name in sys.modules if name.startswith(("app.passkeys", "app.views.passkeys", "webauthn."))))
+"""
+
+
+def test_neither_a_command_nor_a_task_needs_what_checks_passkeys(settings: Settings) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NOT_OF_THE_WEB],
+        cwd=ROOT,
+        env=environment_of(settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")

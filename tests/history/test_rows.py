@@ -33,6 +33,7 @@ from app.models import (
     ChannelType,
     NoticeChannel,
     OneTimeLink,
+    Passkey,
     TokenRequest,
     Trigger,
     User,
@@ -89,7 +90,6 @@ UNAUDITED = {
     "recall_probes": "what an agent asked itself, sealed, and removed with the memory: the score is logged",
     "second_reading_words": "what a second reader said, sealed, and removed with a memory: what it flagged is logged",
     "user_sessions": "who is signed in where: each sign-in, visit and end is an entry, and a cookie is signed besides",
-    "passkeys": "nobody can sign in by one yet",
     "signed_requests": "what waits to be stated: each is signed, and its row is compared with what was signed",
     "setting_proposals": "texts that wait; what becomes of them is a change of settings, which is logged",
 }
@@ -122,6 +122,10 @@ def agent(app: Flask, clock: FakeClock) -> Agent:
         issue_token(Agent.lock(made.id), by=COMMAND_LINE, name="third")
     with writing():
         OneTimeLink.invite(Account.lock(HOME), "cy@example.org", ADMIN, by=ann.actor)
+    with writing():
+        home = Account.lock(made.account_id)
+        held = Passkey(credential_id="AAAA", public_key=b"a key", host="localhost", name="phone", sign_count=1)
+        User.of_account(home, ann.id).add_passkey(home, held, digests=["one", "two"])
     flagged, changed = remember(made, "One that is toggled.", "One that is changed.")
     toggle(made, flagged)
     with writing():

@@ -60,9 +60,9 @@ def make_user(email: str, *roles: str, account_id: int = HOME, password: str = "
     """A user, recorded like any other; without a hash for a password nobody can sign in as that."""
     with writing() as session:
         account = Account.lock(account_id)
-        user = User(
-            email=email, password=password, active=True, fs_uniquifier=email.replace("@", "-"), account_id=account_id
-        )
+        name = email.replace("@", "-")
+        user = User(email=email, password=password, active=True, fs_uniquifier=name, account_id=account_id)
+        user.fs_webauthn_user_handle = f"handle of {name}"[:64]
         user.roles = [role_named(name) for name in roles]
         session.add(user)
         session.flush()

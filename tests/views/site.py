@@ -54,6 +54,7 @@ PUBLIC = {
 SIGN_IN = {"security.login", "security.logout", "security.verify", "welcome.show", "welcome.accept"} | {
     "second_step.show",
     "second_step.check",
+    *("passkeys.ask", "passkeys.sign_in", "passkeys.ask_second", "passkeys.check_second"),
 }
 """Flask-Security's own pages, and what a one-time link opens (test_one_time_links.py)."""
 
@@ -127,6 +128,7 @@ def make_subject(says: str = "", **fields: Any) -> Subject:
         "secret": "nothing",
         "channel_id": _channel(agent),
         "account_id": str(HOME),
+        "passkey_id": "987654321",
     } | _person()
     dismissed = _held(agent, "refinement_prompt", dismissed=True)
     return Subject(agent, values, str(constitutional), dismissed, _change_of_budget(agent))
@@ -151,6 +153,7 @@ NOWHERE = {
     "act_id": NOBODY,
     "user_id": "987654321",
     "link_id": "987654321",
+    "passkey_id": "987654321",
     "secret": "nothing",
 }
 """Values of the right form that name nothing."""
@@ -231,6 +234,9 @@ ACTS: dict[str, Act] = {
     "house.confirm_authenticator": Act(status=frozenset({409})),
     "house.remove_authenticator": Act(status=frozenset({422})),
     "house.renew_recovery_codes": Act(status=frozenset({422})),
+    "house.ask_for_passkey": Act(lambda _: {"passkey_name": "phone"}, status=frozenset({422})),
+    "house.add_passkey": Act(status=frozenset({409})),
+    "house.remove_passkey": Act(status=frozenset({404})),
     "house.take_off_second_factor": Act(status=frozenset({422})),
     "house.set_time_zone": Act(lambda _: {"time_zone": "Europe/Lisbon"}),
     "house.rename": Act(lambda _: {"name": f"House {next(_numbers)}"}),
@@ -307,6 +313,9 @@ OWN = {
     "house.remove_authenticator",
     "house.renew_recovery_codes",
     "accounts.leave",
+    "house.ask_for_passkey",
+    "house.add_passkey",
+    "house.remove_passkey",
 }
 """What everybody may do, to themselves alone."""
 

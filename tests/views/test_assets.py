@@ -55,7 +55,7 @@ def test_a_file_is_kept_for_good_under_the_digest_of_its_content(stranger: Brows
     page = stranger.get("/sign-in").text
     named = re.findall(r'(?:src|href)="(/assets/[^"]+)"', page)
 
-    assert len(named) == 3
+    assert len(named) == 4
     assert "/static/" not in page
     for path in named:
         answer = stranger.get(path, headers=PACKED)

@@ -31,6 +31,7 @@ SET_UP, CONFIRM, TURN_OFF = (f"{PAGE}/authenticator{end}" for end in ("", "/conf
 RENEW = f"{PAGE}/recovery-codes"
 STEP = "/sign-in/code"
 WRONG = "This code is not right, or was used before."
+SECOND_STEP = {"second_step.show", "second_step.check", "passkeys.ask_second", "passkeys.check_second"}
 BY_PASSWORD = {"factor_password": PASSWORD}
 
 
@@ -182,7 +183,7 @@ def test_who_shows_the_password_alone_opens_no_page_and_no_act(web: Flask, ann: 
     stranger = Browser(web, None)
     asked = 0
     for rule in rules:
-        if rule.endpoint in ("second_step.show", "second_step.check", "security.login"):
+        if rule.endpoint in SECOND_STEP or rule.endpoint == "security.login":
             continue
         if "GET" in (rule.methods or ()):
             first, second = half.get(rule.rule), stranger.get(rule.rule)

@@ -69,7 +69,7 @@ def _check_my_code(me: User) -> None:
         second_factor.use_code(me, request.form.get("code", "")[:100])
     except WrongCode:
         counts.note_failed_second_step(email, user_id)
-        current_app.extensions["note_failed_sign_in"](me)
+        current_app.extensions["note_failed_sign_in"](me, {"second_step": True})
         raise
 
 

@@ -31,8 +31,8 @@ def set_up_authenticator() -> ResponseReturnValue:
     try:
         setup = _by_password(second_factor.begin_totp)
     except WrongPassword as error:
-        return _show(errors={"factor_password": error.sentence}), 422
-    return _show(setup=setup)
+        return show_account(errors={"factor_password": error.sentence}), 422
+    return show_account(setup=setup)
 
 
 @post_act(blueprint, "/settings/account/authenticator/confirm", AUDITOR)
@@ -42,8 +42,10 @@ def confirm_authenticator() -> ResponseReturnValue:
         codes = second_factor.confirm_totp(viewer(), setup, request.form.get("code", "")[:100])
     except WrongCode:
         problem = "This is not the code of this moment. Is the clock of your phone right?"
-        return _show(setup=setup, errors={"code": problem}), 422
-    return _show(codes=codes), 201
+        return show_account(setup=setup, errors={"code": problem}), 422
+    if codes:
+        return show_account(codes=codes), 201
+    return answer_act("Your authenticator app is on.", to=url_for("house.account"))
 
 
 @post_act(blueprint, "/settings/account/authenticator/remove", AUDITOR)
@@ -51,7 +53,7 @@ def remove_authenticator() -> ResponseReturnValue:
     try:
         was_on = _by_password(second_factor.turn_off_totp)
     except WrongPassword as error:
-        return _show(errors={"factor_password": error.sentence}), 422
+        return show_account(errors={"factor_password": error.sentence}), 422
     words = "Your authenticator app is off." if was_on else "Your authenticator app was off already."
     return answer_act(words, to=url_for("house.account"), tone="success" if was_on else "info")
 
@@ -61,22 +63,23 @@ def renew_recovery_codes() -> ResponseReturnValue:
     try:
         codes = _by_password(second_factor.renew_recovery_codes)
     except WrongPassword as error:
-        return _show(errors={"factor_password": error.sentence}), 422
-    return _show(codes=codes), 201
+        return show_account(errors={"factor_password": error.sentence}), 422
+    return show_account(codes=codes), 201
 
 
 def check_my_password(me: User, password: str) -> None:
     """Raises WrongPassword, which counts, and TooManyTries."""
-    _counted(me, lambda: second_factor.require_password(me, password))
+    count_failures(me, lambda: second_factor.require_password(me, password))
 
 
 def _by_password(act: Callable[[User, str], R]) -> R:
     """Do it with the password of the form. A wrong one counts."""
     me, password = viewer(), request.form.get("factor_password", "")[:1000]
-    return _counted(me, lambda: act(me, password))
+    return count_failures(me, lambda: act(me, password))
 
 
-def _counted(me: User, act: Callable[[], R]) -> R:
+def count_failures(me: User, act: Callable[[], R]) -> R:
+    """Do it, unless too many passwords were wrong lately. Raises TooManyTries."""
     counts: FailureCounts = current_app.extensions["failure_counts"]
     user_id = me.id
     counts.check_user(user_id)
@@ -87,6 +90,9 @@ def _counted(me: User, act: Callable[[], R]) -> R:
         raise
 
 
-def _show(*, errors: dict[str, str] | None = None, setup: TotpSetup | None = None, codes: Sequence[str] = ()) -> str:
+def show_account(
+    *, errors: dict[str, str] | None = None, setup: TotpSetup | None = None, codes: Sequence[str] = ()
+) -> str:
+    """The page with sentences beside its fields, with an app that is being set up, or with new recovery codes."""
     shown = AccountPage(viewer(), errors=errors, setup=setup, codes=codes)
     return render_template("house/account.html", page=shown, json_url=f"{url_for('house.account')}.json")

@@ -120,12 +120,15 @@ def take_off_second_factor(user_id: int) -> ResponseReturnValue:
         shown = UserPage(viewer(), user_id, errors={"my_password": error.sentence})
         return render_template("house/user.html", page=shown, json_url=""), 422
     with _changing_user(user_id) as (account, person, actor):
+        passkeys = len(person.passkeys)
         changed = person.take_off_second_factor(account, by=actor)
     if not changed:
         return _back_to(user_id, f"{person.email} has no second factor.", "", changed)
     words = (
         f"The second factor of {person.email} is off, and their sessions have ended. They sign in by password alone."
     )
+    if passkeys:
+        words += f" {count_nouns(passkeys, 'passkey')} removed."
     return _back_to(user_id, words, "", changed)
 
 

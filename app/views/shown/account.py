@@ -38,6 +38,16 @@ class AccountPage:
         self.typed = {"time_zone": viewer.time_zone or "", "name": self.account.name} | dict(typed or {})
 
     def as_json(self) -> dict[str, Any]:
+        passkeys = [
+            {
+                "id": each.id,
+                "name": each.name,
+                "host": each.host,
+                "created_at": iso(each.created_at),
+                "used_at": iso(each.used_at),
+            }
+            for each in self.user.passkeys
+        ]
         sessions = [
             {
                 "id": each.id,
@@ -55,6 +65,7 @@ class AccountPage:
             "time_zone": self.user.time_zone,
             "two_factor": self.user.has_second_factor,
             "authenticator_app": self.user.has_totp,
+            "passkeys": passkeys,
             "recovery_codes_left": self.user.recovery_codes_left,
             "sessions": sessions,
         }

@@ -90,7 +90,11 @@ class UserList:
     ) -> None:
         self.viewer, self.after, self.form, self.made = viewer, after, form or InvitationForm(), made
         self.may_manage = viewer.may(OWNER)
-        mine = select(User).where(User.account_id == viewer.account_id).options(selectinload(User.roles))
+        mine = (
+            select(User)
+            .where(User.account_id == viewer.account_id)
+            .options(selectinload(User.roles), selectinload(User.passkeys))
+        )
         found, last = _BY_EMAIL.load(mine, ROWS, [after] if after and after.isprintable() else None)
         self.rows = [UserRow(user) for user in found]
         self.next_after = last.email if last else ""
