@@ -17,7 +17,7 @@ from sqlalchemy import JSON, ColumnElement, ForeignKey, Index, LargeBinary, Stri
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import db, now
-from app.models.base import Identity, Lockable, Model, Moment, insert_row, insert_rows, partial_index
+from app.models.base import Identity, Lockable, Model, Moment, insert_row, insert_rows, insert_values, partial_index
 from app.models.logged import Logged, Said, take_what_changed, take_what_changed_of
 from app.values.actor import COMMAND_LINE, Actor, ActorKind
 
@@ -161,25 +161,10 @@ class AuditLog(Model):
 
     def digest(self, states: Iterable[MemoryState | Restoration]) -> bytes:
         """What `hash` must be, given the states that the entry wrote, in the order of their memories' ids."""
-        said = {
-            "format": 1,
-            "chain": self.chain,
-            "sequence": self.sequence,
-            "at": self.at.isoformat(),
-            "actor": self.actor,
-            "actor_kind": str(self.actor_kind),
-            "user": self.user_id,
-            "action": str(self.action),
-            "account": self.account_id,
-            "agent": self.agent_id,
-            "refinement": self.refinement_id,
-            "subject": self.subject,
-            "data": self.data,
-            "said": self.said,
-            "states": _digest_states(states),
-            "previous": self.previous_hash.hex(),
-        }
-        return hashlib.sha256(_canonical_json(said)).digest()
+        return _digest_entry({name: getattr(self, name) for name in _HASHED}, states)
+
+
+_HASHED = tuple(name for name in AuditLog.__table__.columns.keys() if name not in ("id", "hash"))  # noqa: SIM118
 
 
 NOT_LOGGED_YET = "audit_sequence <> logged_sequence"
@@ -228,10 +213,10 @@ def record(
     memories' ways back, which the caller carries out next (`models/restoring`). Logged rows that changed are said by
     themselves; `rows` are those that were changed past the session.
     """
-    entry = _next_entry(of, action, actor, subject, data, take_what_changed(of.logged_for, rows))
-    entry.refinement_id = refinement_id
+    said = take_what_changed(of.logged_for, rows)
     states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
-    _append(entry, of, sorted([*states, *restored], key=lambda state: state.memory_id))
+    written: list[MemoryState | Restoration] = sorted([*states, *restored], key=lambda state: state.memory_id)
+    entry = AuditLog(**_next_entry(of, action, actor, subject, data, said, refinement_id, states=written))
     _store_entry(entry, memories, states)
     return entry
 
@@ -241,13 +226,10 @@ def record_each(action: Action, *, actor: Actor, of: Sequence[Chained], data: Ma
 
     The caller has locked them in this transaction; they are written with the entries.
     """
-    entries = []
-    for each, said in zip(of, take_what_changed_of([each.logged_for for each in of]), strict=True):
-        entry = _next_entry(each, action, actor, each.subject, data, said)
-        _append(entry, each, ())
-        entries.append(entry)
+    said_of = zip(of, take_what_changed_of([each.logged_for for each in of]), strict=True)
+    entries = [_next_entry(each, action, actor, each.subject, data, said) for each, said in said_of]
     db.session.flush()
-    insert_rows(entries)
+    insert_values(AuditLog, entries)
 
 
 def _next_entry(
@@ -257,30 +239,53 @@ def _next_entry(
     subject: str,
     data: Mapping[str, Any] | None,
     said: dict[str, dict[str, Said]] | None,
-) -> AuditLog:
+    refinement_id: str | None = None,
+    states: Iterable[MemoryState | Restoration] = (),
+) -> dict[str, Any]:
+    """Its columns but the id; the chain's head is its hash now."""
     account_id, agent_id = of.audited_as
-    return AuditLog(
-        chain=of.chain,
-        sequence=of.audit_sequence + 1,
-        account_id=account_id,
-        agent_id=agent_id,
-        actor_kind=actor.kind,
-        actor=str(actor),
-        user_id=actor.user_id,
-        action=action,
-        subject=subject,
-        refinement_id=None,
-        data=dict(data or {}),
-        said=said,
-        at=now(),
-        previous_hash=of.audit_head,
-    )
+    entry: dict[str, Any] = {
+        "chain": of.chain,
+        "sequence": of.audit_sequence + 1,
+        "account_id": account_id,
+        "agent_id": agent_id,
+        "actor_kind": actor.kind,
+        "actor": str(actor),
+        "user_id": actor.user_id,
+        "action": action,
+        "subject": subject,
+        "refinement_id": refinement_id,
+        "data": dict(data or {}),
+        "said": said,
+        "at": now(),
+        "previous_hash": of.audit_head,
+    }
+    entry["hash"] = _digest_entry(entry, states)
+    of.audit_sequence, of.audit_head = entry["sequence"], entry["hash"]
+    return entry
 
 
-def _append(entry: AuditLog, to: Chained, states: Iterable[MemoryState | Restoration]) -> None:
-    """The chain's head is this entry's hash now."""
-    entry.hash = entry.digest(states)
-    to.audit_sequence, to.audit_head = entry.sequence, entry.hash
+def _digest_entry(entry: Mapping[str, Any], states: Iterable[MemoryState | Restoration]) -> bytes:
+    """Of an entry's columns by their names."""
+    said = {
+        "format": 1,
+        "chain": entry["chain"],
+        "sequence": entry["sequence"],
+        "at": entry["at"].isoformat(),
+        "actor": entry["actor"],
+        "actor_kind": str(entry["actor_kind"]),
+        "user": entry["user_id"],
+        "action": str(entry["action"]),
+        "account": entry["account_id"],
+        "agent": entry["agent_id"],
+        "refinement": entry["refinement_id"],
+        "subject": entry["subject"],
+        "data": entry["data"],
+        "said": entry["said"],
+        "states": _digest_states(states),
+        "previous": entry["previous_hash"].hex(),
+    }
+    return hashlib.sha256(_canonical_json(said)).digest()
 
 
 def _store_entry(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState]) -> None:

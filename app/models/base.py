@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
@@ -256,7 +256,13 @@ def insert_row(row: Model) -> int:
 def insert_rows(rows: Sequence[Model]) -> None:
     """The same for many objects of one table, in one statement."""
     if rows:
-        db.session.execute(insert(cast(Table, rows[0].__table__)), [_column_values(row) for row in rows])
+        insert_values(type(rows[0]), [_column_values(row) for row in rows])
+
+
+def insert_values(model: type[Model], rows: Sequence[Mapping[str, Any]]) -> None:
+    """The same for columns by their names, of rows that nobody needs as objects."""
+    if rows:
+        db.session.execute(insert(cast(Table, model.__table__)), rows)
 
 
 def _column_values(row: Model) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sqlalchemy import ForeignKey, Index, String, func, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading
-from app.models.base import Identity, Model, Moment, drop_old_rows, insert_row, insert_rows
+from app.models.base import Identity, Model, Moment, drop_old_rows, insert_row, insert_values
 from app.models.user import Account
 
 KEPT = timedelta(days=90)
@@ -58,16 +58,17 @@ def announce(
 def announce_each(kind: str, account_id: int, agent_ids: Sequence[int]) -> None:
     """The same of many agents of one account: an event each, in one statement, and one waking."""
     at = now()
-    events = [Event(account_id=account_id, agent_id=agent_id, kind=kind, data={}, at=at) for agent_id in agent_ids]
+    same = {"account_id": account_id, "kind": kind, "data": {}, "at": at}
 
     def insert() -> None:
         _take_turn(account_id)
-        insert_rows(events[:-1])
-        events[-1].id = insert_row(events[-1])
+        insert_values(Event, [same | {"agent_id": agent_id} for agent_id in agent_ids[:-1]])
+        last.id = insert_row(last)
 
-    if events:
+    if agent_ids:
+        last = Event(agent_id=agent_ids[-1], **same)
         before_commit(insert)
-        after_commit(lambda: current_app.extensions["wake_streams"](account_id, events[-1].id))
+        after_commit(lambda: current_app.extensions["wake_streams"](account_id, last.id))
 
 
 def _insert_event(event: Event) -> None:
