@@ -126,7 +126,7 @@ def test_a_context(visited: Door, memories: int) -> None:
 
 
 PAGES = {
-    "/": 20,
+    "/": 18,
     "/agents": 12,
     "/attention": 5,
     "/refinements": 10,

@@ -18,6 +18,7 @@ from app.values.refinement_states import BROKEN_STATES
 
 SHOWN_FOR = timedelta(days=7)
 FAILED = BROKEN_STATES
+_LATER = aliased(Refinement)
 AGENT_STOPPED = "The agent is stopped: its page says why"
 
 
@@ -39,12 +40,11 @@ class FailureReason:
 
 def failure_conditions(account_id: int, *states: Status) -> list[ColumnElement[bool]]:
     """What to ask of a refinement: that it failed this week, and that its agent had none since."""
-    later = aliased(Refinement)
     return [
         Refinement.account_id == account_id,
         Refinement.status.in_(states or FAILED),
         Refinement.requested_at >= now() - SHOWN_FOR,
-        ~exists().where(later.agent_id == Refinement.agent_id, later.requested_at > Refinement.requested_at),
+        ~exists().where(_LATER.agent_id == Refinement.agent_id, _LATER.requested_at > Refinement.requested_at),
     ]
 
 

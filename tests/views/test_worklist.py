@@ -17,12 +17,12 @@ from werkzeug.test import TestResponse
 from app.extensions import db, reading, writing
 from app.grants.request import WantedException, request_access
 from app.history.verify import verify
-from app.models import Action, Agent, AttentionItem, AuditLog, GrantCategory, Refinement, Status, User
+from app.models import Account, Action, Agent, AttentionItem, AuditLog, GrantCategory, Refinement, Status, User
 from app.refinement.attention import MOST_AT_ONCE
-from app.views.shown.worklist import SLOTS
+from app.views.shown.worklist import SHOWN, SLOTS
 from tests.refinement.driving import alike
 from tests.support.clock import FakeClock
-from tests.support.factories import Running, begin, make_agent, remember
+from tests.support.factories import HOME, Running, begin, make_agent, remember
 from tests.views.conftest import Browser, toast_of
 
 
@@ -92,6 +92,40 @@ def test_each_kind_has_its_line_whatever_there_is_so_that_nothing_moves(
         "url": "/attention?kind=note",
     }
     assert (lines(admin)["to_check"]["count"], lines(admin)["eroding"]["count"]) == (1, 0)
+
+
+def test_all_that_failed_are_counted_and_none_hides_an_older_one_that_was_rolled_back(
+    admin: Browser, neighbour: Browser, clock: FakeClock
+) -> None:
+    """Some at the same moment. What was seen, what a later refinement answered, and another account's are left out."""
+
+    def ended(name: str, status: Status, account_id: int = HOME) -> Agent:
+        made = make_agent(name, account_id=account_id)
+        remember(made, "Ann likes tea.")
+        end(begin(made), made, status)
+        return made
+
+    ended("mina", Status.ROLLED_BACK)
+    clock.advance(minutes=1)
+    seen = ended("seen", Status.FAILED)
+    item = db.session.scalar(select(AttentionItem.id).where(AttentionItem.agent_id == seen.id))
+    admin.post(f"/attention/{item}/seen")
+    answered = ended("answered", Status.FAILED)
+    end(begin(answered), answered, Status.COMPLETED)
+    theirs = db.session.scalars(select(Account.id).where(Account.id != HOME)).one()
+    ended("theirs", Status.FAILED, theirs)
+    for number in range(SHOWN + 2):
+        ended(f"agent {number}", Status.FAILED)
+    ended("otto", Status.INTERRUPTED)
+    shown = admin.get("/overview.json").json
+    found = {each["title"]: each["items"] for each in shown["attention"]} if shown else {}
+    failed = found[f"Failed: {SHOWN + 2} agents"]
+
+    assert (lines(admin)["failed"]["count"], lines(admin)["rolled_back"]["count"]) == (SHOWN + 3, 1)
+    assert len(failed) == SHOWN and all(name.startswith("agent ") for name in failed)
+    assert lines(admin)["rolled_back"]["line"].startswith("mina: ")
+    assert found["Interrupted: 1 agent"] == ["otto"]
+    assert lines(neighbour)["failed"]["count"] == 1
 
 
 @pytest.mark.parametrize("table", ["running", "recent"])

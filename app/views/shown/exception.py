@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from flask import url_for
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, false, select
 
 from app.asking.human_questions import current_rest
 from app.errors import Invalid, WhetstoneError
@@ -112,7 +112,8 @@ class ExceptionState:
 
 def live_of(user_id: int) -> list[ExceptionState]:
     """The live exceptions of one admin: the next to end comes first."""
-    return _load_states(AccessGrant.user_id == user_id, AccessGrant.is_live(), order=(AccessGrant.expires_at,))
+    mine = (AccessGrant.user_id == user_id, AccessGrant.is_live())
+    return _load_states(*mine, is_lost=false(), order=(AccessGrant.expires_at,))
 
 
 def milliseconds_left(grant_id: str, user_id: int) -> int:
@@ -220,10 +221,16 @@ class AskPage:
         self.rest = current_rest(agent.id)
 
 
-def _load_states(*conditions: ColumnElement[bool], order: Any = None, limit: int | None = None) -> list[ExceptionState]:
-    """The newest first, unless `order` says otherwise."""
+def _load_states(
+    *conditions: ColumnElement[bool],
+    is_lost: ColumnElement[bool] | None = None,
+    order: Any = None,
+    limit: int | None = None,
+) -> list[ExceptionState]:
+    """The newest first, unless `order` says otherwise. `is_lost` is given where the conditions decide it."""
+    lost = AccessGrant.is_lost() if is_lost is None else is_lost
     query = (
-        select(AccessGrant, Agent, User.email, database_now(), AccessGrant.is_lost())
+        select(AccessGrant, Agent, User.email, database_now(), lost)
         .join(Agent, Agent.id == AccessGrant.agent_id)
         .join(User, User.id == AccessGrant.user_id)
         .where(*conditions)

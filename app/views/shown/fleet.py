@@ -76,11 +76,14 @@ class AccountFigures:
         over_budget, paused = func.count().filter(OVER_BUDGET), func.count().filter(Agent.paused, IS_KEPT)
         tokens, stopped = func.coalesce(func.sum(Agent.core_token_usage), 0), func.count(Agent.stopped_at)
         memories = func.coalesce(func.sum(Agent.core_count), 0)
-        columns = (func.count(), over_budget, paused, tokens, stopped, memories)
+        are_open = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
+        running = select(func.count()).where(*are_open).scalar_subquery()
+        columns = (func.count(), over_budget, paused, tokens, stopped, memories, running)
         counted = db.session.execute(select(*columns).where(Agent.account_id == account_id)).one()
-        self.agents, self.over_budget, self.paused, self.core_tokens, self.stopped, self.memories = map(int, counted)
-        open_conditions = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
-        self.running = db.session.scalar(select(func.count()).where(*open_conditions)) or 0
+        self.agents, self.over_budget, self.paused, self.core_tokens, self.stopped, self.memories = map(
+            int, counted[:6]
+        )
+        self.running = int(counted[6])
         starts = _kept("next_starts", NextStarts.count, STARTS_KEPT, timedelta()).get(account_id, last_event)
         self.next_tick, self.due = starts.next_tick, starts.due
         self.next_attempts = [*starts.attempts, *([("paused", self.paused)] if self.paused else [])]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from flask import url_for
-from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy import Select, case, exists, func, select
 
 from app.extensions import db, now
 from app.history.proof import Proof
@@ -107,14 +107,15 @@ def make_lines(found: Iterable[Attention]) -> list[Line]:
 
 def find_attention(account_id: int, figures: AccountFigures, trend: FleetTrend, proof: Proof | None) -> list[Attention]:
     """All that needs attention, worst first."""
+    items = _OpenItems.count(account_id)
     return [
         *_stopped(account_id, figures.stopped),
         *proof_alarms(account_id, proof),
         *log_alarms(),
         *health_alarms(),
         *_without_keys(account_id),
-        *_alerting_outcomes(account_id),
-        *_waiting_items(account_id),
+        *_alerting_outcomes(account_id, items),
+        *_waiting_items(account_id, items.waiting),
         *_waiting_exceptions(account_id),
         *_waiting_tokens(account_id),
         *_held_prompts(account_id),
@@ -127,39 +128,64 @@ _ALERTS = [status for status in reversed(Status) if STATUSES[status].alert]
 """The worst come first."""
 
 
-def _alerting_outcomes(account_id: int) -> list[Attention]:
+_BROKEN = (AttentionKind.FAILED, AttentionKind.ROLLED_BACK)
+
+
+@dataclass(frozen=True)
+class _OpenItems:
+    """How many items wait by kind; of what broke, by status: why, how many, and when the newest did.
+
+    The reasons that most give come first.
+    """
+
+    waiting: dict[AttentionKind, int]
+    broken: dict[str, list[FailureReason]]
+
+    @classmethod
+    def count(cls, account_id: int) -> _OpenItems:
+        """In one statement."""
+        is_broken = AttentionItem.kind.in_(_BROKEN)
+        what = case((is_broken, Refinement.status), else_=AttentionItem.kind).label("what")
+        why = case((is_broken, Refinement.failure)).label("why")
+        columns = (is_broken.label("is_broken"), what, why, func.count(), func.max(Refinement.ended_at))
+        query = select(*columns).outerjoin_from(AttentionItem, Refinement, AttentionItem.refinement_id == Refinement.id)
+        mine = query.where(AttentionItem.account_id == account_id, AttentionItem.is_open())
+        rows = db.session.execute(mine.group_by("is_broken", "what", "why")).tuples()
+        items = cls({}, {})
+        for broken, found, failure, count, newest in sorted(rows, key=lambda row: (-row[3], row[2] or "")):
+            if broken:
+                items.broken.setdefault(found, []).append(FailureReason(failure or NO_REASON, count, newest))
+            else:
+                items.waiting[AttentionKind(found)] = count
+        return items
+
+
+def _alerting_outcomes(account_id: int, items: _OpenItems) -> list[Attention]:
     """What broke down or was reversed by a guard, until somebody has seen it or the agent's next refinement settles it;
     and the NO that is an agent's newest answer of a week."""
     columns = (Refinement.status, Refinement.id, Refinement.ended_at, Agent.name)
     query = select(*columns).join(Agent, Agent.id == Refinement.agent_id).order_by(Refinement.requested_at.desc())
-    broken = query.join(AttentionItem, AttentionItem.refinement_id == Refinement.id).where(*_are_broken(account_id))
-    declined = query.where(*failure_conditions(account_id, Status.DECLINED))
-    rows = [row for some in (broken, declined) for row in db.session.execute(some.limit(LOOKED_AT))]
-    reasons = _broken_reasons(account_id) if any(row.status != Status.DECLINED for row in rows) else {}
-    return [
-        _ended_so(status, ended, reasons.get(status, ()))
-        for status in _ALERTS
-        if (ended := [row for row in rows if row.status == status])
-    ]
+    declined = query.where(*failure_conditions(account_id, Status.DECLINED)).limit(LOOKED_AT)
+    broken = query.where(Refinement.id.in_(_newest_broken(account_id))) if items.broken else None
+    ended: dict[Status, list[Any]] = {}
+    for some in (declined, broken):
+        for row in db.session.execute(some) if some is not None else ():
+            ended.setdefault(row.status, []).append(row)
+    return [_ended_so(each, ended[each], items.broken.get(each, ())) for each in _ALERTS if each in ended]
 
 
-def _are_broken(account_id: int) -> tuple[ColumnElement[bool], ...]:
-    kinds = (AttentionKind.FAILED, AttentionKind.ROLLED_BACK)
-    return AttentionItem.account_id == account_id, AttentionItem.is_open(), AttentionItem.kind.in_(kinds)
-
-
-def _broken_reasons(account_id: int) -> dict[str, list[FailureReason]]:
-    """By status: why, how many, and when the newest did; those that most give come first."""
-    columns = (Refinement.status, Refinement.failure, func.count(), func.max(Refinement.ended_at))
-    query = select(*columns).join(AttentionItem, AttentionItem.refinement_id == Refinement.id)
-    rows = db.session.execute(query.where(*_are_broken(account_id)).group_by(*columns[:2])).tuples()
-    found: dict[str, list[FailureReason]] = {}
-    for status, failure, count, newest in sorted(rows, key=lambda row: (-row[2], row[1] or "")):
-        found.setdefault(status, []).append(FailureReason(failure or NO_REASON, count, newest))
-    return found
+def _newest_broken(account_id: int) -> Select[tuple[str]]:
+    """Ids of as many refinements as are shown, of each status: among many that failed, one rolled back is seen too."""
+    newest = (Refinement.requested_at.desc(), Refinement.id)
+    rank = func.row_number().over(partition_by=Refinement.status, order_by=newest).label("rank")
+    query = select(Refinement.id, rank).join(AttentionItem, AttentionItem.refinement_id == Refinement.id)
+    mine = (AttentionItem.account_id == account_id, AttentionItem.is_open(), AttentionItem.kind.in_(_BROKEN))
+    ranked = query.where(*mine).subquery()
+    return select(ranked.c.id).where(ranked.c.rank <= SHOWN)
 
 
 def _ended_so(status: Status, ended: Sequence[Any], given: Sequence[FailureReason]) -> Attention:
+    """`ended` are the newest; `given` counts all."""
     term = STATUSES[status]
     items = [
         (name, url_for("refinements.show", refinement_id=number), f"{at:%a %H:%M} UTC" if at else "")
@@ -178,7 +204,7 @@ def _ended_so(status: Status, ended: Sequence[Any], given: Sequence[FailureReaso
         kind="failed" if status in FAILED else str(status),
         short=f"{count:,} {term.words}",
         count=count,
-        line=_reason_line(reasons) or _name_line(term.meaning, ended),
+        line=_reason_line(reasons) or _name_line(term.meaning, ended, count),
         url=url,
         newest=max((at for _, _, at, _ in ended if at), default=None),
         retry=filters if status in FAILED else {},
@@ -194,22 +220,18 @@ def _reason_line(reasons: Sequence[FailureReason]) -> str:
     return f"{reasons[0].words}; {count_nouns(more, 'other reason')}" if more else reasons[0].words
 
 
-def _name_line(what: str, ended: Sequence[Any]) -> str:
+def _name_line(what: str, ended: Sequence[Any], count: int) -> str:
     """`ezra, mina and 3 others: what it means`."""
     names = [name for *_, name in ended]
-    others = f" and {count_nouns(len(names) - 2, 'other')}" if len(names) > 2 else ""
+    others = f" and {count_nouns(count - 2, 'other')}" if count > 2 else ""
     return f"{', '.join(names[:2])}{others}: {what[:1].lower()}{what[1:]}"
 
 
-def _waiting_items(account_id: int) -> list[Attention]:
+def _waiting_items(account_id: int, counts: dict[AttentionKind, int]) -> list[Attention]:
     """What nobody has seen yet: what refinements left to be checked, and notes of agents."""
-    kinds = (AttentionKind.NOTE, *TO_CHECK)
-    mine = (AttentionItem.account_id == account_id, AttentionItem.is_open(), AttentionItem.kind.in_(kinds))
-    query = select(AttentionItem.kind, func.count()).where(*mine).group_by(AttentionItem.kind)
-    counts = {kind: count for kind, count in db.session.execute(query).tuples()}  # noqa: C416 - a Result has keys()
     if not counts:
         return []
-    unseen = Unseen(account_id, kinds=kinds)
+    unseen = Unseen(account_id, kinds=(AttentionKind.NOTE, *TO_CHECK))
     to_check: dict[AttentionKind, int] = {kind: counts[kind] for kind in TO_CHECK if kind in counts}
     parts = ", ".join(f"{count:,} {ATTENTION_KINDS[kind].words.lower()}" for kind, count in to_check.items())
     checked = _of_items("to_check", "to check", to_check, unseen, f"{parts}", "warn", "eye")
@@ -359,13 +381,16 @@ def _without_keys(account_id: int) -> list[Attention]:
     newest = select(Agent.id, Agent.name, Agent.created_at).where(Agent.account_id == account_id, IS_KEPT)
     newest_few = newest.order_by(Agent.id.desc()).limit(NEWEST).subquery()
     missing = ~exists().where(AgentKey.agent_id == newest_few.c.id)
-    keyless = select(newest_few.c.id, newest_few.c.name).where(missing, newest_few.c.created_at < now() - KEYS_SOON)
-    rows = db.session.execute(keyless).all()
-    items = [(name, url_for("agents.show", agent_id=number), "") for number, name in rows[:SHOWN]]
+    columns = (newest_few.c.id, newest_few.c.name, func.count().over())
+    keyless = select(*columns).where(missing, newest_few.c.created_at < now() - KEYS_SOON)
+    rows = db.session.execute(keyless.order_by(newest_few.c.id.desc()).limit(SHOWN)).tuples().all()
+    if not rows:
+        return []
+    items = [(name, url_for("agents.show", agent_id=number), "") for number, name, _ in rows]
+    count = rows[0][2]
     text = "Their memories can't be sealed before a worker has made the keys. Is a worker running?"
-    short = f"{len(rows)} without keys"
-    title = f"Without keys: {count_nouns(len(rows), 'agent')}"
-    return [Attention("broken", "key", title, text, items, short=short, count=len(rows))] if rows else []
+    title = f"Without keys: {count_nouns(count, 'agent')}"
+    return [Attention("broken", "key", title, text, items, short=f"{count} without keys", count=count)]
 
 
 def _count_or_more(count: int, noun: str) -> str:
