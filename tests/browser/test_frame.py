@@ -67,7 +67,7 @@ def test_a_server_that_dies_does_not_take_the_page_with_it(app: Flask, web: Flas
             page.goto("/agents")
             page.locator("#stream-state[data-state=live]").wait_for()
             page.get_by_label("Name contains").fill("half a word")
-        page.locator("#stream-state[data-state=reconnecting]").wait_for()
+        page.locator("#stream-state[data-state=reconnecting], #stream-state[data-state=offline]").wait_for()
         page.get_by_role("link", name="Audit", exact=True).click()
         expect(page.get_by_role("alert").filter(has_text="You are still on this page")).to_have_count(1)
         expect(page.get_by_label("Name contains")).to_have_value("half a word")
