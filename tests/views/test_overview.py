@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 from flask import Flask
 from sqlalchemy import select
@@ -202,3 +203,21 @@ def test_it_says_which_part_stopped_how_often_and_when_it_starts_again(admin: Br
     assert "The worker has stopped 5 times (killed by SIGKILL)." in page
     assert re.search(r"Next start in [0-9]+ s\. Its log: /somewhere/worker\.log", page)
     assert "The broker does not answer." not in page
+
+
+def test_cost_and_latency_of_a_run_and_of_the_month_are_one_click_away(admin: Browser) -> None:
+    run = begin(ready("ezra"))
+    with writing():
+        row = Refinement.lock(run.refinement.id)
+        row.book_usage(10, 10, Decimal("1234567.89"))
+        row.end(Agent.lock(run.agent.id), Status.COMPLETED)
+    week = re.search(r'<dd class="week">.*?</dd>', admin.get("/").text, re.S)
+    assert week
+    link = re.search(r'<a href="([^"]+)"[^>]*>([^<]+)</a>', week[0])
+    assert link
+    assert link.groups() == ("/settings/models", "$1,234,568")
+    models = admin.get(link[1]).text
+    assert "Cost this month" in models
+    listed = admin.get("/refinements").text
+    assert 'data-label="Cost"' in listed
+    assert "$1,234,567.89" in listed

@@ -91,7 +91,7 @@ class AccountFigures:
     @property
     def due_words(self) -> str:
         if self.due > DUE_LIMIT:
-            return f"more than {DUE_LIMIT:,} agents due"
+            return f"over {DUE_LIMIT:,} agents due"
         return f"{count_nouns(self.due, 'agent')} due" if self.due else "no agents due"
 
     @property
