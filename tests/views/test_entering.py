@@ -274,6 +274,7 @@ def test_what_is_about_the_person_is_refused_in_a_sentence_and_stays_as_it_is(we
     before = me(inside).password
     for path in ("/settings/account", "/settings/account.json"):
         assert inside.get(path).status_code == 409
+    assert "<h1>You are inside another account</h1>" in inside.get("/settings/account").text
     assert "Account" not in [tab["label"] for tab in inside.get("/settings.json").json["tabs"]]  # type: ignore[index]
     own = [rule for rule in routes(web, "POST") if rule.endpoint in OWN - {LEAVE_ENDPOINT}]
     assert len(own) >= 7
