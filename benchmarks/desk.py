@@ -241,12 +241,15 @@ def _fill(options: argparse.Namespace) -> None:
 
 
 def _copy_agents(agent_id: int, first: int, last: int) -> None:
-    """With a memory each, other sizes, and other times of their last refinement."""
+    """With a memory and keys each, other sizes, and other times of their last refinement."""
     import uuid
+
+    from sqlalchemy import select
 
     from app.extensions import now, writing
     from app.models import Agent, Memory
     from app.models.base import reserve_memory_ids
+    from app.models.key import AgentKey
 
     with writing() as session:
         like = _columns(session, Agent, Agent.id == agent_id)
@@ -262,6 +265,9 @@ def _copy_agents(agent_id: int, first: int, last: int) -> None:
         numbers = reserve_memory_ids(len(made))
         pairs = zip(numbers, made, strict=True)
         session.execute(Memory.__table__.insert(), [memory | {"id": n, "agent_id": a} for n, a in pairs])
+        columns = [each for each in AgentKey.__table__.c if each.name != "id"]
+        found = session.execute(select(*columns).where(AgentKey.agent_id == agent_id)).mappings().all()
+        session.execute(AgentKey.__table__.insert(), [dict(key) | {"agent_id": a} for a in made for key in found])
 
 
 def _copy_refinements(refinement_id: str, first: int, last: int) -> None:
