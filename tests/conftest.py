@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+import structlog
 from flask import Flask
 from jinja2.bccache import Bucket, BytecodeCache
 from passlib.hash import argon2
@@ -152,6 +153,14 @@ def statements_compiled_once() -> Iterator[None]:
         patch.setattr(DefaultDialect, "__hash__", lambda self: hash(type(self)))
         patch.setattr(DefaultDialect, "__eq__", lambda self, other: type(self) is type(other))
         yield
+
+
+@pytest.fixture(autouse=True)
+def logs_of_one_test() -> Iterator[None]:
+    """A part of the product that a test starts in this process says where its log goes: to that test's own output."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
