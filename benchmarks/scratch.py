@@ -1,0 +1,68 @@
+"""A scratch installation for a benchmark, on SQLite or on the server of WHETSTONE_TEST_DATABASE_URL."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+
+from app import Part, create_app
+from app.extensions import db
+from benchmarks.figures import Figure, print_figures
+from tests.support.databases import Template
+
+
+@contextmanager
+def scratch(part: Part = Part.COMMAND_LINE, **settings: object) -> Iterator[Flask]:
+    """Its app, in its context, with the master key; all of it is gone after."""
+    with tempfile.TemporaryDirectory() as folder:
+        template = Template(Path(folder) / "template")
+        copy = Path(folder) / "data"
+        copy.mkdir()
+        try:
+            with template.copy(copy, **settings) as given:
+                app = create_app(given, part=part)
+                app.extensions["master_key"] = template.master_key
+                with app.app_context():
+                    yield app
+                    db.session.remove()
+                    db.engine.dispose()
+        finally:
+            template.drop()
+
+
+def medians(rounds: int, **works: Callable[[], object]) -> Mapping[str, float]:
+    """Milliseconds of each, run in turn, so that whatever else the machine does meanwhile falls on all of them."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            taken[name].append(milliseconds(work))
+    return {name: statistics.median(each) for name, each in taken.items()}
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
+def run(measure: Callable[..., list[Figure]], doc: str | None, **sizes: int) -> None:
+    """The command line of a benchmark: an option for each size, and `--json` for the table."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, size in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=size)
+    parser.add_argument("--json", action="store_true", help="figures as one line of JSON")
+    given: dict[str, Any] = vars(parser.parse_args())
+    as_json = given.pop("json")
+    print_figures(measure(**given), as_json=as_json)
+
+
+def is_sqlite() -> bool:
+    return db.engine.dialect.name == "sqlite"
