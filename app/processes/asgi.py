@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from a2wsgi import WSGIMiddleware
 from flask import Flask
 from flask_login import user_logged_out
 from starlette.applications import Starlette
@@ -33,6 +32,7 @@ from app.events.hub import Hub
 from app.events.stream import EventStream
 from app.gateway.answers import AlwaysThere, OneLook, Refusals
 from app.gateway.bodies import Bodies, Budget
+from app.gateway.bridge import FlaskThreads
 from app.gateway.connections import Connections, descriptors_for_connections
 from app.gateway.known import SenderLookup, most_bytes_of_operation, most_bytes_of_page, most_bytes_of_tool
 from app.gateway.protocol import Deadlines, GuardedProtocol
@@ -88,8 +88,8 @@ def assemble_application(
     refusals, budget, known = Refusals(flask), Budget(), SenderLookup(flask)
     bodies = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines)
     turns = FairTurns(refusals, known.agent_of)
-    pages = bodies(WSGIMiddleware(flask, PAGE_THREADS), most_bytes=most_bytes_of_page, is_known=known.may_act)
-    rest = turns.around(WSGIMiddleware(flask, API_THREADS))
+    pages = bodies(FlaskThreads(flask, PAGE_THREADS), most_bytes=most_bytes_of_page, is_known=known.may_act)
+    rest = turns.around(FlaskThreads(flask, API_THREADS))
     tools = bodies(turns.around(agents), most_bytes=most_bytes_of_tool, is_known=known.has_token, reads_chunks=True)
     application = Starlette(
         routes=[

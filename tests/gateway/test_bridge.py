@@ -1,0 +1,130 @@
+"""The bridge to Flask: one hand-over a request, and a long answer that holds no thread while its peer reads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from app.gateway.bridge import PIECE_BYTES, FlaskThreads
+
+Start = Callable[..., Any]
+SCOPE = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "http_version": "1.1", "headers": []}
+LONG = b"x" * PIECE_BYTES
+
+
+class Peer:
+    """Who asks; it does not read on while `reads` is not set."""
+
+    def __init__(self, body: bytes = b"") -> None:
+        self.got: list[dict[str, Any]] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._body = body
+
+    async def receive(self) -> Any:
+        return {"type": "http.request", "body": self._body, "more_body": False}
+
+    async def send(self, message: Any) -> None:
+        self.got.append(message)
+        await self.reads.wait()
+
+    async def ask(self, bridge: FlaskThreads) -> None:
+        await bridge(SCOPE, self.receive, self.send)
+
+    @property
+    def said(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.got)
+
+
+def test_an_answer_comes_in_one_piece() -> None:
+    def answer(environ: Any, start: Start) -> Iterable[bytes]:
+        start("201 CREATED", [("X-Said", "yes ")])
+        return [b"you said ", environ["wsgi.input"].read()]
+
+    async def ask() -> Peer:
+        peer = Peer(b"hello")
+        await peer.ask(FlaskThreads(answer, 1))
+        return peer
+
+    begin, body = asyncio.run(ask()).got
+    assert (begin["status"], begin["headers"]) == (201, [(b"x-said", b"yes")])
+    assert body == {"type": "http.response.body", "body": b"you said hello"}
+
+
+def test_a_long_answer_holds_no_thread_while_its_peer_reads() -> None:
+    async def ask() -> tuple[bytes, bytes]:
+        bridge, slow, quick = FlaskThreads(_long_answer, 1), Peer(), Peer()
+        slow.reads.clear()
+        waiting = asyncio.create_task(slow.ask(bridge))
+        async with asyncio.timeout(5):
+            await quick.ask(bridge)
+            slow.reads.set()
+            await waiting
+        return slow.said, quick.said
+
+    assert asyncio.run(ask()) == (LONG * 3 + b"end", LONG * 3 + b"end")
+
+
+def test_all_of_an_answer_is_made_in_one_context() -> None:
+    place = ContextVar("place", default="outside")
+
+    def answer(environ: Any, start: Start) -> Iterator[bytes]:
+        token = place.set("inside")
+        start("200 OK", [])
+        yield LONG
+        yield place.get().encode()
+        place.reset(token)
+
+    async def ask() -> bytes:
+        peer = Peer()
+        await peer.ask(FlaskThreads(answer, 4))
+        return peer.said
+
+    assert asyncio.run(ask()) == LONG + b"inside"
+
+
+def test_an_answer_is_closed_where_the_server_stops() -> None:
+    closed = threading.Event()
+
+    def answer(environ: Any, start: Start) -> Iterator[bytes]:
+        try:
+            yield from _long_answer(environ, start)
+        finally:
+            closed.set()
+
+    async def stop() -> None:
+        peer = Peer()
+        peer.reads.clear()
+        asking = asyncio.create_task(peer.ask(FlaskThreads(answer, 1)))
+        while not peer.got:
+            await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(stop())
+    assert closed.wait(5)
+
+
+def test_what_breaks_is_told_to_the_server() -> None:
+    def answer(environ: Any, start: Start) -> Iterable[bytes]:
+        raise ZeroDivisionError
+
+    async def ask() -> None:
+        peer = Peer()
+        with pytest.raises(ZeroDivisionError):
+            await peer.ask(FlaskThreads(answer, 1))
+        assert peer.got == []
+
+    asyncio.run(ask())
+
+
+def _long_answer(environ: Any, start: Start) -> Iterator[bytes]:
+    start("200 OK", [])
+    yield from [LONG] * 3
+    yield b"end"
