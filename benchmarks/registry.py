@@ -46,6 +46,11 @@ ROWS: tuple[Row, ...] = (
         ("guarded_change",), read=readers.guarded_change,
     ),
     Row(
+        "plain_versioning", _GUARDED,
+        "faster than the plain versioned update of SQLAlchemy-Continuum and django-simple-history",
+        ("plain_versioning", "--json"), ("--rounds", "3"), asks_peers=True,
+    ),
+    Row(
         "undo", "Undo of 500 changes", "≤ 2 × set-based SQL, one transaction",
         ("undo",), read=readers.undo,
     ),
