@@ -89,7 +89,7 @@ def _start(stack: ExitStack, texts: Sequence[str]) -> tuple[dict[str, Peer], dic
     started, missing = dict[str, Peer](), dict[str, str]()
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     for name, command in _STARTED.items():
-        database = stack.enter_context(_database(folder, name))
+        database = stack.enter_context(scratch_database(folder, name))
         try:
             peer = stack.enter_context(Peer(name, *command(database)))
             peer.ask(do="fill", contents=texts)
@@ -101,7 +101,7 @@ def _start(stack: ExitStack, texts: Sequence[str]) -> tuple[dict[str, Peer], dic
 
 
 @contextmanager
-def _database(folder: Path, name: str) -> Iterator[str]:
+def scratch_database(folder: Path, name: str) -> Iterator[str]:
     """The address of an empty database, of the kind that ours is."""
     if is_sqlite():
         yield f"sqlite:///{folder / name}.db"

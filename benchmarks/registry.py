@@ -64,6 +64,10 @@ ROWS: tuple[Row, ...] = (
         ("ledger", "--json"), ("--memories", "500", "--rounds", "5"),
     ),
     Row(
+        "memory_stores", "", "told for comparison: saves, contexts and searches beside mem0 and LangGraph's stores",
+        ("memory_stores", "--json"), ("--memories", "30", "--rounds", "3"), asks_peers=True,
+    ),
+    Row(
         "audit_page", "Audit page, 10 M entries", "any depth ≤ 1.5 × the first page",
         ("audit_page",), ("--entries", "20000"), readers.audit_page, seconds=600,
     ),

@@ -33,7 +33,7 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "mem0": ("mem0ai==2.2.1", "qdrant-client==1.20.0"),
     "langgraph": (
         *("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2", "langgraph-checkpoint-postgres==3.2.0"),
-        "psycopg[binary,pool]==3.3.9",
+        *("psycopg[binary,pool]==3.3.9", "numpy==2.4.6"),
     ),
     "flask-admin": (
         *("flask-admin==2.2.1", "flask==3.1.3", "flask-sqlalchemy==3.1.1", "psycopg[binary]==3.3.9"),
