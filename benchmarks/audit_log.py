@@ -48,7 +48,8 @@ _REFINEMENT = (
     *("mutations", "consolidated", "updated", "deleted", "protected", "deduplicated", "deduplicated_tokens", "turns"),
     *("calls", "refused"),
     *("prompt_tokens", "completion_tokens", "cost_usd", "mass_before", "kept_mass", "mass_after"),
-    *("requested_at", "ended_at"),
+    *("memories_merged", "specifics_checked", "specifics_missing", "specifics_restored", "specifics_confirmed"),
+    *("confirmed_losses", "max_confirmed_losses", "requested_at", "ended_at"),
 )
 _ENTRY = (
     *("id", "chain", "sequence", "account_id", "agent_id", "actor_kind", "actor", "user_id", "action", "subject"),
@@ -100,9 +101,8 @@ class _Writer:
     def _refinement(self) -> tuple[str, tuple[int, str], int]:
         agent, number = self._random.choice(self._agents), str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         who = (number, self._account_id, agent[0], "weekly", "system:beat", "full", "completed", "m")
-        self.refinements.append(
-            (*who, 7500, 10, 5, 2, 2, 1, 1, 1, 40, 5, 9, "{}", 9000, 900, 0, 900, 800, 810, BEGAN, BEGAN)
-        )
+        counts = (7500, 10, 5, 2, 2, 1, 1, 1, 40, 5, 9, "{}", 9000, 900, 0, 900, 800, 810)
+        self.refinements.append((*who, *counts, 2, 9, 0, 0, 0, 0, 3, BEGAN, BEGAN))
         return number, agent, 0
 
     def _of_a_refinement(
