@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from uuid import UUID
 
 from flask import render_template, request
@@ -11,6 +10,7 @@ from flask.typing import ResponseReturnValue
 from app.models import Refinement
 from app.models.keyset import TimeCursor
 from app.views.access import my_agent, my_row, signed_in_pages, viewer
+from app.views.addresses import page_url, query_url
 from app.views.answers import page
 from app.views.export import CSV, JSON_LINES, download_log
 from app.views.filters import FilterForm
@@ -56,9 +56,8 @@ def fold(refinement_id: UUID) -> ResponseReturnValue:
     """What a folded row opens to: a part of the page, not a page."""
     refinement = my_row(Refinement, refinement_id)
     rows, more = rows_of_fold(refinement)
-    anywhere = partial(log_url, None)
-    url = anywhere(refinement=refinement.id)
-    return render_template("audit/_opened.html", rows=rows, more=more, url=url, actor_url=anywhere)
+    url, by = log_url(None, refinement=refinement.id), query_url(page_url("audit.index"), "actor")
+    return render_template("audit/_opened.html", rows=rows, more=more, url=url, actor_url=by)
 
 
 def _read_form(agent_id: int | None = None) -> FilterForm:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import io
 import shlex
-from datetime import datetime
+from functools import cache
 from typing import IO, Any
 
 from flask import Flask, Request, Response, g, request, url_for
 from flask_security import current_user
 from flask_wtf.csrf import CSRFProtect, generate_csrf
-from sqlalchemy import bindparam, exists, select
+from sqlalchemy import Select, bindparam, exists, select
 from sqlalchemy.orm import aliased
 
 from app.config import Settings
-from app.extensions import db, now
-from app.models import Account
+from app.extensions import db
+from app.models import AccessGrant, Account
 from app.models.user import ROLES
 from app.values.durations import running_words
 from app.values.mass_story import exact_percent, percent
@@ -25,8 +25,11 @@ from app.views.access import may_act, viewer
 from app.views.assets import asset_url
 from app.views.inert import inert
 from app.views.live import my_live_exceptions
+from app.views.markup import FOR_JINJA as PIECES
+from app.views.rows import FOR_JINJA as ROWS
 from app.views.shown.entry import actor_name
 from app.views.shown.exception import ExceptionState
+from app.views.words import ago_words, left_words
 from app.vocabulary import FOR_TEMPLATES
 
 POLICY = (
@@ -48,8 +51,6 @@ MAX_FORM_BYTES = 1_000_000
 MAX_FILE_BYTES = 64_000_000
 TAKES_FILES = {"imports.receive"}
 
-_STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (float("inf"), 86_400, "d"))
-
 NAVIGATION = (
     ("Overview", "overview.index", "overview", "o"),
     ("Refinements", "refinements.index", "refine", "r"),
@@ -67,8 +68,16 @@ _NAVIGATION_SECTIONS = {
 """Of a page's blueprint, where the navigation says that it stands, unless under its own name."""
 
 _OTHER = aliased(Account)
-_ACCOUNT = select(Account.name, exists().where(_OTHER.id != Account.id)).where(Account.id == bindparam("id"))
-"""The name of an account, and whether there are others: then every command names it."""
+
+
+@cache
+def _account_query(_dialect: str) -> Select[tuple[str, bool, bool]]:
+    """The name of an account; whether there are others: then every command names it; and whether the user has a live
+    exception there: hardly any page has to load one."""
+    others = exists().where(_OTHER.id != Account.id)
+    live = exists().where(AccessGrant.user_id == bindparam("user_id"), AccessGrant.is_live())
+    return select(Account.name, others, live).where(Account.id == bindparam("id"))
+
 
 csrf = CSRFProtect()
 
@@ -94,6 +103,7 @@ def init_app(app: Flask) -> None:
     app.before_request(_allow_files)
     csrf.init_app(app)
     app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES, asset_url=asset_url)
+    app.jinja_env.globals.update({**PIECES, **ROWS})
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, shell=quote_for_shell, inert=inert)
     app.jinja_env.filters.update(number="{:,}".format, percent=percent, exact_percent=exact_percent)
     app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for, actor_name=actor_name)
@@ -113,24 +123,6 @@ def quote_for_shell(value: object) -> str:
     return shlex.quote(str(value))
 
 
-def ago_words(at: datetime | None) -> str:
-    """`3 min ago`, in the words of static/app.js, which keeps them fresh."""
-    if at is None:
-        return ""
-    seconds = round((now() - at).total_seconds())
-    size = abs(seconds)
-    if size < 5:
-        return "just now"
-    unit, word = next((unit, word) for limit, unit, word in _STEPS if size < limit)
-    amount = f"{size // unit} {word}"
-    return f"in {amount}" if seconds < 0 else f"{amount} ago"
-
-
-def left_words(seconds: int) -> str:
-    """`14 min left`, in the words of static/app.js, which counts them down."""
-    return f"{seconds // 60} min left" if seconds >= 120 else f"{seconds} s left"
-
-
 def _csrf_token() -> str:
     """None in parts that the stream sends: they are rendered without a session, and htmx carries the token anyway."""
     return "" if g.get("streaming") else generate_csrf()
@@ -142,7 +134,9 @@ def _template_context() -> dict[str, Any]:
     if g.get("bare") or g.get("streaming") or not current_user.is_authenticated:
         return common
     user = viewer()
-    account_name, has_others = db.session.execute(_ACCOUNT, {"id": user.account_id}).one()
+    asked = {"id": user.account_id, "user_id": user.id}
+    query = _account_query(db.session().get_bind().dialect.name)
+    account_name, has_others, has_exceptions = db.session.execute(query, asked).one()
     held = [role for role in reversed(ROLES) if user.may(role)]
     role = next((role for role in held if role in ROLES[:3]), held[0] if held else "no role")
     return common | {
@@ -152,7 +146,7 @@ def _template_context() -> dict[str, Any]:
         "viewer": {"email": user.email, "role": role.replace("_", " "), "time_zone": user.time_zone},
         "sign_out_url": url_for("security.logout"),
         "may_act": may_act(),
-        "my_exceptions": _my_exceptions(),
+        "my_exceptions": _my_exceptions() if has_exceptions else [],
         "visit": user.visit,
         "leave_url": url_for("accounts.leave"),
     }

@@ -6,11 +6,13 @@ password makes the first part anew and ends all, the end of one session ends wha
 
 from __future__ import annotations
 
+from functools import cache
+
 import structlog
 from flask import Flask, Response, current_app, g, request, session
 from flask_security import current_user
 from flask_security.utils import set_request_attr
-from sqlalchemy import select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import joinedload
 
 from app.errors import Unavailable
@@ -37,10 +39,7 @@ def init_app(app: Flask) -> None:
 def load_user(cookie_id: str) -> User | None:
     """The active user of an open session; None for anybody else."""
     uniquifier, _, key = cookie_id.rpartition(":")
-    theirs = select(User, UserSession).join(UserSession, UserSession.user_id == User.id)
-    theirs = theirs.options(joinedload(User.roles))
-    is_open = (User.active.is_(True), UserSession.key == key, UserSession.ended_at.is_(None))
-    found = db.session.execute(theirs.where(User.fs_uniquifier == uniquifier, *is_open)).unique().one_or_none()
+    found = db.session.execute(_session_query(), {"uniquifier": uniquifier, "key": key}).unique().one_or_none()
     if found is None:
         return None
     user, opened = found._tuple()
@@ -51,6 +50,15 @@ def load_user(cookie_id: str) -> User | None:
     set_request_attr("fs_authn_via", "session")
     set_request_attr("fs_paa", session.get("fs_paa", 0))
     return user
+
+
+@cache
+def _session_query() -> Select[tuple[User, UserSession]]:
+    """Made once: every request asks it."""
+    theirs = select(User, UserSession).join(UserSession, UserSession.user_id == User.id)
+    is_open = (User.active.is_(True), UserSession.key == bindparam("key"), UserSession.ended_at.is_(None))
+    named = theirs.where(User.fs_uniquifier == bindparam("uniquifier"), *is_open)
+    return named.options(joinedload(User.roles))
 
 
 def _renew_token_at_the_door() -> None:

@@ -8,7 +8,8 @@ import pytest
 from flask import Flask
 from sqlalchemy.exc import OperationalError
 
-from app.views.frame import POLICY, ago_words
+from app.views.frame import POLICY
+from app.views.words import ago_words
 from tests.support.clock import FakeClock
 from tests.support.factories import make_agent
 from tests.views.conftest import Browser

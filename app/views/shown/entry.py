@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flask import url_for
-
 from app.history.log import LogEntry
 from app.models import Action, ActorKind
+from app.views.addresses import page_url, row_url
 
 SHORT = 60
 """Characters that stand in a line; longer values open."""
@@ -59,7 +58,7 @@ def receipt_url_of(entry: LogEntry) -> str:
 
 
 def receipt_url(receipt_id: str) -> str:
-    return url_for("receipts.download", receipt_id=receipt_id)
+    return row_url("receipts.download", "receipt_id", receipt_id)
 
 
 def subject_of(entry: LogEntry) -> Subject | None:
@@ -69,15 +68,15 @@ def subject_of(entry: LogEntry) -> Subject | None:
         case "refinement" | "rollback" | "exception":
             return link_subject(entry.subject)
         case "token-request" if entry.agent_id is not None:
-            return Subject(f"token request {number[:8]}", url_for("tokens.index", agent_id=entry.agent_id))
+            return Subject(f"token request {number[:8]}", row_url("tokens.index", "agent_id", entry.agent_id))
         case "token" if entry.agent_id is not None:
-            return Subject(f"token {number}", url_for("tokens.index", agent_id=entry.agent_id))
+            return Subject(f"token {number}", row_url("tokens.index", "agent_id", entry.agent_id))
         case "settings_request" if entry.agent_id is not None:
-            return Subject("change of settings", url_for("settings.show", agent_id=entry.agent_id))
+            return Subject("change of settings", row_url("settings.show", "agent_id", entry.agent_id))
         case "proposal" if entry.agent_id is not None:
-            return Subject("what it wrote", url_for("settings.show", agent_id=entry.agent_id))
+            return Subject("what it wrote", row_url("settings.show", "agent_id", entry.agent_id))
         case "notice-channel":
-            return Subject(f"channel {number[:8]}", url_for("house.notices"))
+            return Subject(f"channel {number[:8]}", page_url("house.notices"))
         case "user" if entry.action in _SIGN_INS:
             return None
         case "agent" | "account" | "":
@@ -89,9 +88,9 @@ def link_subject(subject: str) -> Subject:
     """Of a refinement, a rollback, an exception or a change that was asked for, with its page."""
     kind, _, number = subject.partition(":")
     if kind == "settings_request":
-        return Subject("change of settings", url_for("settings.find_request", change_id=number))
-    named: dict[str, Any] = {f"{kind}_id": number}
-    return Subject(f"{kind} {number[:8]}", url_for(f"{kind}s.show", **named), is_refinement=kind == "refinement")
+        return Subject("change of settings", row_url("settings.find_request", "change_id", number))
+    url = row_url(f"{kind}s.show", f"{kind}_id", number)
+    return Subject(f"{kind} {number[:8]}", url, is_refinement=kind == "refinement")
 
 
 def facts_of(entry: LogEntry) -> list[Fact]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -18,6 +19,7 @@ from app.history.plan import final_among
 from app.models import Action, ActorKind, Agent, AuditLog, MemoryState, Refinement, Rollback, User
 from app.models.keyset import TimeCursor
 from app.shapes.audit import EntryShape
+from app.views.addresses import Address, query_url, row_url
 from app.views.filters import FilterForm
 from app.views.shown.agent import AgentState
 from app.views.shown.entry import PARTS, Fact, Subject, facts_of, receipt_url_of, subject_of
@@ -135,6 +137,11 @@ class Log:
         """The address of this log with its filters: in another form (`csv`), from another place, or filtered anew."""
         return log_url(self.form.agent, form, **{**self.form.typed, **changes})
 
+    @cached_property
+    def actor_url(self) -> Address:
+        """The address of this log filtered by an actor."""
+        return query_url(log_url(self.form.agent, **{**self.form.typed, "actor": None}), "actor")
+
     def as_json(self) -> dict[str, Any]:
         self.form.check()
         return {
@@ -202,7 +209,7 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
 
     def row_of(entry: LogEntry, number: int) -> AuditRow:
         can_be_undone = number in written - final and entry.action != Action.ERASE
-        undo_url = url_for("rollbacks.plan_entry", entry_id=number) if can_be_undone else ""
+        undo_url = row_url("rollbacks.plan_entry", "entry_id", number) if can_be_undone else ""
         words = (action_term(entry.action), subject_of(entry), facts_of(entry))
         fold = folds.get(entry.refinement_id or "")
         return AuditRow(entry, *words, undid.get(number), undo_url, number in final, fold)

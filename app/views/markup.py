@@ -1,0 +1,163 @@
+"""Small pieces that stand many times on a page: chips, times, bars. In Python, because fifty rows call them hundreds of
+times, and a macro of a template costs as much as a row does here. Templates know each by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from app.values.mass_story import exact_percent, percent
+from app.views.icons import icon
+from app.vocabulary import STATUSES
+from app.vocabulary.term import Term
+
+NOTHING = Markup("")
+_NONE = Markup('<span class="muted">–</span>')
+_READY = frozenset({Markup, int})
+
+
+def fill(form: str, *values: object) -> Markup:
+    """A form, which is a constant of ours, with its places (`%s`) filled: whatever is no markup is escaped."""
+    return Markup(form % tuple([each if type(each) in _READY else escape(each) for each in values]))  # noqa: S704
+
+
+def chip(status: str, table: Mapping[str, Term] = STATUSES) -> Markup:
+    """How something stands, as icon and word: `status` is the stored word, such as `rolled_back`."""
+    return _chip(str(status), table[status])
+
+
+@cache
+def _chip(status: str, term: Term) -> Markup:
+    form = '<span class="chip tone-%s" data-status="%s" title="%s">%s<span>%s</span></span>'
+    return fill(form, term.tone, status, term.meaning, icon(term.icon), term.words)
+
+
+def tag(word: str, icon_name: str = "", tone: str = "neutral", title: str = "") -> Markup:
+    """Any other small label, in one of the tones neutral info ask ok warn broken bad."""
+    drawn, hint = icon(icon_name) if icon_name else NOTHING, fill(' title="%s"', title) if title else NOTHING
+    return fill('<span class="chip tone-%s"%s>%s<span>%s</span></span>', tone, hint, drawn, word)
+
+
+_UNDONE = tag("undone", "history", "neutral", "Its work was taken back since; that can be undone too")
+
+
+def outcome(refinement: Any) -> Markup:
+    """How a refinement ended, and whether the Time Machine took its work back since."""
+    ended = chip(refinement.status)
+    return fill("%s %s", ended, _UNDONE) if refinement.undone_by else ended
+
+
+def ago(at: datetime | None, text: str, missing: str = "never") -> Markup:
+    """Relative words (`3 min ago`) over the exact time, in UTC; static/app.js keeps them fresh."""
+    if at is None:
+        return fill('<span class="muted">%s</span>', missing)
+    return fill("<time %s data-ago>%s</time>", _moment(at), text)
+
+
+def when(at: datetime | None, missing: str = "–", seconds: bool = False) -> Markup:
+    """The exact time in UTC; static/app.js shows it in the reader's own zone."""
+    if at is None:
+        return fill('<span class="muted">%s</span>', missing)
+    form, kind = ("%Y-%m-%d %H:%M:%S", "seconds") if seconds else ("%Y-%m-%d %H:%M", "minutes")
+    zoned = '<time %s data-at="%s">%s <span class="zone">UTC</span></time>'
+    return fill(zoned, _moment(at), kind, at.strftime(form))
+
+
+def hour(at: datetime) -> Markup:
+    """The time of a day near today."""
+    return fill('<time %s data-at="hour">%s <span class="zone">UTC</span></time>', _moment(at), at.strftime("%H:%M"))
+
+
+def clock(at: datetime) -> Markup:
+    """The time alone, in a list under the heading of its day in UTC."""
+    return fill('<time %s data-at="clock">%s</time>', _moment(at), _stamp(at)[11:])
+
+
+def day(at: date) -> Markup:
+    """The date that a memory speaks from."""
+    text = at.isoformat()[:10]
+    return fill('<time datetime="%s">%s</time>', text, text)
+
+
+def _moment(at: datetime) -> Markup:
+    """Digits only: nothing to escape."""
+    stamp = _stamp(at)
+    return Markup(f'datetime="{stamp}Z" title="{stamp[:10]} {stamp[11:]} UTC"')  # noqa: S704
+
+
+def _stamp(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")[:19]
+
+
+_BUDGET = """<span class="budget budget-%s">
+  <svg class="bar" width="100%%" height="8" role="img" aria-label="%s: %s of %s tokens%s">
+    <rect class="bar-track" width="100%%" height="8" rx="4"/>
+    <rect class="bar-fill" width="%s%%" height="8" rx="4"/>
+    <rect class="bar-limit" x="33.33%%" width="2" height="8"/>
+  </svg>
+  <span class="budget-text" aria-hidden="true"><b>%s</b> of %s tokens%s</span>
+</span>"""
+
+
+def budget_bar(used: int, budget: int, label: str = "Core memory") -> Markup:
+    """Tokens used of the budget, on one scale for all agents: the bar is as wide as three budgets, with a line where
+    one ends; what is larger still fills it."""
+    spoken = written = NOTHING
+    if used > budget:
+        times = f"{used / max(budget, 1):.1f}×"
+        spoken, written = fill(", %s its budget", times), fill(" · <strong>%s</strong>", times)
+    tone = "bad" if used > budget else "warn" if used and used * 10 >= budget * 9 else "ok"
+    width = f"{min(used * 100 / max(budget * 3, 1), 100):.2f}"
+    said = (f"{used:,}", f"{budget:,}")
+    return fill(_BUDGET, tone, label, *said, spoken, width, *said, written)
+
+
+_RETENTION = """<span class="budget budget-%s budget-inline">
+  <svg class="bar" width="72" height="8" role="img" aria-label="Retention %s%s, limit %s">
+    <rect class="bar-track" width="100%%" height="8" rx="4"/>
+    <rect class="bar-fill" width="%s%%" height="8" rx="4"/>
+    <rect class="bar-limit" x="%s%%" width="2" height="8"/>
+  </svg>
+  <span class="budget-text" aria-hidden="true">%s</span>
+</span>"""
+
+
+def retention_bar(retention: Decimal | None, threshold: Decimal, state: str = "") -> Markup:
+    """Kept mass ÷ mass at the start, and the limit, for a table's cell; `reversed` is grey: it was taken back."""
+    if retention is None:
+        return _NONE
+    is_reversed = state == "reversed"
+    tone = "reversed" if is_reversed else "bad" if retention < threshold else "ok"
+    kept, said = percent(retention, threshold), ", reversed" if is_reversed else ""
+    filled, limit = f"{min(max(retention, Decimal(0)), Decimal(1)) * 100:.2f}", f"{threshold * 100:.2f}"
+    return fill(_RETENTION, tone, kept, said, exact_percent(threshold), filled, limit, kept)
+
+
+_SPARKLINE = """<svg class="spark" viewBox="-2 -2 100 28" width="96" height="24" role="img" aria-label="%s">
+  <path class="chart-line" d="%s"/>
+  <circle class="chart-end" cx="96" cy="%s" r="2"/>
+</svg>"""
+
+
+def sparkline(points: Sequence[tuple[int, int]], label: str) -> Markup:
+    """A line of 96 × 24 without axes; the points are oldest first, `label` says in words what it shows."""
+    if len(points) < 2:
+        return _NONE
+    (first, _), (last, end) = points[0], points[-1]
+    least, most = min(y for _, y in points), max(y for _, y in points)
+    across, up = 96 / ((last - first) or 1), 24 / ((most - least) or 1)
+    line = "L".join([f"{(x - first) * across:.1f} {24 - (y - least) * up:.1f}" for x, y in points])
+    return fill(_SPARKLINE, label, f"M{line}", f"{24 - (end - least) * up:.1f}")
+
+
+FOR_JINJA: Mapping[str, Any] = {
+    each.__name__: each
+    for each in (icon, chip, tag, outcome, ago, when, hour, clock, day, budget_bar, retention_bar, sparkline)
+}
+"""What every template knows by name."""

@@ -1,0 +1,166 @@
+"""The rows of the longest lists, fifty on a page, for the page and the stream alike: one form filled for each.
+
+In Python, as `markup` is. Whatever is filled in is escaped, unless it is markup already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from app.models import Agent, Refinement
+from app.values.plural import count_nouns
+from app.views.addresses import Address, agent_url, page_url, refinement_url, row_url
+from app.views.icons import icon
+from app.views.markup import NOTHING, ago, budget_bar, chip, clock, fill, outcome, sparkline, tag
+from app.views.shown.agents import AgentRow
+from app.views.shown.entry import Fact, actor_name
+from app.views.shown.log import AuditRow, Fold
+from app.views.words import ago_words
+
+_AGENT = """<tr id="agent-%s">%s
+  <th scope="row"><a href="%s">%s</a></th>
+  <td class="wide">%s</td>
+  <td data-label="Trend">%s</td>
+  <td data-label="State">%s</td>
+  <td data-label="Last refinement">%s</td>
+  <td data-label="Next run" class="nowrap">%s</td>
+</tr>"""
+_PICK = '<td class="pick"><input type="checkbox" name="agent" value="%s" aria-label="Select %s"%s></td>'
+_CHECKED = Markup(" checked")
+_LAST = '<span class="chips"><a class="plain" href="%s">%s</a> %s</span>'
+_NEVER = Markup('<span class="muted">never</span>')
+
+
+def agent_row(row: AgentRow, may_act: bool, selected: Collection[int] = ()) -> Markup:
+    """One agent of the list; `selected` are the ids whose boxes are checked."""
+    agent, last = row.agent, row.last
+    checked = _CHECKED if agent.id in selected else NOTHING
+    pick = fill(_PICK, agent.id, agent.name, checked) if may_act else NOTHING
+    ended = _NEVER
+    if last is not None:
+        ended = fill(_LAST, refinement_url(last.id), outcome(last), ago(last.ended_at, ago_words(last.ended_at)))
+    mass = budget_bar(agent.core_token_usage, agent.core_token_budget)
+    trend = sparkline(row.trend, row.trend_words) if row.trend else NOTHING
+    due = "once it is settled" if agent.stopped_at else row.due.short
+    named = (agent.id, pick, agent_url(agent.id), agent.name)
+    return fill(_AGENT, *named, mass, trend, agent_chips(agent, row.running, row.has_keys), ended, due)
+
+
+_FORGOTTEN = tag("forgotten", "trash", "neutral", "Its keys are destroyed: nobody can read its memories any more")
+_STOPPED = tag(
+    *("stopped", "alert", "bad", "Its rows differ from what was signed: nothing of it is opened, changed or asked")
+)
+_KEYLESS = tag("making keys", "key", "broken", "A worker makes the keys that seal its memories")
+_INACTIVE = tag("not active", "ban")
+_PAUSED = tag("paused", "pause", "neutral", "Nothing starts by itself")
+_TOO_LARGE = tag("over budget", "budget", "warn")
+_FINE = tag("OK", "check", "ok", "Nothing runs, nothing is wrong")
+_CHIPS = '<span class="chips">%s</span>'
+
+
+def agent_chips(agent: Agent, running: Refinement | None, has_keys: bool) -> Markup:
+    """How an agent stands, in one or two small labels."""
+    if agent.forgotten_at:
+        return fill(_CHIPS, _FORGOTTEN)
+    shown = _STOPPED if agent.stopped_at else NOTHING
+    if not has_keys:
+        shown += _KEYLESS
+    if running is not None:
+        shown += fill('<a class="plain" href="%s">%s</a>', refinement_url(running.id), chip(running.status))
+        shown += fill(" %s", _PAUSED) if agent.paused else NOTHING
+    elif not agent.active:
+        shown += _INACTIVE
+    elif agent.paused:
+        shown += _PAUSED
+    elif agent.is_over_budget:
+        shown += _TOO_LARGE
+    elif has_keys and not agent.stopped_at:
+        shown += _FINE
+    return fill(_CHIPS, shown)
+
+
+_ENTRY = """<li id="entry-%s" class="tone-%s">
+  <span class="timeline-icon">%s</span>
+  <div class="timeline-what">
+    <div class="headline"><strong>%s</strong>%s
+      <span class="muted">by <a href="%s" title="Only what %s did">%s</a></span>%s</div>
+    <ul class="facts">%s<li class="seal" title="SHA-256 %s">entry %s, hash %s</li></ul>
+  </div>
+  <div class="timeline-side">%s%s</div>
+</li>"""
+_LINK = ' <span><a href="%s">%s</a></span>'
+_AGENT_LOG = ' <span><a href="%s" title="The log of this agent">%s</a></span>'
+_UNDID = ' <span>of <a href="%s">refinement %s</a></span>'
+_RECEIPT = (
+    ' <a class="small-text" href="%s" title="The agent\'s signed answer, with the proof that it is in the log"'
+    " download>Receipt</a>"
+)
+_UNDO = '<a href="%s" title="See first what would change">Undo</a>'
+_FINAL = Markup(
+    '<span class="muted" title="A guard reversed this refinement. Only the agent can do that work again, in a new one">'
+    "final</span>"
+)
+
+
+def entry_row(
+    row: AuditRow, actor_url: Address, may_act: bool, names_agent: bool = True, in_fold: bool = False
+) -> Markup:
+    """One entry of the audit log; `actor_url` gives the address of the same log, filtered by an actor."""
+    entry, who, seal = row.entry, actor_name(row.entry.actor), row.entry.hash.hex()
+    about = NOTHING
+    if row.subject and not (in_fold and row.subject.is_refinement):
+        words, url = row.subject.words, row.subject.url
+        about += fill(_LINK, url, words) if url else fill(" <span>%s</span>", words)
+    if row.undid is not None:
+        about += fill(_UNDID, refinement_url(row.undid.id), row.undid.id[:8])
+    if names_agent and entry.agent:
+        about += fill(_AGENT_LOG, _agent_log_url(entry.agent_id), entry.agent)
+    receipt = fill(_RECEIPT, row.receipt_url) if row.receipt_url else NOTHING
+    facts = NOTHING.join([_fact(each) for each in row.facts])
+    side = fill(_UNDO, row.undo_url) if may_act and row.undo_url else _FINAL if row.is_final else NOTHING
+    head = (entry.id, row.look.tone, icon(row.look.icon), row.look.words, about, actor_url(entry.actor), who, who)
+    return fill(_ENTRY, *head, receipt, facts, seal, entry.id, seal[:10], clock(entry.at), side)
+
+
+def _fact(fact: Fact) -> Markup:
+    if fact.full:
+        form = '<li><details class="long"><summary>%s: %s</summary><pre>%s</pre></details></li>'
+        return fill(form, fact.name, fact.value, fact.full)
+    return fill("<li><span>%s</span> %s</li>", fact.name, fact.value)
+
+
+_FOLD = """<li id="fold-%s" class="tone-neutral">
+  <span class="timeline-icon">%s</span>
+  <div class="timeline-what">
+    <div class="headline"><strong><a href="%s">Refinement</a></strong>%s %s
+      <span class="muted">started by %s</span></div>
+    <ul class="facts"><li>%s</li></ul>
+  </div>
+  <div class="timeline-side">%s</div>
+  <details class="fold" id="opened-%s" hx-get="%s" hx-trigger="toggle" hx-target="#entries-%s" hx-swap="innerHTML">
+    <summary>%s</summary>
+    <div id="entries-%s" hx-morph-skip-children><p><a href="%s">Show them on a page of their own</a></p></div>
+  </details>
+</li>"""
+
+
+def fold_row(row: AuditRow, fold: Fold, names_agent: bool = True) -> Markup:
+    """The entries of one refinement, which open when they are wanted; `row` is the newest of them."""
+    refinement = fold.refinement
+    number, url = refinement.id, refinement_url(refinement.id)
+    whose = fill(_AGENT_LOG, _agent_log_url(refinement.agent_id), row.entry.agent) if names_agent else NOTHING
+    head = (number, icon("refine"), url, whose, outcome(refinement), actor_name(refinement.started_by), fold.line)
+    opened = row_url("audit.fold", "refinement_id", number)
+    entries, alone = count_nouns(fold.entries, "entry"), f"{page_url('audit.index')}?refinement={number}"
+    return fill(_FOLD, *head, clock(row.entry.at), number, opened, number, entries, number, alone)
+
+
+def _agent_log_url(agent_id: int | None) -> str:
+    return row_url("audit.agent", "agent_id", agent_id)
+
+
+FOR_JINJA: Mapping[str, Any] = {each.__name__: each for each in (agent_row, agent_chips, entry_row, fold_row)}
+"""What every template knows by name."""
