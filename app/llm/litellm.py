@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import os
 import threading
 import warnings
@@ -22,10 +21,13 @@ from app.llm import failures, offline
 from app.llm.body import visible_text
 from app.llm.client import Messages, ModelError, ModelErrorKind, Reply, ToolCall, Tools, Usage
 from app.llm.exchange import Exchange, LeftBehind, in_time
+from app.llm.habits import break_habits
 from app.loading import nothing_collected
 
 if TYPE_CHECKING:
     from httpx import Client
+
+    from app.llm.connections import Reached
 
 PLACEHOLDER_KEY = "no-key"
 """Sent to an address of one's own that names no key: the operator's usual keys never go there unasked."""
@@ -41,9 +43,6 @@ _ASKED_WITH_MORE_THAN_A_KEY = {
     *("vertex_ai", "vertex_ai_beta", "watsonx", "watsonx_text"),
 }
 """Providers to which LiteLLM sends credentials of the worker's machine whatever key it is given."""
-
-_PROMPTS_IN_LOGS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router", "openai")
-_ADDRESSES_IN_LOGS = ("httpx", "httpcore", "botocore", "boto3", "urllib3")
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -72,7 +71,7 @@ class LiteLLMClients:
 
 
 class LiteLLMClient:
-    """One model: connections of its own over the shared TLS context, closed after."""
+    """One model, over connections that nobody else has meanwhile."""
 
     def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
         self._model_id = model_id
@@ -88,7 +87,7 @@ class LiteLLMClient:
         except ModelError as error:
             failed = error
         except LeftBehind as late:
-            late.then(line.close)
+            late.then(line.discard)
             self._line = self._make_line()  # this one's thread is left behind
             failed = failures.sentence_for(self._model_id, ModelErrorKind.TIMEOUT)
         except Exception as error:  # noqa: BLE001  LiteLLM lets any exception through
@@ -110,17 +109,33 @@ class LiteLLMClient:
 
 
 class _Line:
-    """The connections of one client, for one thread at a time; made at its first call."""
+    """The connections of one client, for one thread at a time; lent at its first call.
+
+    Only after nothing but replies does anybody get them next.
+    """
 
     def __init__(self, model_id: str, api_base: str | None, api_key: str | None) -> None:
         self._reaches = (model_id, api_base, api_key)
         self._route: _ModelRoute | None = None
+        self._had_trouble = False
 
     def close(self) -> None:
-        if self._route is not None and self._route.wire is not None:
-            self._route.wire.close()
+        route, self._route = self._route, None
+        if route is not None:
+            route.give_back(is_sound=not self._had_trouble)
+
+    def discard(self) -> None:
+        self._had_trouble = True
+        self.close()
 
     def ask(self, messages: Messages, tools: Tools, exchange: Exchange) -> Reply:
+        try:
+            return self._ask(messages, tools, exchange)
+        except BaseException:
+            self._had_trouble = True
+            raise
+
+    def _ask(self, messages: Messages, tools: Tools, exchange: Exchange) -> Reply:
         litellm = load_litellm()
         route = self._route = self._route or _make_route(litellm, *self._reaches)
         litellm._internal_context.is_internal_call.set(True)  # no success callbacks in its own threads: 20 % of the CPU
@@ -139,10 +154,21 @@ class _Line:
 
 @dataclass(frozen=True)
 class _ModelRoute:
-    """How LiteLLM reaches one model: its arguments, and our connection where it takes one."""
+    """How LiteLLM reaches one model: its arguments, and our connections where it takes some."""
 
     arguments: dict[str, Any]
+    reached: Reached | None = None
     wire: Client | None = None
+
+    def give_back(self, *, is_sound: bool) -> None:
+        from app.llm.connections import LENDING
+
+        if self.wire is None or self.reached is None:
+            return
+        if is_sound:
+            LENDING.take_back(self.reached, self.wire)
+        else:
+            self.wire.close()
 
 
 def _make_route(litellm: Any, model_id: str, api_base: str | None, api_key: str | None) -> _ModelRoute:
@@ -158,7 +184,7 @@ def _make_route(litellm: Any, model_id: str, api_base: str | None, api_key: str 
     arguments = {"model": known_as, "api_base": api_base, "api_key": api_key}
     if provider == "openai":
         return _through_openai(model_id, arguments)
-    return _through_http_handler(arguments) if provider in _WITH_HTTP_HANDLER else _ModelRoute(arguments)
+    return _through_http_handler(provider, arguments) if provider in _WITH_HTTP_HANDLER else _ModelRoute(arguments)
 
 
 def _find_provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, str]:
@@ -179,24 +205,29 @@ def _find_provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[s
 def _through_openai(model_id: str, arguments: dict[str, Any]) -> _ModelRoute:
     from openai import OpenAI
 
-    from app.llm.wire import own_connections
+    from app.llm.openai_chat import ChatClient
 
     key = arguments["api_key"] or os.environ.get("OPENAI_API_KEY")
     if not key:
         raise failures.sentence_for(model_id, ModelErrorKind.NO_KEY)
     base = arguments["api_base"] or os.environ.get("OPENAI_API_BASE") or None
-    wire = own_connections()
-    client = OpenAI(api_key=key, base_url=base, max_retries=0, http_client=wire)
-    return _ModelRoute({**arguments, "api_key": key, "client": client}, wire)
+    reached, wire = _lend("openai", base, key)
+    client = ChatClient(OpenAI(api_key=key, base_url=base, max_retries=0, http_client=wire))
+    return _ModelRoute({**arguments, "api_key": key, "client": client}, reached, wire)
 
 
-def _through_http_handler(arguments: dict[str, Any]) -> _ModelRoute:
+def _through_http_handler(provider: str, arguments: dict[str, Any]) -> _ModelRoute:
     from litellm.llms.custom_httpx.http_handler import HTTPHandler
 
-    from app.llm.wire import own_connections
+    reached, wire = _lend(provider, arguments["api_base"], arguments["api_key"])
+    return _ModelRoute({**arguments, "client": HTTPHandler(client=wire)}, reached, wire)
 
-    wire = own_connections()
-    return _ModelRoute({**arguments, "client": HTTPHandler(client=wire)}, wire)
+
+def _lend(provider: str, base: str | None, key: str | None) -> tuple[Reached, Client]:
+    from app.llm.connections import LENDING, Reached
+
+    reached = Reached(provider, base, key)
+    return reached, LENDING.lend(reached)
 
 
 def _parse_reply(raw: Any) -> Reply:
@@ -255,8 +286,7 @@ def _import_litellm() -> Any:
         bound_every_client()
         import litellm
 
-        _leave_arguments_alone()
-        _silence_logs(litellm)
+        break_habits(litellm)
         _register_offline(litellm)
         _make_first_calls(litellm)
     warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)  # they quote what the model said
@@ -281,29 +311,6 @@ def _make_first_calls(litellm: Any) -> None:
         litellm.completion(model="openai/gpt-4o", client=client, **asked)
         with contextlib.suppress(litellm.InternalServerError):
             litellm.completion(model="openai/gpt-4o", client=client, **asked)
-
-
-def _leave_arguments_alone() -> None:
-    """LiteLLM reads the arguments of calls as JSON, and fails where they nest too deep or hold too many digits.
-
-    The Knife refuses those in words that the model can read.
-    """
-    from litellm.litellm_core_utils.llm_response_utils import convert_dict_to_response as made
-
-    for name in ("handle_invalid_parallel_tool_calls", "_handle_invalid_parallel_tool_calls"):
-        setattr(made, name, lambda tool_calls: tool_calls)
-
-
-def _silence_logs(litellm: Any) -> None:
-    """No prompt and no reply may reach a log or a terminal, at any level."""
-    litellm.telemetry = False
-    litellm.set_verbose = False
-    litellm.suppress_debug_info = True
-    litellm.turn_off_message_logging = True
-    for name in _PROMPTS_IN_LOGS:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    for name in _ADDRESSES_IN_LOGS:
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _register_offline(litellm: Any) -> None:

@@ -13,6 +13,7 @@ import functools
 import socket
 import ssl
 from collections.abc import Iterable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpcore
@@ -38,8 +39,9 @@ def shared_tls_context() -> ssl.SSLContext:
 
 
 def own_connections() -> httpx.Client:
-    """A client for one refinement, where a provider takes one of ours."""
-    return httpx.Client(verify=shared_tls_context())
+    """A client to lend to one refinement after another, where a provider takes one of ours: it keeps no cookie."""
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+    return httpx.Client(verify=shared_tls_context(), cookies=no_cookies)
 
 
 def bound_every_client() -> None:
