@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
@@ -12,6 +13,9 @@ from app.api.caller import Caller
 from app.errors import NotFound
 from app.models.key import Scope
 from app.shapes.response import DiscreetModel, ResponseModel
+
+PREFIX = "/api/v1"
+"""Of every operation's address over REST."""
 
 MOST_ID = 2**63 - 1
 LONGEST_PLACE = 100
@@ -91,6 +95,12 @@ class Operation:
     @property
     def reads_only(self) -> bool:
         return self.method == "GET"
+
+    @property
+    def rule(self) -> str:
+        """Its path as Flask reads it."""
+        kind = "int" if self.at and self.at.type is int else "string"
+        return re.sub(r"{(\w+)}", rf"<{kind}:\1>", self.path)
 
     def do(self, caller: Caller, given: BaseModel, place: object = None) -> tuple[ResponseModel, int]:
         """Carry it out for a caller; returns what to tell, and the HTTP status.

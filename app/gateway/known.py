@@ -17,8 +17,8 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from app.api.mcp import MOST_BYTES
+from app.api.operation import PREFIX
 from app.api.operations import OPERATIONS
-from app.api.v1 import PREFIX
 from app.keys.bearer import authenticate
 from app.logs import error_place
 from app.views.access import may_act
