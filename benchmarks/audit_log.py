@@ -15,8 +15,10 @@ from typing import Any
 from sqlalchemy import func, select, text
 
 from app.extensions import db, end_reading, writing
-from app.models import COMMAND_LINE, Account, Agent, AuditLog, Role, User
+from app.models import COMMAND_LINE, Account, Agent, AuditLog, Refinement, Role, User
 from app.models.user import OWNER
+from benchmarks.bulk import multiply_row
+from benchmarks.scratch import is_sqlite
 
 AGENTS = 1_000
 OPEN_AT_ONCE = 8
@@ -26,6 +28,9 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 STEP = timedelta(seconds=11)
 EVERY = {"sign_in": 40, "memory_constitutional_toggle": 150, "rare person": 20_000, "agent_token_revoke": 25_000}
 """One entry of a kind among so many of all."""
+
+WRITTEN = 200_000
+"""So many entries are written one by one; a longer log repeats them, later and with refinements of their own."""
 
 OFTEN, RARE = "often@example.org", "rare@example.org"
 STEPS = (
@@ -64,15 +69,35 @@ def write_log(entries: int, *, account_id: int = 1) -> str:
     agents = _agents(account_id)
     people = {email: _user(account_id, email) for email in (OFTEN, RARE)}
     made, same = (_Writer(account_id, agents, people) for _ in range(2))
-    for _ in made.rows(entries):
+    written = min(entries, WRITTEN)
+    for _ in made.rows(written):
         pass  # only to know the refinements: their rows must be there first
     _insert("refinements", _REFINEMENT, made.refinements)
-    _insert("audit_log", _ENTRY, same.rows(entries))
+    _insert("audit_log", _ENTRY, same.rows(written))
     end_reading()
+    if entries > written:
+        _repeat(written, round(entries / written) - 1)
     if db.engine.dialect.name == "postgresql":
         with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE audit_log"))  # as autovacuum does by itself, a minute later
     return str(made.refinements[len(made.refinements) // 2][0])
+
+
+def _repeat(written: int, times: int) -> None:
+    """By one statement a table: the whole log once more, so many times, each behind the one before."""
+    sqlite = is_sqlite()
+    number = "printf('%08x', n)" if sqlite else "lpad(to_hex(n), 8, '0')"
+    seconds = int(STEP.total_seconds()) * written
+    later = (
+        f"strftime('%Y-%m-%d %H:%M:%f000', t.at, '+' || (n * {seconds}) || ' seconds')"
+        if sqlite
+        else f"t.at + n * interval '{seconds} seconds'"
+    )
+    own_id = f"{number} || substr(t.{{}}, 9)"
+    multiply_row(Refinement, "true", times, {"id": own_id.format("id")})
+    moved = {name: f"t.{name} + n * {written}" for name in ("id", "sequence")}
+    moved |= {"at": later, "refinement_id": own_id.format("refinement_id")}
+    multiply_row(AuditLog, "chain = 'bulk'", times, moved)
 
 
 class _Writer:

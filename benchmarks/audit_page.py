@@ -1,8 +1,8 @@
 """The audit log's pages at any depth, and filtered, against its first page: a million entries, refinements interleaved.
 
-`python -m benchmarks.audit_page [--entries N] [--database-url URL]`. Every figure is the median of whole loads of a
-page (queries, rows, folds), beside that of the whole log's first page, taken in turn; the last lines are pages as they
-are sent, and exports of everything.
+`python -m benchmarks.audit_page [--entries N] [--depths] [--database-url URL]`. Every figure is the median of whole
+loads of a page (queries, rows, folds), beside that of the whole log's first page, taken in turn; the last lines are
+pages as they are sent, and exports of everything.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ def main() -> None:
                 app.extensions["clock"] = FakeClock(BEGAN - timedelta(days=1))
                 refinement = write_log(options.entries)
                 app.extensions["clock"] = SystemClock()
-                _report(options.entries, refinement)
-                _report_http(app)
+                _report(options.entries, refinement, depths_alone=options.depths)
+                if not options.depths:
+                    _report_http(app)
                 db.session.remove()
                 db.engine.dispose()
         template.drop()
 
 
-def _report(entries: int, refinement: str) -> None:
+def _report(entries: int, refinement: str, *, depths_alone: bool) -> None:
     from app.extensions import db
     from app.history.log import Filters
     from app.models import Agent
@@ -60,6 +61,8 @@ def _report(entries: int, refinement: str) -> None:
     print(f"{'':<34}{'ms':>7}{'first page, ms':>16}{'ratio':>8}")
     for share, deep in places.items():
         _compare(f"folded, {share:.0%} deep", whole, whole, deep)
+    if depths_alone:
+        return
     for name, typed in _filters(refinement).items():
         form = FilterForm.read(1, typed)
         assert not form.errors, form.errors
@@ -191,6 +194,7 @@ def _timed(work: Callable[[], Any]) -> float:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--depths", action="store_true", help="no filters, no whole pages, no exports")
     parser.add_argument("--database-url", default="", help="a PostgreSQL server; a scratch database is made there")
     return parser.parse_args()
 

@@ -69,7 +69,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "audit_page", "Audit page, 10 M entries", "any depth ≤ 1.5 × the first page",
-        ("audit_page",), ("--entries", "20000"), readers.audit_page, seconds=600,
+        ("audit_page", "--depths", "--entries", "1000000"), ("--depths", "--entries", "20000"), readers.audit_page,
+        seconds=600,
     ),
     Row(
         "pages", "Pages of one web process, 50 rows, 2,000 agents",
