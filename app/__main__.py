@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from app.cli import main
 
+IMPORTED_WHEREVER_FOUND = {"rich": "structlog, for tracebacks that we never print", "webauthn": "Flask-Security"}
+"""Large libraries that nothing here needs, but that others load where they are installed. The web process alone checks
+passkeys, by webauthn."""
+
 if __name__ == "__main__":
-    if "web" not in sys.argv:
-        # Flask-Security imports webauthn wherever it finds it: 0.15 seconds, for passkeys that only web pages ask for.
-        sys.modules["webauthn"] = None  # type: ignore[assignment]
+    for library in IMPORTED_WHEREVER_FOUND.keys() - ({"webauthn"} if "web" in sys.argv else set()):
+        sys.modules[library] = None  # type: ignore[assignment]
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # there are none; to look takes 160 files
     main()

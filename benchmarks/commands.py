@@ -1,22 +1,24 @@
 """What a command takes beside importing Flask-SQLAlchemy, which it needs before it can ask anything.
 
-`python -m benchmarks.commands [--rounds N]`. Each is a process of its own, on a fresh installation in SQLite; in every
-round all are started one after another. The figures are medians of seconds. The promise: 0.2 s for `--help`, and 0.6 s
-more than the import for a command that needs the database.
+    python -m benchmarks.commands [--rounds N] [--json]
+
+Each is a process of its own, started as the launcher does, on a fresh installation in SQLite. In every round all are
+started one after another; the first round, which writes bytecode, does not count. The figures are medians. The promise:
+0.6 s more than the import.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Sequence
+from pathlib import Path
 
-IMPORT = (sys.executable, "-c", "import flask_sqlalchemy")
+from benchmarks.figures import Figure
+from benchmarks.launched import IMPORT, Took, launched_environment, time_process, whetstone
+from benchmarks.scratch import run
+
 MOST_MORE = 0.6
 COMMANDS = (
     "agents list",
@@ -34,34 +36,36 @@ COMMANDS = (
 )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+def measure(rounds: int = 7) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["WHETSTONE_DATA_DIR"] = folder
-        subprocess.run(_whetstone("demo"), check=True, capture_output=True)
-        timed = {name: _whetstone(name) for name in ("--help", *COMMANDS)} | {"import": IMPORT}
-        taken: dict[str, list[float]] = {name: [] for name in timed}
-        for _ in range(rounds):
+        environment = launched_environment(Path(folder))
+        subprocess.run(whetstone("demo"), env=environment, check=True, capture_output=True)
+        timed = {"import": IMPORT} | {name: whetstone(name) for name in ("--help", *COMMANDS)}
+        taken: dict[str, list[Took]] = {name: [] for name in timed}
+        for _ in range(rounds + 1):
             for name, command in timed.items():
-                taken[name].append(_seconds(command))
-    base = statistics.median(taken.pop("import"))
-    print(f"import flask_sqlalchemy: {base:.2f} s\n{'':<22}{'seconds':>8}{'more':>8}")
-    for name, seconds in taken.items():
-        took = statistics.median(seconds)
-        print(f"{name:<22}{took:>8.2f}{took - base:>+8.2f}{'' if took - base <= MOST_MORE else '  too much'}")
+                taken[name].append(time_process(command, environment))
+    base = taken.pop("import")
+    return [
+        Figure("import flask_sqlalchemy", _seconds(base), "s"),
+        *(figure for name, each in taken.items() for figure in _figures(name, each, base)),
+    ]
 
 
-def _whetstone(arguments: str) -> Sequence[str]:
-    return (sys.executable, "-m", "app", *arguments.split())
+def _figures(name: str, taken: Sequence[Took], base: Sequence[Took]) -> Sequence[Figure]:
+    return (
+        Figure(f"{name}, beyond the import", _seconds(taken) - _seconds(base), "s", most=MOST_MORE),
+        Figure(f"{name}, beyond it in processor time", _processor(taken) - _processor(base), "s"),
+    )
 
 
-def _seconds(command: Sequence[str]) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
-    return time.perf_counter() - began
+def _seconds(taken: Sequence[Took]) -> float:
+    return statistics.median(each.seconds for each in taken[1:])
+
+
+def _processor(taken: Sequence[Took]) -> float:
+    return statistics.median(each.processor for each in taken[1:])
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__, rounds=7)

@@ -88,9 +88,6 @@ event_stream = several(
     pattern("an event to the last page, median", r"median # ms", unit="ms", most=100),
     pattern("another page meanwhile, idle beside it", r"ratio # \(2\)", unit="×", most=1.5),
 )
-commands = pattern(
-    "{name}, beyond the import", r"^(?P<name>agents list|audit|refine Crumb|doctor) +\S+ +\+#", unit="s", most=0.6
-)
 first_page = several(
     pattern("{name}, bytes", r"^(?P<name>first, \S+) +#", unit="bytes", most=60_000),
     pattern("{name}, requests", r"^(?P<name>first, \S+) +[\d,]+ +#", most=5),

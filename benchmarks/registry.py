@@ -101,7 +101,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "commands", _START, "a command ≤ 0.6 s more than importing Flask-SQLAlchemy",
-        ("commands", "--rounds", "3"), ("--rounds", "1"), readers.commands, only=EMBEDDED,
+        ("commands", "--json"), ("--rounds", "1"), only=EMBEDDED,
     ),
     Row(
         "kill_storm", _FAULTS, "every refinement closed within 2 minutes, in a storm of kills too",
