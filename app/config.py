@@ -67,6 +67,7 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address that the web process listens on.")
     port: int = Field(8000, ge=1, le=65535, description="The port that the web process listens on.")
+    web_processes: int = Field(1, ge=1, le=64, description="Web processes that `up` runs. All listen on the same port.")
     base_url: str = Field("", description="The public address, when a reverse proxy stands in front.")
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         ("127.0.0.1", "::1"),
@@ -337,6 +338,11 @@ class Settings(BaseSettings):
             return self.redis_url
         address = self.run_dir / "broker.url"
         return address.read_text().strip() if address.exists() else ""
+
+    @property
+    def counting_url(self) -> str:
+        """The broker in which all web processes count together, or nothing: this one counts for itself."""
+        return self.redis_url or (self.broker_url if self.web_processes > 1 else "")
 
 
 def load_settings(**overrides: Any) -> Settings:

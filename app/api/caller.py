@@ -1,6 +1,7 @@
 """Who calls: an agent, by a token of its own, which says what it may and opens its keys while the call lasts.
 
-How often one token may call is counted in the broker for all web processes, or in this one while that is away.
+How often one token may call is counted in the broker where there are several web processes, or may be, else in this
+one, and so while the broker is away.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Throttle:
     """Counts requests by token, in windows of a minute or whatever the operator says."""
 
     def __init__(self, settings: Settings) -> None:
-        url = settings.redis_url
+        url = settings.counting_url
         self._rate = parse(settings.api_rate)
         self._own = FixedWindowRateLimiter(storage_from_string("memory://"))
         self._shared = FixedWindowRateLimiter(storage_from_string(url, **PATIENCE)) if url else self._own

@@ -10,6 +10,7 @@ import gc
 import importlib
 import logging
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -27,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app import Part, logs
 from app.api import mcp
 from app.config import Settings, load_settings
+from app.errors import Unavailable
 from app.events.broker import end_streams
 from app.events.hub import Hub
 from app.events.stream import EventStream
@@ -50,6 +52,7 @@ API_THREADS = 8
 """Four agents at once, each at most twice (`gateway/turns`). More threads would only wait for one another."""
 
 CLOSING_SECONDS = 5
+BACKLOG = 1024
 DEADLINES = Deadlines()
 
 COLLECTED_AFTER = (10_000, 20, 50)
@@ -74,7 +77,7 @@ def serve(settings: Settings) -> None:
     gc.set_threshold(*COLLECTED_AFTER)
     keep_closing(flask)
     NoticeTimer.for_web(flask, lambda: worker_answers(ECHO_SECONDS)).start()
-    server_of(application, settings).run()
+    server_of(application, settings).run(None if settings.web_processes == 1 else [shared_socket(settings)])
 
 
 def assemble_application(
@@ -114,6 +117,18 @@ def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
     """A server that bounds its connections, and ends the open streams when it is told to stop."""
     connections = Connections(settings.address_bound, connections=descriptors_for_connections())
     return _Server(_server_configuration(application, settings, connections), application.state.hub)
+
+
+def shared_socket(settings: Settings) -> socket.socket:
+    """A socket of our own on a port that other web processes listen on, too: the kernel deals out the connections.
+
+    Raises Unavailable.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG, reuse_port=True)
+    except OSError as error:
+        raise Unavailable(f"Port {settings.port} of {settings.host} can't be listened on ({error.strerror}).") from None
 
 
 class RequestNormalizer:
@@ -198,7 +213,7 @@ def _server_configuration(application: Starlette, settings: Settings, connection
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=CLOSING_SECONDS,
         timeout_keep_alive=30,
-        backlog=1024,
+        backlog=BACKLOG,
         log_config=_log_configuration(settings.log_level),
     )
 

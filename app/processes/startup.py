@@ -83,6 +83,12 @@ def wait_until_ready(supervisor: Supervisor, settings: Settings) -> None:
     supervisor.wait_until(is_ready, seconds=READY_SECONDS, otherwise=lambda: f"/readyz last answered: {last}")
 
 
+def start_more_web_processes(supervisor: Supervisor, settings: Settings) -> None:
+    """Those beyond the first, which answers already: nobody waits for them."""
+    for number in range(2, settings.web_processes + 1):
+        supervisor.start(_make_child(settings, "web", grace=8, number=number)).tell()
+
+
 def start_beat(supervisor: Supervisor, settings: Settings) -> None:
     """Last, because nobody waits for the timetable, and its loading would slow the others down."""
     supervisor.start(_make_child(settings, "beat", grace=3)).tell()
@@ -121,15 +127,17 @@ def _wait_for(preparation: subprocess.Popen[str], supervisor: Supervisor) -> Pre
     raise PreparationFailed(_error_sentence(complained) or f"The preparation ended with {preparation.returncode}.")
 
 
-def _make_child(settings: Settings, name: str, *, grace: float) -> Child:
+def _make_child(settings: Settings, name: str, *, grace: float, number: int = 1) -> Child:
+    """`number`: which of several."""
+    own_name = name if number == 1 else f"{name}-{number}"
     environment = _child_environment(settings)
     if name != "worker":
         environment = without_model_keys(environment, settings)
         environment["WHETSTONE_MASTER_KEY_FILE"] = NOWHERE
     return Child(
-        name=name,
+        name=own_name,
         command=(sys.executable, "-m", "app", name, "--on-word"),
-        log=settings.data / "logs" / f"{name}.log",
+        log=settings.data / "logs" / f"{own_name}.log",
         environment=environment,
         first_words=b"go\n",
         grace=grace,

@@ -60,10 +60,10 @@ class TooManyTries(WhetstoneError):
 
 
 class FailureCounts:
-    """Counters in the broker where one is set up for all web processes, else in this one."""
+    """Counters in the broker where there are several web processes, or may be, else in this one."""
 
     def __init__(self, settings: Settings) -> None:
-        url = settings.redis_url
+        url = settings.counting_url
         self._own = FixedWindowRateLimiter(storage_from_string("memory://"))
         self._shared = FixedWindowRateLimiter(storage_from_string(url, **PATIENCE)) if url else self._own
 
