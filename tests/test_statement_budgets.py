@@ -122,7 +122,7 @@ def test_a_save(visited: Door) -> None:
 def test_a_context(visited: Door, memories: int) -> None:
     remember(visited.agent, *(f"Number {number}." for number in range(memories)))
 
-    assert count(lambda: visited.get("/context")) == 4
+    assert count(lambda: visited.get("/context")) == 3
 
 
 PAGES = {

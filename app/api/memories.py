@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field
+from sqlalchemy import bindparam, select, union_all
 
 from app.api.caller import Caller
 from app.api.operation import DIGITS, MOST_ID, PathParameter, QueryModel, RequestBody, operation
 from app.asking.prompt_memories import PromptMemory
 from app.asking.rendering import encode_json
 from app.errors import Invalid, NotFound
-from app.extensions import end_reading, now, writing
+from app.extensions import db, end_reading, now, writing
 from app.history import erasing
 from app.history.erasing import LONGEST_REASON
 from app.models import Agent, Memory, MemoryType
@@ -106,7 +107,8 @@ def save_memory(caller: Caller, given: NewMemory) -> tuple[SavedMemory, int]:
     with writing():
         agent = Agent.lock(caller.agent_id)
         memory, created = Memory.save(agent, given.content, keys=keys, by=agent.as_actor, type_=kind, tags=given.tags)
-    told = SavedMemory(**_reveal_memory(SealedRow.of(memory), keys).as_json(), created=created)
+    content = keys.reveal_memory(memory.id, memory.content)
+    told = SavedMemory.of(memory, tokens=memory.token_estimate, content=content, created=created)
     return told, 201 if created else 200
 
 
@@ -161,26 +163,39 @@ def erase_memory(caller: Caller, memory_id: int, given: Erasing) -> ErasedMemory
 @operation("GET", "/context", Scope.READ)
 def get_context(caller: Caller) -> Context:
     """All that you remember, ready for a prompt: your active core memories, and the journal of the last 7 days."""
-    agent, keys = caller.agent(), caller.keys
+    keys, (core_rows, journal_rows) = caller.keys, load_context(caller.agent_id)
+    figures = db.session.connection().execute(_FIGURES, {"agent": caller.agent_id}).one()
     core, journal = (
-        [(row, keys.reveal_memory(row.id, row.content)) for row in rows] for rows in load_context(agent.id)
+        [(row, keys.reveal_memory(row.id, row.content)) for row in rows] for rows in (core_rows, journal_rows)
     )
-    text = _as_text(agent.name, core, journal)
+    text = _as_text(figures.name, core, journal)
     return Context(
         text=text,
         core=[OneMemory.of(row, content=content) for row, content in core],
         journal=[OneMemory.of(row, content=content) for row, content in journal],
         tokens=estimate_tokens(text),
-        core_token_usage=agent.core_token_usage,
-        core_token_budget=agent.core_token_budget,
+        core_token_usage=figures.core_token_usage,
+        core_token_budget=figures.core_token_budget,
     )
 
 
 def load_context(agent_id: int) -> tuple[list[SealedRow], list[SealedRow]]:
     """The active core memories and the journal of the last days, each oldest first."""
-    is_fresh = Memory.origin_at >= now() - timedelta(days=JOURNAL_DAYS)
-    recent = Memory.active(agent_id, MemoryType.JOURNAL).where(is_fresh)
-    return SealedRow.load(Memory.active(agent_id, MemoryType.CORE)), SealedRow.load(recent)
+    core, journal = list[SealedRow](), list[SealedRow]()
+    for row in SealedRow.read(_CONTEXT, {"agent": agent_id, "since": now() - timedelta(days=JOURNAL_DAYS)}):
+        (core if row.type == MemoryType.CORE else journal).append(row)
+    return core, journal
+
+
+_FIGURES = select(Agent.name, Agent.core_token_usage, Agent.core_token_budget).where(Agent.id == bindparam("agent"))
+_CORE = SealedRow.complete(Memory.active(bindparam("agent"), MemoryType.CORE).order_by(None))
+_JOURNAL = SealedRow.complete(
+    Memory.active(bindparam("agent"), MemoryType.JOURNAL)
+    .order_by(None)
+    .where(Memory.origin_at >= bindparam("since", type_=Memory.origin_at.type))
+)
+_CONTEXT = union_all(_CORE, _JOURNAL).order_by("origin_at", "id")
+"""One statement for both, made once."""
 
 
 def _read_page(

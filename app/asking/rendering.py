@@ -18,7 +18,12 @@ from app.config import ROOT
 
 def encode_json(value: Any) -> str:
     """JSON on one line that can hold no line break, no invisible character and no angle bracket."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
+    line = _ENCODER.encode(value)
+    is_plain = line.isascii() and line.isprintable() and "<" not in line and ">" not in line
+    return line if is_plain else line.translate(_ESCAPES)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class _Escapes(dict[int, str]):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ForeignKey, Select, select
+from sqlalchemy import BindParameter, ForeignKey, Select, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
@@ -60,7 +60,7 @@ class Memory(StateColumns, Model):
         _held = None
 
     @classmethod
-    def active(cls, agent_id: int, type_: MemoryType | None = None) -> Select[Any]:
+    def active(cls, agent_id: int | BindParameter[int], type_: MemoryType | None = None) -> Select[Any]:
         """The agent's active memories, oldest first."""
         query = select(cls).where(cls.agent_id == agent_id, cls.discarded_at.is_(None))
         if type_ is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from typing import Any, Self
 
-from sqlalchemy import Select
+from sqlalchemy import Executable, Select
 
 from app.extensions import db
 from app.models.memory import Memory
@@ -75,11 +75,20 @@ class SealedRow(BlindRow):
     @classmethod
     def each(cls, query: Select[Any]) -> Iterator[Self]:
         """The same, one at a time, so that of 10,000 one is held. The session may do nothing else meanwhile."""
-        plain = cls.columns()
-        count = len(plain)
-        wanted = query.with_only_columns(*plain, *content_columns(Memory.content_digest))
+        return cls.read(cls.complete(query))
+
+    @classmethod
+    def complete(cls, query: Select[Any]) -> Select[Any]:
+        """A query for memories with all the columns that `read` wants: what is asked often is put together once."""
+        wanted = query.with_only_columns(*cls.columns(), *content_columns(Memory.content_digest))
+        return join_content(wanted, Memory.id, Memory.content_digest)
+
+    @classmethod
+    def read(cls, completed: Executable, parameters: Mapping[str, Any] | None = None) -> Iterator[Self]:
+        """What a completed query finds, one at a time."""
+        count = len(fields(cls)) - 1
         db.session.flush()
-        with closing(db.session.connection().execute(join_content(wanted, Memory.id, Memory.content_digest))) as found:
+        with closing(db.session.connection().execute(completed, parameters)) as found:
             for row in found:
                 yield cls(*(*row[:count], SealedMemory(*row[count:])))
 

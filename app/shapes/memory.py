@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from app.models import Intake, IntakeStatus
+from app.models.base import iso
 from app.shapes.response import Moment, ResponseModel
 
 MemoryKind = Literal["core", "journal"]
@@ -65,6 +66,18 @@ class OneMemory(ResponseModel):
     created_at: Moment
     updated_at: Moment
     version: int
+
+    @classmethod
+    def of(cls, memory: Any, /, **more: Any) -> Self:
+        """Of our own rows, which have these types already: a context tells of hundreds, and is not checked by pydantic.
+
+        What it says has no place in an error then, either.
+        """
+        told = {name: getattr(memory, name) for name in cls.model_fields if name not in more} | more
+        for name in ("origin_at", "created_at", "updated_at"):
+            told[name] = iso(told[name])
+        told |= {"type": str(told["type"]), "other_dates": [*map(iso, told["other_dates"])]}
+        return cls.model_construct(**told)
 
 
 class ErasedMemory(ResponseModel):
