@@ -56,10 +56,10 @@ def _report(entries: int, refinement: str, *, depths_alone: bool) -> None:
     from app.models import Agent
     from app.views.filters import FilterForm
 
-    whole = FilterForm(Filters(1))
-    places = {share: _places(int(entries * (1 - share))) for share in (0.10, 0.50, 0.99)}
+    whole = whole_log(Filters(1))
+    depths = {share: places(int(entries * (1 - share))) for share in (0.10, 0.50, 0.99)}
     print(f"{'':<34}{'ms':>7}{'first page, ms':>16}{'ratio':>8}")
-    for share, deep in places.items():
+    for share, deep in depths.items():
         _compare(f"folded, {share:.0%} deep", whole, whole, deep)
     if depths_alone:
         return
@@ -67,20 +67,27 @@ def _report(entries: int, refinement: str, *, depths_alone: bool) -> None:
         form = FilterForm.read(1, typed)
         assert not form.errors, form.errors
         _compare(f"{name}, first page", whole, form)
-        _compare(f"{name}, 50% deep", whole, form, places[0.50])
+        _compare(f"{name}, 50% deep", whole, form, depths[0.50])
     agent = FilterForm.read(1, {}, db.session.get_one(Agent, 17))
     _compare("one agent's page", whole, agent)
-    took = statistics.median(_timed(lambda: _count_newer(places[0.50][0])) for _ in range(ROUNDS))
+    took = statistics.median(_timed(lambda: _count_newer(depths[0.50][0])) for _ in range(ROUNDS))
     print(f"{'newer entries counted':<32}{took * 1000:9.2f}")
+
+
+def whole_log(filters: Any) -> Any:
+    """The form of a page with these filters and no others."""
+    from app.views.filters import FilterForm
+
+    return FilterForm(filters)
 
 
 def _compare(name: str, whole: Any, form: Any, places: Sequence[str] = ("",)) -> None:
     """Both sides in turn, so that whatever else the machine does meanwhile falls on both."""
     first, other = [], []
     for turn in range(ROUNDS):
-        first.append(_timed(lambda: _load(whole)))
+        first.append(_timed(lambda: load(whole)))
         place = places[turn % len(places)]
-        other.append(_timed(lambda place=place: _load(form, place)))
+        other.append(_timed(lambda place=place: load(form, place)))
     base, took = statistics.median(first), statistics.median(other)
     print(f"{name:<32}{took * 1000:9.2f}{base * 1000:16.2f}{took / base:8.2f}", flush=True)
 
@@ -102,7 +109,7 @@ def _filters(refinement: str) -> dict[str, dict[str, str]]:
     }
 
 
-def _places(number: int) -> list[str]:
+def places(number: int) -> list[str]:
     """Several around an entry: what has to be folded there differs a little."""
     return [_place(number - 700 * n) for n in range(ROUNDS)]
 
@@ -118,7 +125,7 @@ def _place(number: int) -> str:
     return str(TimeCursor(*found))
 
 
-def _load(form: Any, before: str = "") -> None:
+def load(form: Any, before: str = "") -> None:
     from app.extensions import db
     from app.views.shown.log import Log
 
@@ -152,12 +159,13 @@ def _report_http(app: Any) -> None:
 
     from app.extensions import db
     from app.models import User
+    from tests.support.factories import cookie_id
 
     user = db.session.scalars(select(User).order_by(User.id)).first()
     assert user is not None
     client = app.test_client()
     with client.session_transaction() as session:
-        session.update(_user_id=user.fs_uniquifier, _fresh=True, fs_cc="set")
+        session.update(_user_id=cookie_id(user), _fresh=True, fs_cc="set")
     for path in ("/audit", f"/audit?before={_place(10_000).replace('+', '%2B')}", "/audit?action=agent_token_revoke"):
         answer = client.get(path)
         assert answer.status_code == 200, answer.status

@@ -28,11 +28,11 @@ GROUPED_ROUNDS = 1
 
 def measure(agents: int = 100_000, memories: int = 10_000_000, rounds: int = 15) -> list[Figure]:
     with scratch():
-        _fill(agents, memories)
+        fill_agents(agents, memories)
         at = now()
-        due = medians(rounds, schedule=lambda: _first(due_by_schedule(at)), budget=lambda: _first(due_hourly(at)))
+        due = medians(rounds, schedule=lambda: first_due(due_by_schedule(at)), budget=lambda: first_due(due_hourly(at)))
         grouped = medians(GROUPED_ROUNDS, grouped=lambda: _grouped(at))["grouped"]
-        found = len(_first(due_by_schedule(at))), len(_first(due_hourly(at))), len(_grouped(at))
+        found = len(first_due(due_by_schedule(at))), len(first_due(due_hourly(at))), len(_grouped(at))
     if found != (BATCH,) * 3:
         raise RuntimeError(f"due: {found}")
     size = f"{agents:,} agents, {memories:,} memories"
@@ -43,7 +43,7 @@ def measure(agents: int = 100_000, memories: int = 10_000_000, rounds: int = 15)
     ]
 
 
-def _first(queries: Queries) -> Sequence[int]:
+def first_due(queries: Queries) -> Sequence[int]:
     """As the sweep asks: one query after the other, until a batch is full."""
     found: list[int] = []
     for query in queries:
@@ -69,7 +69,7 @@ ORDER BY a.last_look_at, a.id LIMIT :limit
 """
 
 
-def _fill(agents: int, memories: int) -> None:
+def fill_agents(agents: int, memories: int) -> None:
     agent = make_agent("the first")
     (memory,) = remember(agent, "We spoke about the harbour, and about the price of tin on that day.")
     db.session.remove()

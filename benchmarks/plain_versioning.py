@@ -26,7 +26,7 @@ from app.extensions import db, writing
 from app.models import Agent, Refinement, Status
 from benchmarks.figures import Figure, print_figures
 from benchmarks.peers.environments import Peer, PeerUnavailable
-from benchmarks.scratch import is_sqlite, milliseconds, scratch
+from benchmarks.scratch import clock_name, is_sqlite, milliseconds, scratch
 from tests.support.databases import SERVER
 from tests.support.factories import begin, make_agent, remember
 
@@ -50,9 +50,9 @@ def measure(rounds: int = 20, *, peers: bool = True) -> list[Figure]:
         started, missing = _start(stack, texts) if peers else ({}, dict.fromkeys(_STARTED, "--no-peers"))
         for turn in range(rounds):
             changes = [(turn % 50 + 1, _reworded(turn % 50 + 1, n)) for n in range(BATCH)]
-            ours += _change_guarded(agent, ids, changes)
+            ours += change_guarded(agent, ids, changes)
             for name, peer in started.items():
-                theirs.setdefault(name, []).extend(peer.ask(do="update", changes=changes)["ms"])
+                theirs.setdefault(name, []).extend(peer.ask(do="update", changes=changes, clock=clock_name())["ms"])
     mine = statistics.median(ours)
     figures = [
         Figure(f"beside {name}", mine, "ms", f"{name}'s update", statistics.median(spent), most_ratio=1)
@@ -66,7 +66,7 @@ def _reworded(number: int, turn: int) -> str:
     return f"Memory number {number}: we {'really ' * (1 + turn)}spoke about the harbour and the price of tin."
 
 
-def _change_guarded(agent: Agent, ids: Sequence[int], changes: Changes) -> list[float]:
+def change_guarded(agent: Agent, ids: Sequence[int], changes: Changes) -> list[float]:
     run = begin(agent)
 
     def change(number: int, content: str) -> Callable[[], None]:

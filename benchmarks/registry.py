@@ -118,6 +118,11 @@ ROWS: tuple[Row, ...] = (
         shown_by="every provider: python -m benchmarks.hostile_models",
     ),
     Row(
+        "scaling", "", "told: how time grows with memories, agents, entries and open pages",
+        ("scaling", "--json"), ("--memories", "100", "1000", "--agents", "100", "1000", "--entries", "2000", "20000"),
+        seconds=600,
+    ),
+    Row(
         "forged_rows", "Forged rows", "0 memories opened, `verify` names it",
         shown_by="./whetstone test tests/adversaries tests/history/test_rows.py",
     ),

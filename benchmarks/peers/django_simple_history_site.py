@@ -74,14 +74,14 @@ def _fill(asked: dict) -> dict:
 
 def _update(asked: dict) -> dict:
     """Milliseconds of each: loaded, changed, committed with its version."""
-    spent = []
+    spent, clock = [], getattr(time, asked["clock"])
     for number, content in asked["changes"]:
-        began = time.perf_counter()
+        began = clock()
         with transaction.atomic():
             memory = Memory.objects.get(pk=number)
             memory.content, memory.token_estimate, memory.updated_at = content, len(content) // 4, timezone.now()
             memory.save()
-        spent.append((time.perf_counter() - began) * 1000)
+        spent.append((clock() - began) * 1000)
     return {"ms": spent, "versions": Memory.history.count()}
 
 

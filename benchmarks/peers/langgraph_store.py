@@ -61,11 +61,11 @@ def main() -> None:
         }
         for line in sys.stdin:
             asked = json.loads(line)
-            spent, found = [], None
+            spent, found, clock = [], None, getattr(time, asked["clock"])
             for text in asked["texts"]:
-                began = time.perf_counter()
+                began = clock()
                 found = works[asked["do"]](text)
-                spent.append((time.perf_counter() - began) * 1000)
+                spent.append((clock() - began) * 1000)
             print(json.dumps({"ms": spent, "found": found if isinstance(found, int) else None}), flush=True)
 
 
