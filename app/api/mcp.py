@@ -1,4 +1,4 @@
-"""MCP: every operation as a tool, over streamable HTTP at `/mcp` and over stdio; the same operations as REST's."""
+"""MCP: every operation as a tool, for `mcp_endpoint` (HTTP) and `cli/mcp` (stdio); the same operations as REST's."""
 
 from __future__ import annotations
 
@@ -14,24 +14,16 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetad
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, create_model
-from sqlalchemy.exc import OperationalError
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from app.api.caller import Caller, admit_caller
+from app.api.caller import Caller
 from app.api.given import read_arguments
 from app.api.operation import Operation
 from app.api.operations import OPERATIONS
-from app.api.refusal import headers_of, sentence_of
-from app.errors import Unavailable, WhetstoneError
-from app.events.stream import CLOSED
+from app.api.refusal import sentence_of
+from app.errors import WhetstoneError
 from app.extensions import db
 from app.logs import error_place, silence_library
-from app.problems import problem_document
-
-PATH = "/mcp"
-MOST_BYTES = 64_000_000
 
 INSTRUCTIONS = (
     "Whetstone keeps your long-term memories, sealed: without your consent no human reads them. Call get_context when "
@@ -54,62 +46,24 @@ def make_server(flask: Flask, admit_request: Admit) -> MCPServer[Any]:
     return MCPServer("whetstone", title="Whetstone", instructions=INSTRUCTIONS, tools=tools)
 
 
+def over_http(server: MCPServer[Any], *, path: str, most_bytes: int) -> ASGIApp:
+    """One request a call, no state in between. A page elsewhere has no token, so no host needs to be refused."""
+    app: ASGIApp = server.streamable_http_app(
+        streamable_http_path=path,
+        stateless_http=True,
+        json_response=True,
+        max_request_body_size=most_bytes,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    return app
+
+
 class OperationTool(Tool):
     """The SDK's own reading is left out: it drops unknown arguments, and its refusals are pydantic's, with values."""
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
         told = await run_sync(self.fn, context, arguments)
         return self.fn_metadata.convert_result(told) if convert_result else told
-
-
-class McpEndpoint:
-    """The ASGI side: one request a call, no state in between, and a token before anything is read."""
-
-    def __init__(self, flask: Flask) -> None:
-        self._flask = flask
-        self._server = make_server(flask, lambda request: request.scope["whetstone.caller"])
-        self._app: ASGIApp = self._server.streamable_http_app(
-            streamable_http_path=PATH,
-            stateless_http=True,
-            json_response=True,
-            max_request_body_size=MOST_BYTES,
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        )
-        self.running = self._server.session_manager.run
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A page elsewhere can't use it through somebody's browser: it has no token, and no cookie counts here."""
-        send = _add_closed_headers(send)
-        try:
-            caller = await run_sync(self._admit_caller, ", ".join(Headers(scope=scope).getlist("authorization")))
-        except WhetstoneError as error:
-            said = problem_document(error.http_status, error.code, sentence_of(error, reads_only=True))
-            refusal = JSONResponse(said, error.http_status, headers_of(error), "application/problem+json")
-            await refusal(scope, receive, send)
-            return
-        await self._app({**scope, "whetstone.caller": caller}, receive, send)
-
-    def _admit_caller(self, authorization: str) -> Caller:
-        """Raises Unauthorized, TooManyRequests or Unavailable."""
-        with self._flask.app_context():
-            try:
-                return admit_caller(authorization)
-            except OperationalError as error:
-                log.error("database unavailable", error=type(error.orig).__name__, path=PATH)  # noqa: TRY400
-                raise Unavailable("The database does not answer. Nothing was done; try again in a moment.") from None
-
-
-def _add_closed_headers(send: Send) -> Send:
-    """Every answer, whoever makes it, says that it is for nobody's cache and no other page."""
-    ours = {name for name, _ in CLOSED}
-
-    async def closed(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            others = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in ours]
-            message = {**message, "headers": [*others, *CLOSED]}
-        await send(message)
-
-    return closed
 
 
 def _make_tool(flask: Flask, operation: Operation, admit_request: Admit) -> Tool:

@@ -16,7 +16,7 @@ from flask import Flask
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from app.api.mcp import MOST_BYTES
+from app.api.mcp_endpoint import MOST_BYTES
 from app.api.operation import PREFIX
 from app.api.operations import OPERATIONS
 from app.keys.bearer import authenticate

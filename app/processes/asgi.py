@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import logging
 import re
 import socket
@@ -26,7 +25,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import Part, logs
-from app.api import mcp
+from app.api.mcp_endpoint import PATH, McpEndpoint
 from app.config import Settings, load_settings
 from app.errors import Unavailable
 from app.events.broker import end_streams
@@ -86,7 +85,7 @@ def assemble_application(
     """Pages, stream and the agents' tools over one Flask application."""
     hub = hub or Hub(flask)
     flask.extensions["stream_hub"] = hub
-    agents = mcp.McpEndpoint(flask)
+    agents = McpEndpoint(flask)
     user_logged_out.connect(_on_sign_out, flask)
     refusals, budget, known = Refusals(flask), Budget(), SenderLookup(flask)
     bodies = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines)
@@ -99,7 +98,7 @@ def assemble_application(
             Route("/healthz", AlwaysThere(flask, "health.healthz", pages)),
             Route("/readyz", OneLook(flask, "health.readyz", pages)),
             Route("/events", stream or EventStream(hub)),
-            Route(mcp.PATH, tools),
+            Route(PATH, tools),
             Route("/api/{rest:path}", bodies(rest, most_bytes=most_bytes_of_operation, is_known=known.has_token)),
             Mount("/", pages),
         ],
@@ -181,16 +180,16 @@ class WithoutQuery(logging.Filter):
 
 @asynccontextmanager
 async def _server_lifespan(application: Starlette) -> AsyncIterator[None]:
-    """The hub lives with the server. The queue's library loads beside it, so that no first click waits for it."""
-    asyncio.get_running_loop().run_in_executor(None, importlib.import_module, "tasks.refinement")
-    running = asyncio.create_task(application.state.hub.run())
+    """The hub and the agents' tools live with the server."""
+    running = [asyncio.create_task(each.run()) for each in (application.state.hub, application.state.agents)]
     try:
-        async with application.state.agents.running():
-            yield
+        yield
     finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        for task in running:
+            task.cancel()
+        for task in running:
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 def _on_sign_out(flask: Flask, user: Any, **_: Any) -> None:

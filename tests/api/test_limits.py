@@ -224,7 +224,7 @@ def test_the_tools_say_in_a_sentence_that_the_database_is_away(
     def away(_: object) -> None:
         raise OperationalError("SELECT", {}, Exception(canary("raised")))
 
-    monkeypatch.setattr("app.api.mcp.admit_caller", away)
+    monkeypatch.setattr("app.api.mcp_endpoint.admit_caller", away)
     answer = httpx.post(f"{site.url}/mcp", json={}, headers={"Authorization": f"Bearer {door.token}"})
 
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
