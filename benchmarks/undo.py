@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from app import Part, create_app
-from app.extensions import db, writing
+from app.extensions import db, now, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import verify
@@ -72,8 +72,9 @@ def _with_duplicates(name: str) -> tuple[str, int]:
     """An agent with 500 memories and the refinement that removed a second copy of each."""
     agent = make_agent(name)
     texts = [f"Memory number {n}: we spoke about the harbour and the price of tin." for n in range(CHANGES)]
-    remember(agent, *texts)
-    remember(agent, *texts)
+    moment = now()
+    for _ in range(2):
+        remember(agent, *texts, at=moment)  # a copy of another date would change the one that stays, too
     refinement_id = start_refinement(agent.id, trigger=Trigger.ADMIN, by=COMMAND_LINE, mode=Mode.DEDUP_ONLY).id
     with writing():
         refinement = Refinement.lock(refinement_id)
