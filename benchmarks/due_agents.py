@@ -104,7 +104,7 @@ def _dated(expression: str, of: str) -> str:
 
 def _agent_columns(days_ago: str, name: str) -> dict[str, str]:
     dated = {column: _dated(expression, days_ago) for column, expression in _DAYS.items()}
-    return dated | {"name": "'agent-' || n", "uuid": name}
+    return dated | {"name": "'fleet-' || n", "uuid": name}
 
 
 _AGENT = {
