@@ -17,7 +17,7 @@ from sqlalchemy import func, select, text
 from app.extensions import db, end_reading, writing
 from app.models import COMMAND_LINE, Account, Agent, AuditLog, Refinement, Role, User
 from app.models.user import OWNER
-from benchmarks.bulk import multiply_row
+from benchmarks.bulk import multiply_row, set_sequence
 from benchmarks.scratch import is_sqlite
 
 AGENTS = 1_000
@@ -77,6 +77,7 @@ def write_log(entries: int, *, account_id: int = 1) -> str:
     end_reading()
     if entries > written:
         _repeat(written, round(entries / written) - 1)
+    set_sequence("audit_log")
     if db.engine.dialect.name == "postgresql":
         with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE audit_log"))  # as autovacuum does by itself, a minute later

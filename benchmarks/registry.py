@@ -75,7 +75,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "pages", "Pages of one web process, 50 rows, 2,000 agents",
         "agents ≥ 150 requests/s, overview and audit ≥ 100; ≥ 4 × Flask-Admin's list",
-        shown_by="nothing here yet",
+        ("pages", "--json"), ("--agents", "1100", "--seconds", "0.5"), asks_peers=True,
     ),
     Row(
         "first_page", _FIRST, "≤ 60 kB and ≤ 5 requests; later ≤ 15 kB, no conditional requests for static files",
