@@ -84,6 +84,16 @@ in_flight = several(
     pattern("wall time over the ideal", r"wall \S+ s, # x the ideal", unit="×", most=1.5),
     pattern("peak memory", r"peak memory # MB", unit="MB", most=600),
 )
+
+
+def refinement_time(said: str, database: str) -> list[Figure]:
+    """The worker's processor time over the number of refinements, what a first call loads included."""
+    found = re.search(rf"{NUMBER} refinements.*CPU {NUMBER} s", said)
+    if found is None:
+        raise ValueError("no processor time in what it printed")
+    return [Figure("the worker's processor time, 200 at once", 1000 * float(found[2]) / float(found[1]), "ms", most=30)]
+
+
 event_stream = several(
     pattern("an event to the last page, median", r"median # ms", unit="ms", most=100),
     pattern("another page meanwhile, idle beside it", r"ratio # \(2\)", unit="×", most=1.5),

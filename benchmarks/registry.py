@@ -89,7 +89,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "refinement_time", "A refinement's own processor time (consent, three model turns, close)",
         "≤ 30 ms with LiteLLM, without the model server",
-        shown_by="nothing here yet",
+        ("in_flight", "200"), ("20",), readers.refinement_time,
     ),
     Row(
         "in_flight", _WAITING, "500 in flight, 2 s a reply: ≤ 1.5 × the ideal, ≤ 600 MB PSS",
