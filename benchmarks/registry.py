@@ -104,6 +104,11 @@ ROWS: tuple[Row, ...] = (
         ("commands", "--json"), ("--rounds", "1"), only=EMBEDDED,
     ),
     Row(
+        "starting", _START, "a second start ready in ≤ 2.5 s; a cold one in ≤ 15 s",
+        ("starting", "--json"), ("--rounds", "1"), only=EMBEDDED,
+        shown_by="the cold one, which downloads: python -m benchmarks.starting --cold 1",
+    ),
+    Row(
         "kill_storm", _FAULTS, "every refinement closed within 2 minutes, in a storm of kills too",
         ("kill_storm", "60"), ("10",), readers.kill_storm, seconds=420, only=EMBEDDED,
         shown_by="1,000 kills: python -m benchmarks.kill_storm 4000; each change with its entry: tests/refinement",

@@ -12,6 +12,7 @@ from app.cli import json_option
 from app.cli.printing import print_json
 from app.config import Settings, load_settings
 from app.errors import Unavailable
+from app.loading import nothing_collected
 from app.processes.broker import require_broker
 
 QUEUES = ("refine", "upkeep", "interactive")
@@ -35,7 +36,8 @@ on_word = click.option("--on-word", is_flag=True, hidden=True)
 def web(port: int | None, on_word: bool, as_json: bool) -> None:
     """Serve the pages, the event stream and the agents' API. It never reads the private master key."""
     settings = _begin_process(port=port)
-    from app.processes import asgi
+    with nothing_collected():
+        from app.processes import asgi
 
     _wait_for_start(settings, on_word)
     asgi.serve(settings)
@@ -49,8 +51,10 @@ def web(port: int | None, on_word: bool, as_json: bool) -> None:
 def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -> None:
     """Do the work: refinements, sweeps, upkeep. It needs the private master key."""
     settings = _begin_process()
-    from tasks.celery import app, flask_app
+    with nothing_collected():
+        from tasks.celery import app, flask_app
 
+        app.loader.import_default_modules()
     _wait_for_start(settings, on_word)
     flask_app()  # looks at database and master key here, where a person reads why not
     app.worker_main(
@@ -69,7 +73,8 @@ def worker(queues: str, concurrency: int | None, on_word: bool, as_json: bool) -
 def beat(on_word: bool, as_json: bool) -> None:
     """Say, at its times, "start what is due". Run one; a second one does no harm."""
     settings = _begin_process()
-    from tasks.celery import app
+    with nothing_collected():
+        from tasks.celery import app
 
     _wait_for_start(settings, on_word)
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,7 +88,8 @@ def beat(on_word: bool, as_json: bool) -> None:
 def prepare(words: bool, as_json: bool) -> None:
     """Bring the database up to date, make the master key pair and the first admin where they are missing."""
     settings = _begin_process()
-    from app.setup import prepare_installation
+    with nothing_collected():
+        from app.setup import prepare_installation
 
     print_json(asdict(prepare_installation(settings, with_words=words)))
 
