@@ -8,11 +8,14 @@ installations on one Redis server neither see nor take each other's messages.
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import structlog
-from flask import current_app
+from flask import Flask, current_app
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import Unavailable
 from app.extensions import db
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 
 TIMEOUT = 2.0
 """Seconds that a broker may take to answer a plain command."""
+
+WAKE_SECONDS = 0.02
+"""Less than the hub waits for the other events of one action."""
 
 CHANNEL = "events"
 """Stands behind the installation's namespace. Messages: `account:event`, or `bye:user`."""
@@ -64,6 +70,40 @@ def broker_client() -> Redis | None:
     return held[url]
 
 
+class StreamWaker:
+    """`wake_streams` for a process in which many requests write: a message says that there is news, not what.
+
+    So a thread of its own sends at most one an account every `WAKE_SECONDS`, however many events there were, and no
+    request waits for the broker. What is still to be sent when the process ends, the pages find by themselves.
+    """
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+        self._newest: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._is_asked = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="wake", daemon=True).start()
+        self._app.extensions["wake_streams"] = self.wake_soon
+
+    def wake_soon(self, account_id: int, event_id: int) -> None:
+        with self._lock:
+            self._newest[account_id] = event_id
+        if not self._is_asked.is_set():
+            self._is_asked.set()
+
+    def _run(self) -> None:
+        while self._is_asked.wait():
+            self._is_asked.clear()
+            with self._lock:
+                newest, self._newest = self._newest, {}
+            with self._app.app_context():
+                for account_id, event_id in newest.items():
+                    wake_streams(account_id, event_id)
+            time.sleep(WAKE_SECONDS)
+
+
 def wake_streams(account_id: int, event_id: int) -> None:
     """Say that an account has an event. Without a broker the pages hear it later: they look by themselves too."""
     _publish_message(f"{account_id}:{event_id}")
@@ -81,5 +121,5 @@ def _publish_message(message: str) -> None:
         broker = broker_client()
         if broker is not None:
             broker.publish(broker_namespace() + CHANNEL, message)
-    except (RedisError, OSError, ValueError, Unavailable) as error:
+    except (RedisError, SQLAlchemyError, OSError, ValueError, Unavailable) as error:
         log.warning("streams not woken", message=message, error=type(error).__name__)

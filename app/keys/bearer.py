@@ -74,7 +74,7 @@ def authenticate(bearer: str) -> Bearer | None:
     if parsed is None:
         return None
     public_id, opener = parsed
-    rows = db.session.execute(_FIND, {"public_id": public_id, "reader": opener.public.hex}).all()
+    rows = db.session.connection().execute(_FIND, {"public_id": public_id, "reader": opener.public.hex}).all()
     if not rows or not hmac.compare_digest(rows[0].token_hash, hash_token(bearer)):
         return None
     first, moment = rows[0], now()

@@ -28,7 +28,7 @@ from app import Part, logs
 from app.api.mcp_endpoint import PATH, McpEndpoint
 from app.config import Settings, load_settings
 from app.errors import Unavailable
-from app.events.broker import end_streams
+from app.events.broker import StreamWaker, end_streams
 from app.events.hub import Hub
 from app.events.stream import EventStream
 from app.gateway.answers import AlwaysThere, OneLook, Refusals
@@ -75,6 +75,7 @@ def serve(settings: Settings) -> None:
     gc.freeze()  # what was loaded stays: the collector need not look through it with every few hundred requests
     gc.set_threshold(*COLLECTED_AFTER)
     keep_closing(flask)
+    StreamWaker(flask).start()
     NoticeTimer.for_web(flask, lambda: worker_answers(ECHO_SECONDS)).start()
     server_of(application, settings).run(None if settings.web_processes == 1 else [shared_socket(settings)])
 
