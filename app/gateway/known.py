@@ -56,7 +56,7 @@ class SenderLookup:
         self._flask = flask
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="known")
         self._agents: dict[int, int] = {}
-        self._looks = 0
+        self._looks: dict[int, asyncio.Future[int | None]] = {}
 
     async def may_act(self, scope: Scope) -> bool:
         """Whether the cookie is that of somebody who may change something."""
@@ -78,13 +78,18 @@ class SenderLookup:
         """
         said = _authorization_header(scope)
         key = hash(said)
-        if key in self._agents or self._looks >= MOST_LOOKS:
+        if key in self._agents or (key not in self._looks and len(self._looks) >= MOST_LOOKS):
             return self._agents.get(key)
-        self._looks += 1
+        if key not in self._looks:
+            self._looks[key] = asyncio.ensure_future(self._look_up(said, key))
+        return await asyncio.shield(self._looks[key])
+
+    async def _look_up(self, said: str, key: int) -> int | None:
+        """Once for all requests that come with this token meanwhile."""
         try:
             found = await self._in_thread(partial(self._owner_of, said))
         finally:
-            self._looks -= 1
+            del self._looks[key]
         if found is not None:
             if len(self._agents) >= MOST_REMEMBERED:
                 del self._agents[next(iter(self._agents))]
