@@ -131,7 +131,7 @@ def search_memories(caller: Caller, given: Search) -> Found:
         content = keys.reveal_memory(memory.id, memory.content)
         if wanted in content.casefold():
             hits.append((memory, content))
-    newest = [OneMemory.of(memory, content=content) for memory, content in hits[::-1][: given.limit]]
+    newest = [OneMemory.reveal(memory, content) for memory, content in hits[::-1][: given.limit]]
     return Found(query=given.query, count=len(hits), memories=newest)
 
 
@@ -171,8 +171,8 @@ def get_context(caller: Caller) -> Context:
     text = _as_text(figures.name, core, journal)
     return Context(
         text=text,
-        core=[OneMemory.of(row, content=content) for row, content in core],
-        journal=[OneMemory.of(row, content=content) for row, content in journal],
+        core=[OneMemory.reveal(row, content) for row, content in core],
+        journal=[OneMemory.reveal(row, content) for row, content in journal],
         tokens=estimate_tokens(text),
         core_token_usage=figures.core_token_usage,
         core_token_budget=figures.core_token_budget,
@@ -222,7 +222,7 @@ def _read_all_memories(agent_id: int, kind: MemoryType | None) -> Iterator[Seale
 
 
 def _reveal_memory(memory: SealedRow, keys: AgentKeys) -> OneMemory:
-    return OneMemory.of(memory, content=keys.reveal_memory(memory.id, memory.content))
+    return OneMemory.reveal(memory, keys.reveal_memory(memory.id, memory.content))
 
 
 def _as_text(name: str, core: Sequence[tuple[SealedRow, str]], journal: Sequence[tuple[SealedRow, str]]) -> str:

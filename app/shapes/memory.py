@@ -11,6 +11,7 @@ from pydantic import Field
 
 from app.models import Intake, IntakeStatus
 from app.models.base import iso
+from app.models.memory_rows import SealedRow
 from app.shapes.response import Moment, ResponseModel
 
 MemoryKind = Literal["core", "journal"]
@@ -68,16 +69,27 @@ class OneMemory(ResponseModel):
     version: int
 
     @classmethod
-    def of(cls, memory: Any, /, **more: Any) -> Self:
-        """Of our own rows, which have these types already: a context tells of hundreds, and is not checked by pydantic.
-
-        What it says has no place in an error then, either.
-        """
-        told = {name: getattr(memory, name) for name in cls.model_fields if name not in more} | more
-        for name in ("origin_at", "created_at", "updated_at"):
-            told[name] = iso(told[name])
-        told |= {"type": str(told["type"]), "other_dates": [*map(iso, told["other_dates"])]}
-        return cls.model_construct(**told)
+    def reveal(cls, row: SealedRow, content: str) -> Self:
+        """Of columns, which have these types already: a context tells of hundreds, so pydantic checks none of them."""
+        at, created_at = iso(row.origin_at), row.created_at
+        return cls.of_checked(
+            {
+                "id": row.id,
+                "type": row.type,
+                "content": content,
+                "tokens": row.tokens,
+                "constitutional": row.constitutional,
+                "tags": row.tags,
+                "origin_at": at,
+                "other_dates": [iso(moment) for moment in row.other_dates],
+                "merged_sources": row.merged_sources,
+                "merges": row.merges,
+                "source": row.source,
+                "created_at": at if created_at == row.origin_at else iso(created_at),
+                "updated_at": at if row.updated_at == row.origin_at else iso(row.updated_at),
+                "version": row.version,
+            }
+        )
 
 
 class ErasedMemory(ResponseModel):

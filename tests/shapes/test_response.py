@@ -13,8 +13,11 @@ import pytest
 from pydantic import ValidationError
 
 import app.shapes
+from app.models import MemoryType
+from app.models.memory_rows import SealedRow
 from app.shapes.memory import OneMemory
 from app.shapes.response import Moment, ResponseModel
+from app.silo import SealedMemory
 
 AT = datetime(2026, 11, 2, 6, tzinfo=timezone(timedelta(hours=2)))
 
@@ -55,3 +58,19 @@ def shapes() -> Iterator[type[ResponseModel]]:
         for found in vars(importlib.import_module(module.name)).values():
             if isinstance(found, type) and issubclass(found, ResponseModel):
                 yield found
+
+
+def test_a_memory_that_is_not_checked_is_told_like_one_that_is() -> None:
+    """`reveal` says again what each field is made of: nothing may be missing there, and nothing told otherwise."""
+    later = AT + timedelta(days=1)
+    for tags, created_at, other_dates in ((["voice"], later, [later, AT]), ([], AT, [])):
+        row = SealedRow(
+            *(7, MemoryType.JOURNAL, 3, False, True, tags, AT, other_dates, 2, 1, "agent", None, 4),
+            *(created_at, later, SealedMemory(None, None, None, b"")),
+        )
+
+        told = OneMemory.reveal(row, "Ann likes tea.")
+
+        assert told.model_dump_json() == OneMemory.of(row, content="Ann likes tea.").model_dump_json()
+        assert told == OneMemory.of(row, content="Ann likes tea.")
+        assert told.model_fields_set == {*OneMemory.model_fields}
