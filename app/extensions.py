@@ -20,6 +20,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.config import ROOT
 from app.errors import DiskFull, Unavailable
+from app.plain_rows import PlainSession
 
 
 class Base(DeclarativeBase):
@@ -39,7 +40,7 @@ def _read_json(stored: str | bytes) -> Any:
 db = SQLAlchemy(
     model_class=Base,
     engine_options={"hide_parameters": True, "pool_pre_ping": True, "json_deserializer": _read_json, **POOL},
-    session_options={"expire_on_commit": False},
+    session_options={"class_": PlainSession, "expire_on_commit": False},
 )
 
 

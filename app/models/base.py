@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     DateTime,
+    Executable,
     Index,
+    Insert,
     Integer,
     LargeBinary,
     Select,
     Table,
+    bindparam,
     delete,
     func,
     insert,
@@ -31,6 +35,7 @@ from sqlalchemy.types import JSON, TypeDecorator
 
 from app.errors import NotFound
 from app.extensions import Base, db, is_sqlite, now, reading, writing
+from app.plain_rows import object_of
 from app.silo import Sealed
 
 if TYPE_CHECKING:
@@ -177,7 +182,7 @@ LOCK_ORDER = (
 watches it (`tests/support/locks.py`). Behind all comes PostgreSQL's advisory lock of an account's events."""
 
 
-def lock_row(query: Q, *, of: type[Model] | None = None) -> Q:
+def lock_row(query: Q, *, of: type[Model] | Table | None = None) -> Q:
     """Read a row for change: locked against other writers (not against foreign keys), and never from memory.
 
     `of` is whose rows are locked, where the query joins others. What else the transaction locks comes in LOCK_ORDER.
@@ -203,8 +208,35 @@ class Lockable:
     @classmethod
     def lock(cls, row_id: int | str) -> Self:
         """Load it for change; what comes before it in LOCK_ORDER is locked already. Raises NotFound."""
-        row = db.session.scalar(lock_row(select(cls).where(cls.id == row_id)))
-        return require_row(row, f"There is no such {cls.NOUN}.")
+        found = read_locked(_select_for_change(cast(Any, cls)), {"row": row_id}, cls)
+        return require_row(next((cast("Self", row) for (row,) in found), None), f"There is no such {cls.NOUN}.")
+
+
+@cache
+def _select_for_change(model: Any) -> Select[Any]:
+    table = cast(Table, model.__table__)
+    return lock_row(select(table).where(table.c.id == bindparam("row")))
+
+
+def read_locked(query: Executable, values: Mapping[str, Any], *models: type[Any]) -> Iterator[tuple[Any, ...]]:
+    """The objects of the rows that a query locks or changes, never from memory; behind them its further columns.
+
+    It gives all columns of each model's table, in the order of `models`.
+    """
+    session = db.session()
+    session.flush()
+    for row in session.execute(query, values).all():
+        objects, start = [], 0
+        for model in models:
+            columns = _column_names(cast(Any, model))
+            objects.append(object_of(session, model, dict(zip(columns, row[start:], strict=False))))
+            start += len(columns)
+        yield *objects, *row[start:]
+
+
+@cache
+def _column_names(model: Any) -> tuple[str, ...]:
+    return tuple(model.__table__.columns.keys())
 
 
 def claim_row(model: type[T], *conditions: ColumnElement[bool], **values: Any) -> T | None:
@@ -252,8 +284,7 @@ def partial_index(name: str, *columns: str, where: str, unique: bool = False) ->
 
 def insert_row(row: Model) -> int:
     """One plain INSERT of an object that stays out of the session, as append-only rows may; returns its id."""
-    table = cast(Table, row.__table__)
-    return int(db.session.execute(insert(table).returning(table.c.id), _column_values(row)).scalar_one())
+    return int(db.session.connection().execute(_insert_one(type(row)), _column_values(row)).scalar_one())
 
 
 def insert_rows(rows: Sequence[Model]) -> None:
@@ -265,7 +296,17 @@ def insert_rows(rows: Sequence[Model]) -> None:
 def insert_values(model: type[Model], rows: Sequence[Mapping[str, Any]]) -> None:
     """The same for columns by their names, of rows that nobody needs as objects."""
     if rows:
-        db.session.execute(insert(cast(Table, model.__table__)), rows)
+        db.session.connection().execute(_insert_many(model), rows)
+
+
+@cache
+def _insert_one(model: type[Model]) -> Insert:
+    return insert(cast(Table, model.__table__)).returning(cast(Table, model.__table__).c.id)
+
+
+@cache
+def _insert_many(model: type[Model]) -> Insert:
+    return insert(cast(Table, model.__table__))
 
 
 def _column_values(row: Model) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import event
 from sqlalchemy.orm import ORMExecuteState, Session
 
@@ -25,15 +27,25 @@ def unwatch() -> None:
 
 def _check(state: ORMExecuteState) -> None:
     is_lock = state.is_select and getattr(state.statement, "_for_update_arg", None) is not None
-    if not is_lock or state.bind_mapper is None:
+    if not is_lock:
         return
-    table = state.bind_mapper.local_table.name  # type: ignore[attr-defined]
+    table = _locked_table(state)
     held: list[str] = state.session.info.setdefault(HELD, [])
     assert table in LOCK_ORDER, f"{table} is locked, and LOCK_ORDER does not say when"
     ahead = [name for name in held if LOCK_ORDER.index(name) > LOCK_ORDER.index(table)]
     assert table in held or not ahead, f"{table} is locked behind {', '.join(ahead)}"
     if table not in held:
         held.append(table)
+
+
+def _locked_table(state: ORMExecuteState) -> str:
+    statement: Any = state.statement
+    of = statement._for_update_arg.of
+    if of is None and state.bind_mapper is not None:
+        return str(state.bind_mapper.local_table.name)  # type: ignore[attr-defined]
+    names = {str(getattr(each, "table", each).name) for each in of or statement.get_final_froms()}
+    assert len(names) == 1, f"one statement locks {', '.join(sorted(names))}"
+    return names.pop()
 
 
 def _forget(session: Session) -> None:

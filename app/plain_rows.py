@@ -1,0 +1,125 @@
+"""The session of every floor: rows that only changed in plain columns are written without SQLAlchemy's unit of work,
+and rows that are locked are read without its loading.
+
+The unit of work sorts whatever may depend on one another; for a handful of rows that exist already that costs several
+times the statements themselves. What else is there to write (new rows, removed ones, relationships, SQL expressions)
+still goes through it, with everything that changed beside. A load makes a plan for each column of each query anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, cast
+
+from flask_sqlalchemy.session import Session
+from sqlalchemy import Column, Table, Update, bindparam, inspect, update
+from sqlalchemy.orm import InstanceState, Mapper, make_transient_to_detached
+from sqlalchemy.orm.exc import StaleDataError
+from sqlalchemy.sql import ClauseElement
+
+T = TypeVar("T")
+
+
+class _Change(NamedTuple):
+    """What one row's UPDATE sets, by the names of attributes."""
+
+    row: InstanceState[Any]
+    values: dict[str, Any]
+
+    @property
+    def kind(self) -> tuple[Mapper[Any], tuple[str, ...]]:
+        """Rows of one kind go into one statement."""
+        return self.row.mapper, tuple(sorted(self.values))
+
+    @property
+    def order(self) -> tuple[str, str, Any]:
+        """One order for all, so that no two transactions wait for each other."""
+        return self.row.mapper.local_table.description, repr(self.kind[1]), self.row.identity
+
+
+class PlainSession(Session):
+    """What it promises is what SQLAlchemy's promises: after a flush the database has what the rows say."""
+
+    def flush(self, objects: Sequence[Any] | None = None) -> None:
+        """Write what changed; plainly, if that is all of it."""
+        if objects is not None or self.new or self.deleted or self.in_nested_transaction():
+            super().flush(objects)
+            return
+        rows = [cast("InstanceState[Any]", inspect(row)) for row in self.dirty]
+        if not all(_is_plain(row) for row in rows):
+            super().flush()
+            return
+        if rows:
+            self.dispatch.before_flush(self, None, None)
+        self._write([_Change(row, _changed_values(row)) for row in rows])
+        for row in rows:
+            row._commit_all(row.dict, self.identity_map)  # what the unit of work does with a row that it has written
+
+    def _write(self, changes: Sequence[_Change]) -> None:
+        kinds: dict[Any, list[dict[str, Any]]] = {}
+        for change in sorted((change for change in changes if change.values), key=lambda change: change.order):
+            (number,) = change.row.identity or ()
+            named = {f"new_{name}": value for name, value in change.values.items()}
+            kinds.setdefault(change.kind, []).append({"row": number, **named})
+        for (mapper, names), values in kinds.items():
+            done = self.connection().execute(_update_statement(mapper, names), values)
+            if done.rowcount != len(values):
+                raise StaleDataError(f"{done.rowcount} of {len(values)} rows of {mapper.local_table} were there")
+
+
+def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
+    """The session's object of a row that a query has just read whole: as the row says, whatever it said before.
+
+    `values` are all columns by their names. What waits to be written is written before such a query, by the caller.
+    """
+    mapper = cast("Mapper[T]", inspect(model))
+    key = mapper.identity_key_from_primary_key(tuple(values[column.name] for column in mapper.primary_key))
+    found: T | None = session.identity_map.get(key)
+    if found is None:
+        found = model(**values)
+        make_transient_to_detached(found)
+        session.add(found)
+        return found
+    row = cast("InstanceState[Any]", inspect(found))
+    row.dict.update(values)
+    for name in mapper.relationships.keys():  # noqa: SIM118 - no mapping
+        row.dict.pop(name, None)
+    row._commit_all(row.dict, session.identity_map)
+    return found
+
+
+def _is_plain(row: InstanceState[Any]) -> bool:
+    columns = _plain_columns(row.mapper)
+    values = row.dict
+    return all(
+        name in columns and name in values and not isinstance(values[name], ClauseElement)
+        for name in row.committed_state
+    )
+
+
+def _changed_values(row: InstanceState[Any]) -> dict[str, Any]:
+    """What was set to another value than the database has; where that was never read, whatever was set."""
+    columns, found = _plain_columns(row.mapper), dict[str, Any]()
+    for name, before in row.committed_state.items():
+        if not columns[name].type.compare_values(row.dict[name], before):
+            found[name] = row.dict[name]
+    return found
+
+
+@cache
+def _plain_columns(mapper: Mapper[Any]) -> Mapping[str, Column[Any]]:
+    """By attribute, the columns of a row that stands in one table and is known by one number; else nothing is plain."""
+    table = cast(Table, mapper.local_table)
+    is_simple = len(mapper.tables) == 1 and len(mapper.primary_key) == 1 and mapper.version_id_col is None
+    if not is_simple or any(column.onupdate or column.server_onupdate for column in table.columns):
+        return {}
+    plain = {each.key: cast("Column[Any]", each.columns[0]) for each in mapper.column_attrs if len(each.columns) == 1}
+    return {key: column for key, column in plain.items() if not column.primary_key}
+
+
+@cache
+def _update_statement(mapper: Mapper[Any], names: tuple[str, ...]) -> Update:
+    columns, key = _plain_columns(mapper), mapper.primary_key[0]
+    new = {columns[name]: bindparam(f"new_{name}", type_=columns[name].type) for name in names}
+    return update(cast(Table, mapper.local_table)).where(key == bindparam("row")).values(new)
