@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from flask import current_app
-from sqlalchemy import ForeignKey, Index, String, func, select, text
+from sqlalchemy import ForeignKey, Index, Integer, String, Table, bindparam, func, insert, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading
@@ -43,6 +43,17 @@ class Event(Model):
     at: Mapped[Moment]
 
 
+_TABLE = cast(Table, Event.__table__)
+_SAID = [column for column in _TABLE.columns if not column.primary_key]
+_TURN = select(func.pg_advisory_xact_lock(_LOCK_SPACE, bindparam("account_id", type_=Integer))).cte("turn")
+_INSERT_IN_TURN = (
+    insert(_TABLE)
+    .from_select(_SAID, select(*(bindparam(column.name, type_=column.type) for column in _SAID)).select_from(_TURN))
+    .returning(_TABLE.c.id)
+)
+"""The lock and the row in one statement: the row, and with it the number, is made once the lock is held."""
+
+
 def announce(
     kind: str, account_id: int, agent_id: int | None = None, refinement_id: str | None = None, /, **data: Any
 ) -> None:
@@ -72,8 +83,13 @@ def announce_each(kind: str, account_id: int, agent_ids: Sequence[int]) -> None:
 
 
 def _insert_event(event: Event) -> None:
-    _take_turn(event.account_id)
-    event.id = insert_row(event)
+    session = db.session()
+    if is_sqlite(session):
+        event.id = insert_row(event)
+        return
+    session.flush()
+    values = {column.name: getattr(event, column.name) for column in _SAID}
+    event.id = session.connection().execute(_INSERT_IN_TURN, values).scalar_one()
 
 
 def _take_turn(account_id: int) -> None:
