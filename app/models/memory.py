@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import BindParameter, ForeignKey, Select, select
+from sqlalchemy import BindParameter, ForeignKey, Select, Table, and_, bindparam, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.audit import Action, queue_note_to_agent, record
-from app.models.base import Identity, Model, Moment, lock_row, partial_index, reserve_memory_ids
+from app.models.base import Identity, Model, Moment, lock_row, partial_index, read_locked, reserve_memory_ids
 from app.models.keyset import Keyset
-from app.models.memory_text import MemoryText, content_columns, is_text_of, join_content, keep_text
+from app.models.memory_text import (
+    ContentKey,
+    MemoryText,
+    add_first_text,
+    content_columns,
+    insert_further_text,
+    is_text_of,
+    join_content,
+)
 from app.models.refinement import Refinement
 from app.models.state import MemoryState, MemoryType, Source, StateColumns
 from app.silo import AgentKeys, SealedMemory
@@ -70,10 +78,8 @@ class Memory(StateColumns, Model):
     @classmethod
     def lock_active_core(cls, agent_id: int, ids: Sequence[int]) -> dict[int, Memory]:
         """The active core memories among `ids`, locked in the order of ids; what is missing is not the agent's."""
-        query = cls.active(agent_id, MemoryType.CORE).where(cls.id.in_(ids)).order_by(None).order_by(cls.id)
-        query = join_content(query.add_columns(*content_columns(cls.content_digest)), cls.id, cls.content_digest)
         found: dict[int, Memory] = {}
-        for memory, *sealed in db.session.execute(lock_row(query, of=cls)):
+        for memory, *sealed in read_locked(_LOCK_ACTIVE_CORE, {"agent": agent_id, "ids": ids}, cls):
             memory._held, found[memory.id] = SealedMemory(*sealed), memory
         return found
 
@@ -126,7 +132,7 @@ class Memory(StateColumns, Model):
         )
         agent.weigh(added=[memory])
         db.session.add(memory)
-        keep_text(agent.id, number, sealed, is_new=True)
+        add_first_text(agent.id, number, sealed)
         memory._held = sealed
         return memory
 
@@ -204,7 +210,7 @@ class Memory(StateColumns, Model):
     def rewrite(self, agent: Agent, content: str, *, keys: AgentKeys) -> None:
         """Give it another text; the caller records it. Raises SealBroken."""
         sealed = keys.seal_memory(self.id, content, self.content.content_key)
-        keep_text(agent.id, self.id, sealed, is_new=False)
+        insert_further_text(agent.id, self.id, sealed)
         self._held = sealed
         self.become(
             agent,
@@ -317,3 +323,19 @@ class Memory(StateColumns, Model):
 
 
 OLDEST_MEMORIES = Keyset((Memory.origin_at, Memory.id))
+
+_MEMORIES, _TEXTS, _KEYS = (cast(Table, model.__table__) for model in (Memory, MemoryText, ContentKey))
+_HAS_TEXT = and_(_TEXTS.c.memory_id == _MEMORIES.c.id, _TEXTS.c.content_digest == _MEMORIES.c.content_digest)
+_LOCK_ACTIVE_CORE = lock_row(
+    select(*_MEMORIES.c, _TEXTS.c.sealed, _TEXTS.c.content_hash, _KEYS.c.sealed, _MEMORIES.c.content_digest)
+    .select_from(_MEMORIES.outerjoin(_TEXTS, _HAS_TEXT).outerjoin(_KEYS, _KEYS.c.memory_id == _MEMORIES.c.id))
+    .where(
+        _MEMORIES.c.agent_id == bindparam("agent"),
+        _MEMORIES.c.discarded_at.is_(None),
+        _MEMORIES.c.type == MemoryType.CORE,
+        _MEMORIES.c.id.in_(bindparam("ids", expanding=True)),
+    )
+    .order_by(_MEMORIES.c.id),
+    of=_MEMORIES,
+)
+"""Behind a memory's columns, what `SealedMemory` is made of: null where it is missing, and that does not open."""

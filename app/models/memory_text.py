@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, Select, an
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 
 from app.extensions import db
-from app.models.base import Model
+from app.models.base import Model, insert_values
 from app.silo import Sealed, SealedMemory
 
 Digest = InstrumentedAttribute[bytes]
@@ -44,19 +44,25 @@ class ContentKey(Model):
     sealed: Mapped[bytes] = mapped_column(LargeBinary)
 
 
-def keep_text(agent_id: int, memory_id: int, sealed: SealedMemory, *, is_new: bool) -> None:
-    """Add the rows of a text to the session; of a memory that is new, also that of its key."""
-    db.session.add(
-        MemoryText(
-            memory_id=memory_id,
-            content_digest=sealed.digest,
-            agent_id=agent_id,
-            sealed=sealed.text,
-            content_hash=sealed.content_hash,
-        )
-    )
-    if is_new:
-        db.session.add(ContentKey(memory_id=memory_id, agent_id=agent_id, sealed=sealed.content_key))
+def add_first_text(agent_id: int, memory_id: int, sealed: SealedMemory) -> None:
+    """Add the rows of a new memory's text and key to the session: they follow the memory's own."""
+    db.session.add(MemoryText(**_text_columns(agent_id, memory_id, sealed)))
+    db.session.add(ContentKey(memory_id=memory_id, agent_id=agent_id, sealed=sealed.content_key))
+
+
+def insert_further_text(agent_id: int, memory_id: int, sealed: SealedMemory) -> None:
+    """Write the row of another text of a memory that has a row and a key."""
+    insert_values(MemoryText, [_text_columns(agent_id, memory_id, sealed)])
+
+
+def _text_columns(agent_id: int, memory_id: int, sealed: SealedMemory) -> dict[str, Any]:
+    return {
+        "memory_id": memory_id,
+        "content_digest": sealed.digest,
+        "agent_id": agent_id,
+        "sealed": sealed.text,
+        "content_hash": sealed.content_hash,
+    }
 
 
 def content_keys_of(memory_ids: Collection[int]) -> dict[int, bytes]:

@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Table, bindparam, select, update
 
 from app.errors import NotFound, Refused
-from app.extensions import db, writing
+from app.extensions import db, is_sqlite, writing
 from app.history.reversing import RETENTION_GUARD, reverse_changes
 from app.models import Agent, Memory, MemoryState, MemoryType, Refinement, Status
+from app.models.base import lock_row, read_locked
 from app.models.tally import MAX_PROTECTIONS
 from app.refinement.erosion import WINDOW, Erosion, excess_erosion
 from app.silo import AgentKeys
@@ -58,8 +59,7 @@ def fenced_transaction(claim: Claim, *, mutations: int = 0, protections: int = 0
     of the count.
     """
     with writing():
-        refinement = _claim_row(claim, mutations, protections)
-        yield refinement, Agent.lock(refinement.agent_id)
+        yield _claim_row(claim, mutations, protections)
 
 
 def check_fence(claim: Claim) -> Refinement:
@@ -80,31 +80,35 @@ def check_fence(claim: Claim) -> Refinement:
     return refinement
 
 
+_ROW = cast(Table, Refinement.__table__).c
 _FENCE = (
-    update(Refinement)
+    update(cast(Table, Refinement.__table__))
     .where(
-        Refinement.id == bindparam("refinement"),
-        Refinement.status == Status.RUNNING,
-        Refinement.worker == bindparam("held_by"),
-        Refinement.stop_requested_at.is_(None),
-        Refinement.ending.is_(None),
-        Refinement.mutations + bindparam("mutations") <= Refinement.cap,
-        Refinement.protected + bindparam("protections") <= MAX_PROTECTIONS,
+        _ROW.id == bindparam("refinement"),
+        _ROW.status == Status.RUNNING,
+        _ROW.worker == bindparam("held_by"),
+        _ROW.stop_requested_at.is_(None),
+        _ROW.ending.is_(None),
+        _ROW.mutations + bindparam("made") <= _ROW.cap,
+        _ROW.protected + bindparam("guarded") <= MAX_PROTECTIONS,
     )
-    .values(
-        mutations=Refinement.mutations + bindparam("mutations"),
-        protected=Refinement.protected + bindparam("protections"),
-    )
-    .returning(Refinement)
-    .execution_options(populate_existing=True, synchronize_session=False)
+    .values(mutations=_ROW.mutations + bindparam("made"), protected=_ROW.protected + bindparam("guarded"))
+    .returning(*_ROW)
 )
+_CLAIMED = _FENCE.cte("claimed")
+_AGENTS = cast(Table, Agent.__table__)
+_FENCE_AND_LOCK = lock_row(select(_CLAIMED, _AGENTS).where(_AGENTS.c.id == _CLAIMED.c.agent_id), of=_AGENTS)
+"""Both in one statement, where the database can: the agent's row is read and locked once the fence let through."""
 
 
-def _claim_row(claim: Claim, mutations: int, protections: int) -> Refinement:
-    values = {"refinement": claim.refinement_id, "held_by": claim.worker}
-    row = db.session.scalar(_FENCE, values | {"mutations": mutations, "protections": protections})
-    if row is not None:
-        return row
+def _claim_row(claim: Claim, mutations: int, protections: int) -> tuple[Refinement, Agent]:
+    values = {"refinement": claim.refinement_id, "held_by": claim.worker, "made": mutations, "guarded": protections}
+    if is_sqlite(db.session()):
+        held = [(row, Agent.lock(row.agent_id)) for (row,) in read_locked(_FENCE, values, Refinement)]
+    else:
+        held = [(row, agent) for row, agent in read_locked(_FENCE_AND_LOCK, values, Refinement, Agent)]
+    if held:
+        return held[0]
     refinement = check_fence(claim)
     if protections:
         raise ProtectionsUsed(
@@ -123,19 +127,20 @@ def kept_weights(refinement: Refinement, memories: Sequence[Memory]) -> dict[int
     kept = {memory.id: memory.token_estimate for memory in memories if (memory.entry_id or 0) <= start}
     changed = [memory for memory in memories if memory.id not in kept]
     if changed:
-        rows = db.session.execute(_KEPT_SINCE, {"start": start, "ids": [memory.id for memory in changed]})
-        kept |= {memory_id: left or 0 for memory_id, left in rows.tuples()}
+        rows = db.session.connection().execute(_KEPT_SINCE, {"start": start, "ids": [memory.id for memory in changed]})
+        kept |= {memory_id: left or 0 for memory_id, left in rows}
     return kept | {memory.id: _weight_at(memory, start) for memory in changed if memory.id not in kept}
 
 
+_STATES = cast(Table, MemoryState.__table__).c
 _KEPT_SINCE = (
-    select(MemoryState.memory_id, MemoryState.kept)
+    select(_STATES.memory_id, _STATES.kept)
     .where(
-        MemoryState.memory_id.in_(bindparam("ids", expanding=True)),
-        MemoryState.entry_id > bindparam("start"),
-        MemoryState.kept.is_not(None),
+        _STATES.memory_id.in_(bindparam("ids", expanding=True)),
+        _STATES.entry_id > bindparam("start"),
+        _STATES.kept.is_not(None),
     )
-    .order_by(MemoryState.entry_id)
+    .order_by(_STATES.entry_id)
 )
 """The newest states since the snapshot say it: only the one open refinement writes `kept`."""
 

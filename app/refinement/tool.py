@@ -272,6 +272,7 @@ class RefinementTool:
         if allowed is not None:
             data["specifics"] = allowed.count.as_json()
             refinement.count_specifics(**data["specifics"])
+        self._book_calls(refinement)
         data["retention"] = str(refinement.retention)
         about = f"memory:{data['id']}"
         entry = refinement.record_action(
@@ -279,7 +280,6 @@ class RefinementTool:
         )
         if allowed is not None:
             AskedLoss.settle(refinement, entry, allowed.settled)
-        self._book_calls(refinement)
         refinement.announce("operation", entry=entry.id, action=str(action), **data)
         trip = enforce_latch(refinement, agent, self._keys)
         return self._rolled_back(trip) if trip else None
