@@ -100,6 +100,7 @@ class Settings(BaseSettings):
     )
     retry_base_seconds: float = Field(1.0, ge=0, le=60, description="First pause before a model call is repeated.")
     concurrency: int = Field(64, ge=1, le=1000, description="Refinements that one worker keeps in flight.")
+    workers: int = Field(1, ge=1, le=64, description="Worker processes that `up` runs, one a core at most.")
     immutable_tags: Annotated[tuple[str, ...], NoDecode] = Field(
         IMMUTABLE_TAGS, description="Comma-separated. Memories with one of these tags are never changed by the Knife."
     )

@@ -32,14 +32,17 @@ class PortTaken(WhetstoneError):
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the pages (WHETSTONE_PORT, else 8000).")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Database, keys and logs (WHETSTONE_DATA_DIR).")
+@click.option("--workers", type=click.IntRange(1, 64), help="Worker processes (WHETSTONE_WORKERS, else 1).")
 @click.option("--no-browser", is_flag=True, help="Do not open the page in a browser.")
 @json_option
-def up(port: int | None, data_dir: Path | None, no_browser: bool, as_json: bool) -> None:
+def up(port: int | None, data_dir: Path | None, workers: int | None, no_browser: bool, as_json: bool) -> None:
     """Start broker, database, web, worker and beat, and print the address. Ctrl-C stops everything."""
     if port is not None:  # the options stand above the environment
         os.environ["WHETSTONE_PORT"] = str(port)
     if data_dir is not None:
         os.environ["WHETSTONE_DATA_DIR"] = str(data_dir.expanduser().absolute())
+    if workers is not None:
+        os.environ["WHETSTONE_WORKERS"] = str(workers)
     settings = load_settings()
     os.umask(0o077)
     check_data_dir(settings)

@@ -48,6 +48,8 @@ class Child:
     first_words: bytes = field(default=b"", repr=False)
     grace: float = 10.0
     """Seconds from SIGTERM to SIGKILL."""
+    part: str = ""
+    """What it is one of, where there are several: those are stopped together."""
 
     def start(self) -> Running:
         return Running(self)
@@ -89,7 +91,14 @@ class Running:
 
     def stop(self, hurry: Callable[[], bool] = lambda: False) -> None:
         """SIGTERM, and SIGKILL after its grace, or as soon as there is `hurry`."""
+        self.ask_to_stop()
+        self.wait_for_end(hurry)
+
+    def ask_to_stop(self) -> None:
         self._send_signal(signal.SIGTERM)
+
+    def wait_for_end(self, hurry: Callable[[], bool] = lambda: False) -> None:
+        """Of one that was asked to stop."""
         deadline = time.monotonic() + self.child.grace
         while self.status() is None and time.monotonic() < deadline and not hurry():
             time.sleep(0.01)

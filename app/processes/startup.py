@@ -54,7 +54,10 @@ def start_parts(
             supervisor.adopt(broker.start())
         parts = [
             supervisor.start(_make_child(settings, "web", grace=8)),
-            supervisor.start(_make_child(settings, "worker", grace=20)),
+            *(
+                supervisor.start(_make_child(settings, "worker", grace=20, number=n))
+                for n in range(1, settings.workers + 1)
+            ),
         ]
         outcome = _wait_for(preparation, supervisor) if preparation else PreparedInstallation()
     for part in parts:
@@ -127,17 +130,18 @@ def _wait_for(preparation: subprocess.Popen[str], supervisor: Supervisor) -> Pre
     raise PreparationFailed(_error_sentence(complained) or f"The preparation ended with {preparation.returncode}.")
 
 
-def _make_child(settings: Settings, name: str, *, grace: float, number: int = 1) -> Child:
-    """`number`: which of several."""
-    own_name = name if number == 1 else f"{name}-{number}"
+def _make_child(settings: Settings, part: str, *, grace: float, number: int = 1) -> Child:
+    """`number`: which of several. The first is named for the part alone, as is its log; then worker-2 and so on."""
     environment = _child_environment(settings)
-    if name != "worker":
+    name = part if number == 1 else f"{part}-{number}"
+    if part != "worker":
         environment = without_model_keys(environment, settings)
         environment["WHETSTONE_MASTER_KEY_FILE"] = NOWHERE
     return Child(
-        name=own_name,
-        command=(sys.executable, "-m", "app", name, "--on-word"),
-        log=settings.data / "logs" / f"{own_name}.log",
+        name=name,
+        part=part,
+        command=(sys.executable, "-m", "app", part, "--on-word"),
+        log=settings.data / "logs" / f"{name}.log",
         environment=environment,
         first_words=b"go\n",
         grace=grace,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -110,9 +111,9 @@ class Supervisor:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._signals = 0
         try:
-            for part in reversed(self._parts):
-                if part.next_start is None:
-                    part.running.stop(hurry=lambda: self._signals > 0)
+            running = [part.running for part in reversed(self._parts) if part.next_start is None]
+            for _, alike in groupby(running, lambda each: each.child.part or each.child.name):
+                self._stop_together(list(alike))
             self._parts.clear()
         finally:
             signal.set_wakeup_fd(self._earlier_bell)
@@ -120,6 +121,13 @@ class Supervisor:
                 signal.signal(number, handler)
             os.close(self._alarm)
             os.close(self._bell)
+
+    def _stop_together(self, alike: Sequence[Running]) -> None:
+        """Several workers finish what they carry at the same time, not one after the other."""
+        for each in alike:
+            each.ask_to_stop()
+        for each in alike:
+            each.wait_for_end(hurry=lambda: self._signals > 0)
 
     def start(self, child: Child) -> Running:
         """Start a child, its standard input still open."""

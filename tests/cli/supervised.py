@@ -2,7 +2,7 @@
 
     python -m tests.cli.supervised PLAN
 
-PLAN: {"folder", "children": [{"name", "code", "grace"?}], "ready": file or null, "seconds", "pause"}
+PLAN: {"folder", "children": [{"name", "code", "grace"?, "part"?}], "ready": file or null, "seconds", "pause"}
 
 What stopped is written to FOLDER/stopped.parts, one JSON list a line.
 """
@@ -43,6 +43,7 @@ def run(plan: dict[str, Any]) -> None:
                     folder=folder,
                     first_words=b"go\n",
                     grace=child.get("grace", 10),
+                    part=child.get("part", ""),
                 )
             ).tell()
         supervisor.wait_until(

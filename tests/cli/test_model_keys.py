@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.config import Settings
-from app.processes.startup import _make_child
+from app.processes.startup import NOWHERE, _make_child
 
 KEYS = {
     "OPENAI_API_KEY",
@@ -36,5 +36,16 @@ def test_web_and_beat_inherit_no_key_of_a_model_and_all_else(all_set: Settings, 
     assert inherited >= NEEDED
 
 
-def test_the_worker_inherits_them(all_set: Settings) -> None:
-    assert set(_make_child(all_set, "worker", grace=1).environment) >= KEYS | LISTED | NEEDED
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_worker_inherits_them(all_set: Settings, number: int) -> None:
+    child = _make_child(all_set, "worker", grace=1, number=number)
+    assert set(child.environment) >= KEYS | LISTED | NEEDED
+    assert child.environment.get("WHETSTONE_MASTER_KEY_FILE") != NOWHERE
+
+
+def test_each_worker_has_a_name_and_a_log_of_its_own(settings: Settings) -> None:
+    children = [_make_child(settings, "worker", grace=1, number=number) for number in (1, 2)]
+    assert [(child.name, child.log.name, child.part) for child in children] == [
+        ("worker", "worker.log", "worker"),
+        ("worker-2", "worker-2.log", "worker"),
+    ]

@@ -52,6 +52,24 @@ while True:
     signal.pause()
 """
 )
+IN_COMPANY = (
+    BEGIN
+    + """
+def stop(*_):
+    open("NAME.asked", "w").close()
+    while not (os.path.exists("worker.asked") and os.path.exists("worker_2.asked")):
+        time.sleep(0.01)
+    with open("stopped", "a") as order:
+        order.write("worker\\n")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+open("NAME.ready", "w").close()
+while True:
+    signal.pause()
+"""
+)
+"""Ends when the other worker was asked to end, too."""
+
 CRASHING = (
     BEGIN
     + """
@@ -91,7 +109,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
         graces: dict[str, float] | None = None, seconds: float = 20, pause: float = 0.02, **codes: str
     ) -> subprocess.Popen[str]:
         children: list[dict[str, Any]] = [
-            {"name": name, "code": code.replace("NAME", name), "grace": (graces or {}).get(name, 10)}
+            {
+                "name": name,
+                "code": code.replace("NAME", name),
+                "grace": (graces or {}).get(name, 10),
+                "part": name.partition("_")[0],
+            }
             for name, code in codes.items()
         ]
         plan = {
@@ -139,6 +162,17 @@ def test_a_signal_stops_all_in_reverse_order(number: signal.Signals, start: Star
     assert process.wait(15) == 0
     assert read(tmp_path / "stopped").split() == ["worker", "web", "broker"]
     assert not any(is_alive(pid) for name in ("broker", "web", "worker") for pid in pids(name))
+
+
+def test_several_workers_stop_at_the_same_time_and_before_what_they_need(
+    start: Start, tmp_path: Path, pids: Pids
+) -> None:
+    process = start(web=OBEDIENT, worker=IN_COMPANY, worker_2=IN_COMPANY)
+    wait_until_ready(process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 0
+    assert read(tmp_path / "stopped").split() == ["worker", "worker", "web"]
+    assert not any(is_alive(pid) for name in ("web", "worker", "worker_2") for pid in pids(name))
 
 
 def test_a_signal_before_all_are_ready_stops_all(start: Start, pids: Pids) -> None:
