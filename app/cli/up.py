@@ -19,7 +19,7 @@ from app.errors import WhetstoneError, has_no_room
 from app.processes.broker import EmbeddedBroker, require_broker
 from app.processes.datadir import PartsFile, check_data_dir, hold_data_dir
 from app.processes.quickcheck import PreparedInstallation
-from app.processes.startup import local_address, start_beat, start_more_web_processes, start_parts, wait_until_ready
+from app.processes.startup import local_address, start_beat, start_more_processes, start_parts, wait_until_ready
 from app.processes.supervisor import StopRequested, Supervisor
 
 
@@ -76,7 +76,7 @@ def _run_parts(settings: Settings, as_json: bool, *, browser: bool) -> None:
             has_reader = sys.stdout.isatty() and not as_json
             _tell_prepared(start_parts(supervisor, settings, broker, with_words=has_reader), as_json)
             wait_until_ready(supervisor, settings)
-            start_more_web_processes(supervisor, settings)
+            start_more_processes(supervisor, settings)
             start_beat(supervisor, settings)
             print_json({"ready": place}) if as_json else say(f"Whetstone is ready: {place}")
             if browser and _somebody_watches():

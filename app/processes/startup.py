@@ -54,10 +54,7 @@ def start_parts(
             supervisor.adopt(broker.start())
         parts = [
             supervisor.start(_make_child(settings, "web", grace=8)),
-            *(
-                supervisor.start(_make_child(settings, "worker", grace=20, number=n))
-                for n in range(1, settings.workers + 1)
-            ),
+            supervisor.start(_make_child(settings, "worker", grace=20)),
         ]
         outcome = _wait_for(preparation, supervisor) if preparation else PreparedInstallation()
     for part in parts:
@@ -86,10 +83,12 @@ def wait_until_ready(supervisor: Supervisor, settings: Settings) -> None:
     supervisor.wait_until(is_ready, seconds=READY_SECONDS, otherwise=lambda: f"/readyz last answered: {last}")
 
 
-def start_more_web_processes(supervisor: Supervisor, settings: Settings) -> None:
-    """Those beyond the first, which answers already: nobody waits for them."""
+def start_more_processes(supervisor: Supervisor, settings: Settings) -> None:
+    """Those beyond the first of a kind, which answers already: nobody waits for them."""
     for number in range(2, settings.web_processes + 1):
         supervisor.start(_make_child(settings, "web", grace=8, number=number)).tell()
+    for number in range(2, settings.workers + 1):
+        supervisor.start(_make_child(settings, "worker", grace=20, number=number)).tell()
 
 
 def start_beat(supervisor: Supervisor, settings: Settings) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -81,7 +80,7 @@ class _Part:
 
 
 class Supervisor:
-    """Use as a context manager, in the main thread; its end stops all children, the last started first.
+    """Use as a context manager, in the main thread; its end stops all children, the last kind started first.
 
     A second signal while they stop kills what is left at once. `report` gets the parts that stopped, at each change.
     """
@@ -111,9 +110,12 @@ class Supervisor:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._signals = 0
         try:
-            running = [part.running for part in reversed(self._parts) if part.next_start is None]
-            for _, alike in groupby(running, lambda each: each.child.part or each.child.name):
-                self._stop_together(list(alike))
+            alike: dict[str, list[Running]] = {}
+            for part in self._parts:
+                if part.next_start is None:
+                    alike.setdefault(part.running.child.part or part.name, []).append(part.running)
+            for several in reversed(alike.values()):
+                self._stop_together(several)
             self._parts.clear()
         finally:
             signal.set_wakeup_fd(self._earlier_bell)
