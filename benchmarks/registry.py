@@ -26,7 +26,7 @@ class Row:
     command: Sequence[str] = ()
     quick: Sequence[str] = ()
     read: Reader = readers.printed
-    seconds: int = 300
+    seconds: int = 420
     asks_peers: bool = False
     only: str = ""
     shown_by: str = ""
