@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,7 +40,7 @@ COMMANDS = {
     "models": LazyCommand("app.cli.models", "List the models in use; rename one for all agents that have it."),
     "memories": LazyCommand("app.cli.memories", "Import, list and export an agent's memories, without their content."),
     "refine": LazyCommand("app.cli.refine", "Start a refinement of an agent."),
-    "refinements": LazyCommand("app.cli.refine", "List, show and stop refinements."),
+    "refinements": LazyCommand("app.cli.refinements", "List, show and stop refinements."),
     "attention": LazyCommand("app.cli.attention", "List what needs attention, and mark it as seen."),
     "notices": LazyCommand("app.cli.notices", "List who is told of what while nobody looks, test it, read the log."),
     "rollback": LazyCommand("app.cli.rollback", "Take back a refinement, a rollback or one audit entry; or rewind."),
@@ -91,6 +91,21 @@ class LazyGroup(click.Group):
 )
 def cli() -> None:
     """Where AI agents look after their own long-term memories, in guarded, consented, reversible refinements."""
+
+
+class PartlyLazyGroup(click.Group):
+    """A group whose commands of these names stand in other modules: each is imported only when it is asked for."""
+
+    def __init__(self, *names: Any, elsewhere: Mapping[str, str], **more: Any) -> None:
+        super().__init__(*names, **more)
+        self._elsewhere = elsewhere
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = self._elsewhere.get(cmd_name)
+        return LazyCommand(module, "").load(cmd_name) if module else super().get_command(ctx, cmd_name)
 
 
 def json_option(command: F) -> F:

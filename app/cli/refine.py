@@ -1,33 +1,26 @@
-"""`./whetstone refine`, `sweep` and `refinements`: start one or what is due, watch it, look back at it, stop it."""
+"""`./whetstone refine` and `sweep`, `refinements show` and `stop`: start one or what is due, watch it, stop it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
-from sqlalchemy import select
-from sqlalchemy.orm import selectinload
 
-from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, as_usage, installation_command
+from app.cli.common import NOT_QUEUED, REFUSED, CommandContext, installation_command
 from app.cli.follow import refine_here, watch_refinement
 from app.cli.found import find_row
 from app.cli.printing import print_hint, print_json, say, say_on_stderr
-from app.cli.refinement_acts import retry, rollback, seen
-from app.cli.refinement_facts import SHORT, print_refinements, show_page, tell_outcome
-from app.cli.refinement_filters import filter_options, read_filters
+from app.cli.refinement_facts import SHORT, show_page, tell_outcome
 from app.demo import paced_clients
 from app.extensions import db, now
 from app.history.progress import Progress
 from app.history.steps import steps_of
 from app.llm.litellm import LiteLLMClients
-from app.models import COMMAND_LINE, OPEN_STATES, Agent, Mode, Refinement, Trigger
+from app.models import COMMAND_LINE, Agent, Mode, Refinement, Trigger
 from app.models.base import iso
-from app.models.keyset import cut_page
-from app.refinement.failures import failure_conditions
-from app.refinement.listing import SORTS, parse_sort, with_open_items
 from app.refinement.start import request_stop, start_refinement
 from app.refinement.sweep import close_stalled, sweep_over_budget, sweep_weekly
-from app.shapes.refinement import ListedRefinement, NamedRefinement
+from app.shapes.refinement import NamedRefinement
 from app.vocabulary import STATUSES
 from tasks.refinement import enqueue, worker_answers
 
@@ -94,66 +87,7 @@ def sweep(context: CommandContext, weekly: bool, over_budget: bool) -> None:
         )
 
 
-@click.group()
-def refinements() -> None:
-    """List, show, stop, retry and roll back refinements."""
-
-
-for _act in (retry, seen, rollback):
-    refinements.add_command(_act)
-
-
-@refinements.command("list")
-@filter_options
-@click.option(
-    "--sort",
-    metavar="ORDER",
-    help="started, duration, changes, kept, tokens or cost: the most first; =-cost: the least.",
-)
-@click.option("--before", metavar="ID", help="Go on behind this one.")
-@click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
-@click.option(
-    "--failed", is_flag=True, help="Only those that failed or were interrupted in 7 days, and none came since."
-)
-@click.option("--lossy", is_flag=True, help="Only those in which the agent confirmed a loss.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
-@installation_command()
-def list_(
-    context: CommandContext,
-    sort: str | None,
-    before: str | None,
-    only_open: bool,
-    failed: bool,
-    lossy: bool,
-    limit: int,
-    **typed: str | None,
-) -> None:
-    """List refinements, newest first unless sorted otherwise."""
-    account_id = context.find_account().id
-    wanted = read_filters(context, account_id, typed).conditions
-    wanted += failure_conditions(account_id) if failed else []
-    wanted += [Refinement.status.in_(OPEN_STATES)] if only_open else []
-    wanted += [Refinement.confirmed_losses > 0] if lossy else []
-    with as_usage():
-        keyset = SORTS[parse_sort(sort or "")]
-    position = keyset.find(find_row(Refinement, before).id, *wanted) if before else None
-    query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id).where(*wanted)
-    query = query.options(selectinload(Refinement.notes))
-    found, last = cut_page(db.session.execute(keyset.page(query, limit, position)).tuples(), limit)
-    if context.as_json:
-        waiting = with_open_items([refinement.id for refinement, _ in found])
-        print_json([_listed_json(refinement, agent, refinement.id in waiting) for refinement, agent in found])
-    elif found:
-        print_refinements(found, failed=failed)
-        print_hint("refinements show ID", "Look at one")
-        if last:
-            print_hint(f"refinements list … --before {last[0].id[:SHORT]}", "See the next")
-    else:
-        say(_none_words(only_open=only_open, failed=failed, lossy=lossy, filtered=any(typed.values())))
-        print_hint("refine AGENT --wait", "Start one")
-
-
-@refinements.command()
+@click.command()
 @click.argument("number", metavar="ID")
 @click.option("--follow", is_flag=True, help="Tell each step as it happens, until it has ended. Ctrl-C only leaves.")
 @installation_command(unique=True)
@@ -173,7 +107,7 @@ def show(context: CommandContext, number: str, follow: bool) -> None:
     return None
 
 
-@refinements.command()
+@click.command()
 @click.argument("number", metavar="ID")
 @installation_command(unique=True)
 def stop(context: CommandContext, number: str) -> None:
@@ -191,18 +125,6 @@ def stop(context: CommandContext, number: str) -> None:
         print_hint(f"refinements show {refinement.id[:SHORT]}", "See how it ended")
     else:
         say("Stopped before a worker began; nothing was changed.")
-
-
-def _none_words(*, only_open: bool, failed: bool, lossy: bool, filtered: bool) -> str:
-    if filtered:
-        return "None is like this."
-    if lossy:
-        return "None has a confirmed loss."
-    return "None is open." if only_open else "None failed in 7 days." if failed else "There are none yet."
-
-
-def _listed_json(refinement: Refinement, agent: str, needs_attention: bool) -> dict[str, Any]:
-    return ListedRefinement.of(refinement, agent=agent, needs_attention=needs_attention).as_json()
 
 
 def _refinement_json(refinement: Refinement, agent: Agent) -> dict[str, Any]:

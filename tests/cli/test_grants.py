@@ -48,7 +48,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedClient]:
 
     def script(*replies: Scripted) -> ScriptedClient:
         client = ScriptedClient(*replies)
-        monkeypatch.setattr("app.cli.grants.LiteLLMClients", lambda: ScriptedClients(client))
+        monkeypatch.setattr("app.cli.grant_acts.LiteLLMClients", lambda: ScriptedClients(client))
         return client
 
     return script

@@ -75,7 +75,9 @@ NOT_FOR_A_LIST = {
 """What takes long to load, and belongs to other parts. Who adds an import that brings one along sees it here."""
 
 
-@pytest.mark.parametrize("words", ["agents list", "agents show Crumb", "audit", "attention list"])
+@pytest.mark.parametrize(
+    "words", ["agents list", "agents show Crumb", "audit", "attention list", "refinements list", "grants list"]
+)
 def test_a_command_that_only_reads_loads_nothing_of_other_parts(settings: Settings, words: str) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "app", *words.split()],

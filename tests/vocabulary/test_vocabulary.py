@@ -60,8 +60,8 @@ TABLES = {
 }
 
 RULES = {
-    ("app/cli/grants.py", "GrantStatus"): "which hint follows an answer",
-    ("app/cli/grants.py", "TokenRequestStatus"): "its words are members of GrantStatus, too",
+    ("app/cli/grant_acts.py", "GrantStatus"): "which hint follows an answer",
+    ("app/cli/grant_acts.py", "TokenRequestStatus"): "its words are members of GrantStatus, too",
     ("app/history/steps.py", "Action"): "which step an entry is, and how it is read",
     ("app/models/attention.py", "AttentionKind"): "a line is made of the refinement's counts",
     ("app/views/shown/refinement.py", "Status"): "what an end means depends on what was done, too",
