@@ -1,104 +1,66 @@
-"""Many refinements in flight in one worker process, against a model server that takes 2 seconds a reply.
+"""Many refinements in flight in two worker processes, against a model server that takes 2 seconds a reply.
 
 Each refinement asks three times (consent, one change, complete), so the ideal wall time is 6 seconds however many run
-at once. Prints wall time over the ideal, and the peak memory of the worker.
-Usage: python -m benchmarks.in_flight [COUNT]
+at once. Meanwhile an admin looks through a mechanic's exception again and again, as its page does: asked here, answered
+by the small pool of a worker. Prints wall time over the ideal, processor time, the workers' memory, and the looks.
+
+    python -m benchmarks.in_flight [COUNT [PROCESSES]]
 """
 
 from __future__ import annotations
 
 import json
-import re
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
-from typing import Any
+from typing import IO, Any, cast
 
-from app import Part, create_app
+from app.asking.calls import Dependencies
+from app.config import Settings
 from app.extensions import db
-from app.models import COMMAND_LINE, Refinement, Status, Trigger
+from app.grants.asking import ask_agent
+from app.grants.opening import fetch_view, look
+from app.grants.request import WantedException, request_access
+from app.models import COMMAND_LINE, AccessGrant, GrantCategory, Refinement, Status, Trigger, User
+from app.models.user import ADMIN
 from app.refinement.start import start_refinement
-from tests.support.databases import Template
-from tests.support.factories import make_agent, remember
+from benchmarks.scratch import scratch
+from benchmarks.slow_model import CALLS, slow_model
+from tests.support.factories import make_agent, make_user, remember
+from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
 REPLY_SECONDS = 2.0
-CALLS = 3
+IDEAL = REPLY_SECONDS * CALLS
+LOOK_EVERY = 0.5
 
 
-class SlowModel(BaseHTTPRequestHandler):
-    """Stateless: YES, then one deletion of the first memory, which the second carries, then complete."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        time.sleep(REPLY_SECONDS)
-        answer = json.dumps(_completion(body)).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-
-class Server(ThreadingHTTPServer):
-    request_queue_size = 1024
-    daemon_threads = True
-
-
-def _completion(body: dict[str, Any]) -> dict[str, Any]:
-    if not body.get("tools"):
-        return _message({"role": "assistant", "content": "YES"}, "stop")
-    if any(message["role"] == "tool" for message in body["messages"]):
-        return _message(_call("complete_refinement", {"summary": "One said twice."}), "tool_calls")
-    ledger = body["messages"][-1]["content"]
-    first, second, *_ = map(int, re.findall(r'^\{"id": (\d+)', ledger, re.MULTILINE))
-    return _message(_call("delete_memory", {"id": first, "carried_by": second}), "tool_calls")
-
-
-def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": name, "arguments": json.dumps(arguments)}
+def measure(count: int = 500, processes: int = 2) -> dict[str, Any]:
+    """`wall` and `ideal` are in seconds, looks in milliseconds, memory in MB: PSS of all workers, at its peak."""
+    with slow_model(REPLY_SECONDS) as base, scratch() as app:
+        ids = _queue(count, base)
+        grant, user = _grant_exception()
+        with _workers(app.extensions["settings"], ids, processes) as workers:
+            looks = _look_until_done(workers, grant, user)
+            figures = [json.loads(worker.lines[-1]) for worker in workers]
+        done = sum(db.session.get_one(Refinement, each).status == Status.COMPLETED for each in ids)
+    wall = max(each["ended"] for each in figures) - min(each["began"] for each in figures)
     return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+        "count": count,
+        "processes": processes,
+        "completed": done,
+        "wall": wall,
+        "ideal": IDEAL,
+        "cpu": sum(each["cpu"] for each in figures),
+        "pss_mb": round(sum(worker.peak_kb for worker in workers) / 1024),
+        "looks": len(looks),
+        "look_ms": statistics.median(looks),
+        "longest_look_ms": max(looks),
     }
-
-
-def _message(message: dict[str, Any], finish: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": message, "finish_reason": finish}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    return {"id": "x", "object": "chat.completion", "created": 1, "model": "slow", "choices": [choice], "usage": usage}
-
-
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    server = Server(("127.0.0.1", 0), SlowModel)
-    Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory() as folder:
-        template = Template(Path(folder) / "template")
-        data = Path(folder) / "data"
-        data.mkdir()
-        with template.copy(data) as settings:
-            app = create_app(settings, part=Part.COMMAND_LINE)
-            app.extensions["master_key"] = template.master_key
-            with app.app_context():
-                ids = _queue(count, f"http://127.0.0.1:{server.server_address[1]}/v1")
-                db.session.remove()
-                _run(settings.data, settings.database_url, count, ids)
-                done = sum(db.session.get_one(Refinement, each).status == Status.COMPLETED for each in ids)
-                print(f"completed: {done} of {count}")
-                db.session.remove()
-                db.engine.dispose()
-        template.drop()
-    server.shutdown()
 
 
 def _queue(count: int, base: str) -> list[str]:
@@ -111,24 +73,93 @@ def _queue(count: int, base: str) -> list[str]:
     return ids
 
 
-def _run(data: Path, database_url: str, count: int, ids: list[str]) -> None:
-    """One worker process with as many threads as refinements; it reads the ids from its standard input."""
-    worker = subprocess.run(
-        [sys.executable, "-m", "benchmarks.in_flight_worker", str(data), database_url, str(count)],
-        input="\n".join(ids),
-        text=True,
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
-    if worker.returncode:
-        raise SystemExit(worker.stderr[-3000:])
-    figures = json.loads(worker.stdout.splitlines()[-1])
-    ideal = REPLY_SECONDS * CALLS
+def _grant_exception() -> tuple[AccessGrant, User]:
+    agent, user = make_agent("wren"), make_user("ann@example.org", ADMIN)
+    remember(agent, *(f"Number {number} is one of fifty." for number in range(50)))
+    wish = WantedException(GrantCategory.DEBUGGING, "She repeats herself", 15)
+    grant = request_access(agent.id, wish, for_user=user, by=user.actor)
+    ask_agent(grant.id, Dependencies(ScriptedClients(ScriptedClient(say("YES")))))
+    db.session.rollback()
+    return db.session.get_one(AccessGrant, grant.id, populate_existing=True), user
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[str]
+    lines: list[str]
+    peak_kb: int = 0
+
+    def is_done(self) -> bool:
+        return bool(self.lines) and self.lines[-1].startswith("{")
+
+    def look_at_memory(self) -> None:
+        with suppress(OSError, ValueError):
+            rollup = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+            pss = next(line for line in rollup.splitlines() if line.startswith("Pss:"))
+            self.peak_kb = max(self.peak_kb, int(pss.split()[1]))
+
+
+@contextmanager
+def _workers(settings: Settings, ids: Sequence[str], processes: int) -> Iterator[list[_Worker]]:
+    """Each with its share of the refinements, all loaded and told to begin at once."""
+    workers = []
+    try:
+        for number in range(processes):
+            command = [sys.executable, "-m", "benchmarks.in_flight_worker", str(settings.data), settings.database_url]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            workers.append(_Worker(process, []))
+            _tell(workers[-1], " ".join(ids[number::processes]))
+        for worker in workers:
+            worker.lines.append(_out(worker).readline())
+        for worker in workers:
+            _tell(worker, "go")
+        yield workers
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.communicate()
+
+
+def _tell(worker: _Worker, line: str) -> None:
+    stdin = cast(IO[str], worker.process.stdin)
+    stdin.write(f"{line}\n")
+    stdin.flush()
+
+
+def _out(worker: _Worker) -> IO[str]:
+    return cast(IO[str], worker.process.stdout)
+
+
+def _look_until_done(workers: Sequence[_Worker], grant: AccessGrant, user: User) -> list[float]:
+    """Milliseconds of each look, from asking to what it shows."""
+    looks, first = [], workers[0]
+    while not first.is_done():
+        began = time.perf_counter()
+        wanted = look(grant, user)
+        _tell(first, wanted.view_id)
+        while True:  # what it says next is that the look is answered, or that it has done its share
+            first.lines.append(_out(first).readline())
+            if first.lines[-1].strip() == wanted.view_id:
+                fetch_view(wanted)
+                looks.append((time.perf_counter() - began) * 1000)
+            break
+        for worker in workers:
+            worker.look_at_memory()
+        time.sleep(LOOK_EVERY)
+    for worker in workers[1:]:
+        worker.lines.append(_out(worker).readline())
+    return looks
+
+
+def main() -> None:
+    figures = measure(*map(int, sys.argv[1:3]))
+    over, calls = figures["wall"] / IDEAL, f"{CALLS} calls of {REPLY_SECONDS:.0f} s each"
     print(
-        f"{count} refinements, {CALLS} calls of {REPLY_SECONDS:.0f} s each, one process: wall {figures['wall']:.1f} s, "
-        f"{figures['wall'] / ideal:.2f} x the ideal; CPU {figures['cpu']:.1f} s; peak memory {figures['peak_mb']} MB"
+        f"{figures['count']} refinements, {calls}, {figures['processes']} processes: wall {figures['wall']:.1f} s, "
+        f"{over:.2f} x the ideal; CPU {figures['cpu']:.1f} s; peak memory {figures['pss_mb']} MB (PSS)"
     )
+    print(f"an exception's page: median {figures['look_ms']:.0f} ms, longest {figures['longest_look_ms']:.0f} ms")
+    print(f"completed: {figures['completed']} of {figures['count']}")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,33 @@
-"""The measured side of `in_flight`: one process, one thread a refinement, as the worker's threads pool runs them."""
+"""The measured side of `in_flight`: one process, one thread a refinement, as the worker's threads pool runs them.
+
+Its standard input: a line of refinements' ids, then "go", then the id of a look a line, which it answers as a worker's
+interactive pool does and then says. When all refinements have ended it says its figures as JSON.
+"""
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from flask import Flask
+
 from app import Part
 from app.asking.calls import Dependencies
 from app.config import load_settings
+from app.grants.opening import answer_view
 from app.llm.litellm import LiteLLMClients, load_litellm
 from app.refinement.process import run_refinement
 from app.setup import ready_app
 
 
 def main() -> None:
-    data, database_url, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    app = ready_app(Part.WORKER, load_settings(data_dir=data, database_url=database_url, concurrency=count))
-    ids = sys.stdin.read().split()
+    data, database_url = Path(sys.argv[1]), sys.argv[2]
+    ids = sys.stdin.readline().split()
+    app = ready_app(Part.WORKER, load_settings(data_dir=data, database_url=database_url, concurrency=len(ids)))
     load_litellm()
     clients = LiteLLMClients()
 
@@ -28,13 +35,22 @@ def main() -> None:
         with app.app_context():
             run_refinement(refinement_id, Dependencies(clients))
 
-    before = time.process_time()
-    started = time.perf_counter()
-    with ThreadPoolExecutor(count) as pool:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    answering = threading.Thread(target=_answer_looks, args=[app], daemon=True)
+    answering.start()
+    began, before = time.time(), time.process_time()
+    with ThreadPoolExecutor(len(ids)) as pool:
         list(pool.map(work, ids))
-    wall = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps({"wall": wall, "cpu": time.process_time() - before, "peak_mb": peak}))
+    print(json.dumps({"began": began, "ended": time.time(), "cpu": time.process_time() - before}), flush=True)
+    answering.join()  # until nobody asks any more
+
+
+def _answer_looks(app: Flask) -> None:
+    for line in sys.stdin:
+        with app.app_context():
+            answer_view(line.strip())
+        print(line.strip(), flush=True)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ agents_door = several(
 in_flight = several(
     pattern("wall time over the ideal", r"wall \S+ s, # x the ideal", unit="×", most=1.5),
     pattern("peak memory", r"peak memory # MB", unit="MB", most=600),
+    pattern("an exception's page meanwhile", r"exception's page: median # ms", unit="ms", most=100),
 )
 
 
