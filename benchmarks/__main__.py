@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.figures import plain
-from benchmarks.history import RESULTS, history_lines, read_results, write_results
+from benchmarks.history import RESULTS, history_lines, new_results, read_results, write_results
 from benchmarks.registry import BY_NAME, ROWS, Row
 from benchmarks.running import Options, Outcome, run_row
 
@@ -33,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     options = Options(given.database_url, given.quick, not given.no_peers)
     print(f"database: {options.database}; each row is a process of its own", flush=True)
-    outcomes = list(_run_each(chosen, options))
-    print(f"\n{table(outcomes)}\n\nwritten to {write_results(outcomes, options, given.results).name}")
+    outcomes, path = list[Outcome](), new_results(options, given.results)
+    for outcome in _run_each(chosen, options):
+        outcomes.append(outcome)
+        write_results(outcomes, options, path)
+    print(f"\n{table(outcomes)}\n\nwritten to {path.name}")
     failed = [outcome.row.name for outcome in outcomes if outcome.failure]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

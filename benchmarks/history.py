@@ -15,11 +15,15 @@ from benchmarks.running import Options, Outcome
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def write_results(outcomes: Sequence[Outcome], options: Options, folder: Path) -> Path:
-    """Each run has a file of its own; those of quick runs are not kept in the repository."""
-    at = datetime.now(UTC)
+def new_results(options: Options, folder: Path) -> Path:
+    """A file that no other run has; those of quick runs are not kept in the repository."""
     quick = "-quick" if options.quick else ""
-    path = _free(folder, f"{at:%Y-%m-%d}", f"{options.database}{quick}")
+    return _free(folder, f"{datetime.now(UTC):%Y-%m-%d}", f"{options.database}{quick}")
+
+
+def write_results(outcomes: Sequence[Outcome], options: Options, path: Path) -> None:
+    """Again after each row, so that a run that is broken off keeps what it has measured."""
+    at = datetime.now(UTC)
     said = {
         "at": at.isoformat(timespec="seconds"),
         "database": options.database,
@@ -28,9 +32,8 @@ def write_results(outcomes: Sequence[Outcome], options: Options, folder: Path) -
         "machine": machine_facts(options.database_url),
         "rows": [outcome.as_json() for outcome in outcomes],
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
-    return path
 
 
 def _free(folder: Path, day: str, rest: str) -> Path:

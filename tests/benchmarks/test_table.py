@@ -14,7 +14,7 @@ from app.config import ROOT
 from benchmarks import readers
 from benchmarks.__main__ import main
 from benchmarks.figures import Figure, Verdict, print_figures, read_printed
-from benchmarks.history import RESULTS, history_lines, read_results, write_results
+from benchmarks.history import RESULTS, history_lines, new_results, read_results, write_results
 from benchmarks.registry import BY_NAME, ROWS, Row
 from benchmarks.running import Options, Outcome, run_row
 
@@ -128,7 +128,7 @@ def test_a_missed_figure_is_a_missed_row_and_a_lacking_one_hides_nothing() -> No
 def test_each_run_has_a_file_of_its_own_and_the_history_tells_them_in_order(tmp_path: Path) -> None:
     for ratio in (9.0, 4.5):
         outcome = Outcome(ROWS[0], 1, [Figure("save", ratio, "ms", beside="by hand", base=1.0)])
-        write_results([outcome], Options(), tmp_path)
+        write_results([outcome], Options(), new_results(Options(), tmp_path))
     assert len(list(tmp_path.iterdir())) == 2
     runs = read_results(tmp_path)
     runs[0]["at"], runs[1]["at"] = sorted((runs[0]["at"], runs[1]["at"]))
