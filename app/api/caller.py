@@ -7,13 +7,14 @@ one, and so while the broker is away.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import cast
 
 import structlog
 from flask import current_app
-from limits import parse
+from limits import RateLimitItem, WindowStats, parse
 from limits.storage import storage_from_string
 from limits.strategies import FixedWindowRateLimiter
 from redis import RedisError
@@ -142,7 +143,7 @@ class Throttle:
     def __init__(self, settings: Settings) -> None:
         url = settings.counting_url
         self._rate = parse(settings.api_rate)
-        self._own = FixedWindowRateLimiter(storage_from_string("memory://"))
+        self._own = OwnCounts()
         self._shared = FixedWindowRateLimiter(storage_from_string(url, **PATIENCE)) if url else self._own
 
     def count(self, token_id: str) -> None:
@@ -153,11 +154,35 @@ class Throttle:
             log.warning("broker away: requests are counted here", error=type(error).__name__)
             self._count_call(self._own, token_id)
 
-    def _count_call(self, limiter: FixedWindowRateLimiter, token_id: str) -> None:
+    def _count_call(self, limiter: FixedWindowRateLimiter | OwnCounts, token_id: str) -> None:
         if not limiter.hit(self._rate, "token", token_id):
             left = limiter.get_window_stats(self._rate, "token", token_id).reset_time - time.time()
             sentence = f"At most {self._rate} with one token. Nothing was done; wait, then go on."
             raise TooManyRequests(sentence, max(1, math.ceil(left)))
+
+
+class OwnCounts:
+    """Fixed windows in this process: as `limits` has them, whose memory starts a thread with nearly every request.
+
+    Only who carries a live token is counted, so there are no more windows than tokens.
+    """
+
+    def __init__(self) -> None:
+        self._windows: dict[tuple[str, ...], tuple[float, int]] = {}
+        self._lock = threading.Lock()
+
+    def hit(self, rate: RateLimitItem, *key: str) -> bool:
+        moment = time.time()
+        with self._lock:
+            ends, count = self._windows.get(key, (0.0, 0))
+            if ends <= moment:
+                ends, count = moment + rate.get_expiry(), 0
+            self._windows[key] = (ends, count + 1)
+        return count < rate.amount
+
+    def get_window_stats(self, rate: RateLimitItem, *key: str) -> WindowStats:
+        ends, count = self._windows.get(key, (time.time(), 0))
+        return WindowStats(ends, max(rate.amount - count, 0))
 
 
 def _current_throttle() -> Throttle:
