@@ -164,12 +164,12 @@ class Memory(StateColumns, Model):
     @classmethod
     def same_core(cls, agent_id: int, content_hash: bytes, at: datetime) -> Memory | None:
         """The active core memory of exactly this text and day (UTC): the constitutional one, else the earliest."""
-        copies = cls.active(agent_id, MemoryType.CORE).join(MemoryText, is_text_of(cls.id, cls.content_digest))
-        copies = copies.where(MemoryText.agent_id == agent_id, MemoryText.content_hash == content_hash)
-        copies = copies.order_by(None).order_by(cls.constitutional.desc(), cls.origin_at, cls.id)
-        found: Iterable[Memory] = db.session.scalars(copies.execution_options(populate_existing=True))
+        db.session.flush()
+        copies = db.session.connection().execute(_SAME_CORE, {"agent": agent_id, "hash": content_hash}).all()
         day = at.astimezone(UTC).date()
-        return next((memory for memory in found if day in {moment.date() for moment in memory.dates}), None)
+        same = (row.id for row in copies if day in {moment.date() for moment in (row.origin_at, *row.other_dates)})
+        found = next(same, None)
+        return None if found is None else db.session.get(cls, found, populate_existing=True)
 
     @property
     def is_active(self) -> bool:
@@ -321,6 +321,19 @@ class Memory(StateColumns, Model):
         ids = {"memory_id": self.id, "previous_entry_id": self.entry_id, "restores_entry_id": None}
         return MemoryState(kept=kept, **ids, **self.fields())
 
+
+_SAME_CORE = (
+    select(Memory.id, Memory.origin_at, Memory.other_dates)
+    .join(MemoryText, is_text_of(Memory.id, Memory.content_digest))
+    .where(
+        Memory.agent_id == bindparam("agent"),
+        Memory.discarded_at.is_(None),
+        Memory.type == MemoryType.CORE,
+        MemoryText.agent_id == bindparam("agent"),
+        MemoryText.content_hash == bindparam("hash"),
+    )
+    .order_by(Memory.constitutional.desc(), Memory.origin_at, Memory.id)
+)
 
 OLDEST_MEMORIES = Keyset((Memory.origin_at, Memory.id))
 
