@@ -45,7 +45,9 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=()",
+    "Cache-Control": "no-store",
 }
+"""Of every answer that does not say otherwise."""
 
 MAX_FORM_BYTES = 1_000_000
 MAX_FILE_BYTES = 64_000_000
@@ -170,7 +172,8 @@ def _navigation_items() -> list[dict[str, Any]]:
 
 
 def _add_headers(response: Response) -> Response:
+    said = {name.lower() for name in response.headers.keys()}  # noqa: SIM118 - it is a list of pairs
     for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    response.headers.setdefault("Cache-Control", "no-store")
+        if name.lower() not in said:
+            response.headers.add(name, value)
     return response
