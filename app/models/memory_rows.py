@@ -96,8 +96,3 @@ class SealedRow(BlindRow):
     def columns(cls) -> list[Any]:
         """Without the content, which is made of several."""
         return [getattr(Memory, _NAMES.get(each.name, each.name)) for each in fields(cls) if each.name != "content"]
-
-    @classmethod
-    def of(cls, memory: Memory) -> Self:
-        """Of a row that is at hand already."""
-        return cls(*(*(getattr(memory, column.key) for column in cls.columns()), memory.content))

@@ -12,10 +12,10 @@ from flask import Flask
 from sqlalchemy import func, select
 
 import tasks.celery
+from app.api.memories import SavedMemory
 from app.extensions import db
 from app.keys.agent_keys import open_keys
 from app.models import IdempotencyKey, Intake, Memory, Refinement
-from app.models.memory_rows import SealedRow
 from tasks.upkeep import drop_old_answers
 from tests.api.conftest import Door, issue, open_door
 from tests.api.looking import assert_refused, unchanged
@@ -157,11 +157,11 @@ def test_what_was_refused_may_be_sent_again(door: Door) -> None:
 def test_what_broke_stays_claimed_because_nobody_knows_what_was_done(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: Memory) -> None:
+    def broken(_: Memory, **_more: object) -> None:
         raise ValueError(canary("raised"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(SealedRow, "of", broken)
+        patched.setattr(SavedMemory, "of", broken)
         assert_refused(door("POST", "/memories", NOTE, headers=KEY), 500, "unexpected")
     assert count(Memory) == 1
     assert_refused(door("POST", "/memories", NOTE, headers=KEY), 409, "idempotency_key_in_use")
