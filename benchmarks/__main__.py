@@ -48,7 +48,7 @@ def _run_each(rows: Iterable[Row], options: Options) -> Iterable[Outcome]:
     for row in rows:
         print(f"{row.name} …", end=" ", flush=True)
         outcome = run_row(row, options)
-        print(f"{outcome.verdict}, {outcome.seconds:.0f} s", flush=True)
+        print(f"{outcome.verdict}, {outcome.seconds:.0f} s {outcome.failure}".rstrip(), flush=True)
         yield outcome
 
 

@@ -83,6 +83,7 @@ def _say(row: Row, options: Options) -> str:
     process = subprocess.Popen(
         command, cwd=ROOT, env=_environment(options), stdin=subprocess.DEVNULL, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=_hear_interrupts,
     )  # fmt: skip
     try:
         said, errors = process.communicate(timeout=row.seconds)
@@ -97,6 +98,11 @@ def _say(row: Row, options: Options) -> str:
     if process.returncode and "Traceback" in errors:
         raise RuntimeError(_last_line(errors))
     return said
+
+
+def _hear_interrupts() -> None:
+    """What a shell starts in the background ignores them, and all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _environment(options: Options) -> dict[str, str]:
