@@ -44,8 +44,8 @@ def pattern(what: str, expression: str, **fields: Any) -> Reader:
 
 
 def _figure(what: str, found: re.Match[str], fields: Mapping[str, Any]) -> Figure:
-    names = found.groupdict()
-    numbers = [float(each.replace(",", "")) for each in found.groups() if each not in names.values()]
+    names, named = found.groupdict(), found.re.groupindex.values()
+    numbers = [float(each.replace(",", "")) for place, each in enumerate(found.groups(), 1) if place not in named]
     base = {"base": numbers[1]} if len(numbers) > 1 else {}
     return Figure(what.format(**names), numbers[0], **base, **fields)
 

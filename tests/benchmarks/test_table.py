@@ -95,6 +95,12 @@ def test_a_reader_takes_the_limit_of_its_database_and_refuses_what_lacks_its_fig
         readers.guarded_change(said.splitlines()[1], "sqlite")
 
 
+def test_a_reader_does_not_take_a_number_in_a_name_for_a_figure_nor_miss_one_that_is_the_same() -> None:
+    read = readers.pattern("{name} pages", r"^(?P<name>\d+) pages: # ms, idle # ms", unit="ms", beside="idle")
+    (figure,) = read("100 pages: 100 ms, idle 50 ms\n", "sqlite")
+    assert (figure.what, figure.value, figure.base) == ("100 pages", 100.0, 50.0)
+
+
 def row_of(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, seconds: int = 20) -> Row:
     """A row whose module is this text."""
     (folder / "benchmarks").mkdir()
