@@ -65,6 +65,8 @@ def run_row(row: Row, options: Options) -> Outcome:
         return Outcome(row, 0, not_run=f"shown by {row.shown_by}")
     if row.only == EMBEDDED and options.database_url:
         return Outcome(row, 0, not_run="it runs on the embedded stack: see the run on SQLite")
+    if options.quick and not row.in_quick:
+        return Outcome(row, 0, not_run="it takes minutes at any size")
     began = time.monotonic()
     try:
         said = _say(row, options)
