@@ -67,10 +67,9 @@ def erosion_of(agent: Agent, *, at: datetime | None = None) -> Erosion:
 
 
 def fix_erosion_limit(refinement: Refinement, agent: Agent) -> None:
-    """Fix the guard's numbers with the refinement's snapshot, which the caller has just taken."""
-    refinement.erosion_floor = operator_settings().erosion_floor
-    db.session.flush()
+    """Fix the guard's numbers with the refinement's snapshot: one that has none yet does not count among them."""
     found = erosion_of(agent, at=refinement.started_at)
+    refinement.erosion_floor = operator_settings().erosion_floor
     refinement.erosion_cut, refinement.erosion_base = found.cut, found.base
 
 

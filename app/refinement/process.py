@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 import structlog
 from flask import current_app
-from sqlalchemy import bindparam, select
+from sqlalchemy import Row, bindparam, select
 
 from app.asking.calls import Dependencies, ModelCalls
 from app.asking.replies import ConsentAnswer, read_answer
@@ -254,14 +255,14 @@ class _Process:
             if calls.time_left() > 0:
                 raise
             outcome = LoopOutcome.TIME
-        if outcome is LoopOutcome.CLOSED and self._read_row().stop_requested_at is not None:
+        if outcome is LoopOutcome.CLOSED and self._read_hold().stop_requested_at is not None:
             raise _Stopped
         if outcome is not LoopOutcome.CLOSED:
             self._end_refinement(Status.UNFINISHED, UNFINISHED_REASONS[outcome])
 
     def _unless_stopped(self, messages: Sequence[Message]) -> Sequence[Message]:
         """To be sent now. Raises _Stopped; only a rollback is told to the model after the end."""
-        status, worker, stop = db.session.execute(_HOLD, {"id": self._claim.refinement_id}).one()
+        status, worker, stop = self._read_hold()
         is_over = status != Status.ROLLED_BACK if status not in OPEN_STATES else stop is not None
         if worker != self._claim.worker or is_over:
             raise _Stopped
@@ -332,8 +333,8 @@ class _Process:
             raise _Stopped
         return refinement, Agent.lock(refinement.agent_id)
 
-    def _read_row(self) -> Refinement:
-        return db.session.get_one(Refinement, self._claim.refinement_id, populate_existing=True)
+    def _read_hold(self) -> Row[tuple[Status, str | None, datetime | None]]:
+        return db.session.execute(_HOLD, {"id": self._claim.refinement_id}).one()
 
 
 def _is_month_spent(account_id: int) -> bool:
