@@ -82,13 +82,17 @@ class Figure:
         return f" {self.unit}" if self.unit else ""
 
     def as_json(self) -> dict[str, Any]:
-        kept = {key: value for key, value in asdict(self).items() if value not in (None, "")}
+        kept = {key: _rounded(value) for key, value in asdict(self).items() if value not in (None, "")}
         ratio = {} if self.ratio is None else {"ratio": round(self.ratio, 4)}
         return kept | ratio | {"verdict": str(self.verdict)}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Figure:
         return cls(**{key: value for key, value in given.items() if key not in ("ratio", "verdict")})
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def plain(value: float | None) -> str:
