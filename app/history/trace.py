@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import Select, select
+from sqlalchemy import Result, Select, select
 
 from app.extensions import db
 from app.models import Action, AuditLog, Memory, MemoryState, MemoryType, Restoration
@@ -56,6 +56,13 @@ class Trace(dict[int, MemoryWrite]):
         return any(step.is_toggle and step.entry_id > entry_id for step in self.values())
 
 
+def read_rows(query: Select[Any]) -> Result[Any]:
+    """What a query for columns finds, past the ORM, which does as much for each row again as the database."""
+    session = db.session()
+    session.flush()
+    return session.connection().execute(query)
+
+
 def read_traces(memories: Select[tuple[int]], since: int) -> dict[int, Trace]:
     """By memory id: every write since an entry, that one included."""
     query = (
@@ -65,7 +72,7 @@ def read_traces(memories: Select[tuple[int]], since: int) -> dict[int, Trace]:
         .order_by(MemoryState.memory_id, MemoryState.entry_id)
     )
     found: dict[int, Trace] = {}
-    for write in map(MemoryWrite._make, db.session.execute(query)):
+    for write in map(MemoryWrite._make, read_rows(query)):
         found.setdefault(write.memory_id, Trace())[write.entry_id] = write
     return found
 
@@ -121,7 +128,7 @@ class RecordedState(NamedTuple):
 
 def read_states(query: Select[Any]) -> list[RecordedState]:
     """The states of `STATES`, as far as it is narrowed."""
-    return [RecordedState._make(row) for row in db.session.execute(query)]
+    return [RecordedState._make(row) for row in read_rows(query)]
 
 
 def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:

@@ -25,6 +25,7 @@ from app.history.trace import (
     RecordedState,
     Trace,
     present_memories,
+    read_rows,
     read_states,
     read_traces,
     written_by,
@@ -163,7 +164,7 @@ def _memory_writes(entries: Entries) -> dict[int, list[int]]:
     """By memory id: those of the entries that wrote it, oldest first."""
     query = select(MemoryState.memory_id, MemoryState.entry_id).where(MemoryState.entry_id.in_(entries))
     found: dict[int, list[int]] = {}
-    for memory_id, entry_id in db.session.execute(query.order_by(MemoryState.entry_id)).tuples():
+    for memory_id, entry_id in read_rows(query.order_by(MemoryState.entry_id)):
         found.setdefault(memory_id, []).append(entry_id)
     return found
 
