@@ -50,16 +50,18 @@ def _report(database: str) -> None:
     print(f"database: {database}; {ROUNDS} rounds of {BATCH} changes a side; medians of one change")
     medians: dict[int, float] = {}
     for size in (100, 10_000):
-        guarded, by_hand = _measure(size)
+        found = measure(size)
+        guarded, by_hand = found["guarded"], found["by_hand"]
         medians[size] = guarded
         print(
             f"{size:>6} memories: guarded {guarded * 1000:6.2f} ms, by hand {by_hand * 1000:6.2f} ms, "
-            f"ratio {guarded / by_hand:.2f} (at most 2.5)"
+            f"ratio {guarded / by_hand:.2f} (at most {5 if database == 'sqlite' else 2})"
         )
-    print(f"10,000 over 100 memories, guarded: ratio {medians[10_000] / medians[100]:.2f} (at most 1.3)")
+    print(f"10,000 over 100 memories, guarded: ratio {medians[10_000] / medians[100]:.2f} (at most 1.2)")
 
 
-def _measure(size: int) -> tuple[float, float]:
+def measure(size: int) -> dict[str, float]:
+    """Seconds of one change, `guarded` and `by_hand`, of an agent with so many memories; within the app's context."""
     agent = make_agent(f"agent-{size}")
     ids = remember(
         agent, *(f"Memory number {n}: we spoke about the harbour and the price of tin." for n in range(size))
@@ -72,7 +74,7 @@ def _measure(size: int) -> tuple[float, float]:
             run = begin(agent)
             sink += [_timed(side(run, number, _reworded(turn % 50, n))) for n in range(BATCH)]
             _end(run)
-    return statistics.median(guarded), statistics.median(by_hand)
+    return {"guarded": statistics.median(guarded), "by_hand": statistics.median(by_hand)}
 
 
 def _reworded(number: int, turn: int) -> str:
