@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 
 from cronsim import CronSim
-from sqlalchemy import select
+from sqlalchemy import Select, and_, bindparam, select
 
 from app.config import Settings
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
 from app.models.account_use import find_spent, spent_words
+from app.models.agent import is_changeable
 from app.models.agent_settings import operator_settings
 from app.values.plural import count_nouns
+from app.values.refinement_states import Status
 
 HOUR = timedelta(hours=1)
 
@@ -29,10 +32,17 @@ class Due:
     words: str
 
 
+class OpenRefinement(NamedTuple):
+    """The one refinement of an agent that waits or runs."""
+
+    id: str
+    status: Status
+
+
 class Outlook(NamedTuple):
     """When an agent's next refinement starts, and what that follows from."""
 
-    running: Refinement | None
+    running: OpenRefinement | None
     due: Due
     is_changeable: bool
 
@@ -43,6 +53,7 @@ class Timetable:
     def __init__(self, settings: Settings | None = None, at: datetime | None = None) -> None:
         self._settings = settings or operator_settings()
         self._ticks: dict[datetime, datetime] = {}
+        self._days: dict[datetime, str] = {}
         self._spent: dict[int, Due | None] = {}
         self.at = at or now()
 
@@ -68,27 +79,29 @@ class Timetable:
         return tick
 
     def outlooks(self, agents: Sequence[Agent]) -> dict[int, Outlook]:
-        """The outlook of each agent, by its id, in two queries."""
-        ids = [agent.id for agent in agents]
-        open_conditions = (Refinement.agent_id.in_(ids), Refinement.status.in_(OPEN_STATES))
-        running = {each.agent_id: each for each in db.session.scalars(select(Refinement).where(*open_conditions))}
-        changeable = Agent.changeable_among(ids)
+        """The outlook of each agent, by its id, in one query."""
         found = {}
-        for agent in agents:
-            open_refinement, is_changeable = running.get(agent.id), agent.id in changeable
-            due = self.due(agent, running=open_refinement, changeable=is_changeable)
-            found[agent.id] = Outlook(open_refinement, due, is_changeable)
+        by_id = {agent.id: agent for agent in agents}
+        for agent_id, changeable, *opened in db.session.execute(_outlook_query(), {"ids": list(by_id)}):
+            running = OpenRefinement(*opened) if opened[0] is not None else None
+            due = self.due(by_id[agent_id], running=running, changeable=changeable)
+            found[agent_id] = Outlook(running, due, changeable)
         return found
 
-    def due(self, agent: Agent, *, running: Refinement | None = None, changeable: bool = True) -> Due:
+    def due(self, agent: Agent, *, running: OpenRefinement | None = None, changeable: bool = True) -> Due:
         """The next automatic start of one agent, by whichever rule comes first."""
         obstacle = _find_obstacle(agent, running, changeable) or self._find_spent(agent.account_id)
         if obstacle:
             return obstacle
         tick = self.tick_from(max(self.at, agent.scheduled_from, agent.rested_from))
-        weekly = Due(tick, self.day(tick), f"Next run {self.day(tick)} (weekly).")
-        starts = (weekly, self._next_over_budget_start(agent), self._next_retry(agent))
-        return min((due for due in starts if due is not None), key=lambda due: due.at or self.at)
+        day = self.day(tick)
+        starts = [
+            Due(tick, day, f"Next run {day} (weekly)."),
+            self._next_over_budget_start(agent),
+            self._next_retry(agent),
+        ]
+        known = [due for due in starts if due is not None]
+        return known[0] if len(known) == 1 else min(known, key=lambda due: due.at or self.at)
 
     def _find_spent(self, account_id: int) -> Due | None:
         if account_id not in self._spent:
@@ -119,12 +132,16 @@ class Timetable:
         """By the sweep of the hour that follows."""
         if moment <= self.at:
             return Due(self.at + HOUR, "Within 1 hour", f"Next run within 1 hour ({why}).")
-        return Due(moment, self.day(moment), f"Next run about {self.day(moment)} ({why}).")
+        day = self.day(moment)
+        return Due(moment, day, f"Next run about {day} ({why}).")
 
     def day(self, moment: datetime) -> str:
         """`Monday 04:00 UTC` within the coming week, else with the date."""
-        near = moment - self.at < timedelta(days=6, hours=12)
-        return f"{moment:%A %H:%M} UTC" if near else f"{moment:%a} {moment.day} {moment:%b %H:%M} UTC"
+        if moment not in self._days:
+            near = moment - self.at < timedelta(days=6, hours=12)
+            form = "%A %H:%M" if near else f"%a {moment.day} %b %H:%M"
+            self._days[moment] = f"{moment:{form}} UTC"
+        return self._days[moment]
 
 
 def _after_failures(agent: Agent) -> str:
@@ -132,7 +149,15 @@ def _after_failures(agent: Agent) -> str:
     return "again after a failed attempt" if count == 1 else f"again after {count_nouns(count, 'failed attempt')}"
 
 
-def _find_obstacle(agent: Agent, running: Refinement | None, changeable: bool) -> Due | None:
+@cache
+def _outlook_query() -> Select[tuple[int, bool, str, Status]]:
+    """Made once. What it answers of an agent without an open refinement ends in nothing."""
+    is_open = and_(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES))
+    query = select(Agent.id, is_changeable(), Refinement.id, Refinement.status).outerjoin(Refinement, is_open)
+    return query.where(Agent.id.in_(bindparam("ids", expanding=True)))
+
+
+def _find_obstacle(agent: Agent, running: OpenRefinement | None, changeable: bool) -> Due | None:
     if running is not None:
         return Due(None, "now", "A refinement is open now.")
     if agent.forgotten_at is not None:

@@ -4,6 +4,7 @@ times, and a macro of a template costs as much as a row does here. Templates kno
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -18,13 +19,22 @@ from app.vocabulary import STATUSES
 from app.vocabulary.term import Term
 
 NOTHING = Markup("")
+_SELECTED = Markup(" selected")
 _NONE = Markup('<span class="muted">–</span>')
-_READY = frozenset({Markup, int})
+_READY = frozenset({Markup, int, float})
+_SPECIAL = re.compile("[&<>\"']")
 
 
 def fill(form: str, *values: object) -> Markup:
-    """A form, which is a constant of ours, with its places (`%s`) filled: whatever is no markup is escaped."""
-    return Markup(form % tuple([each if type(each) in _READY else escape(each) for each in values]))  # noqa: S704
+    """A form, which is a constant of ours, with its places (`{}`) filled: what is neither markup nor a number is
+    escaped."""
+    return Markup(form.format(*[each if type(each) in _READY else _escaped(each) for each in values]))  # noqa: S704
+
+
+def _escaped(value: object) -> str:
+    """Most of what is filled in needs none of it, and to see that is cheaper."""
+    text = str(value)
+    return escape(text) if _SPECIAL.search(text) else text
 
 
 def chip(status: str, table: Mapping[str, Term] = STATUSES) -> Markup:
@@ -34,14 +44,14 @@ def chip(status: str, table: Mapping[str, Term] = STATUSES) -> Markup:
 
 @cache
 def _chip(status: str, term: Term) -> Markup:
-    form = '<span class="chip tone-%s" data-status="%s" title="%s">%s<span>%s</span></span>'
+    form = '<span class="chip tone-{}" data-status="{}" title="{}">{}<span>{}</span></span>'
     return fill(form, term.tone, status, term.meaning, icon(term.icon), term.words)
 
 
 def tag(word: str, icon_name: str = "", tone: str = "neutral", title: str = "") -> Markup:
     """Any other small label, in one of the tones neutral info ask ok warn broken bad."""
-    drawn, hint = icon(icon_name) if icon_name else NOTHING, fill(' title="%s"', title) if title else NOTHING
-    return fill('<span class="chip tone-%s"%s>%s<span>%s</span></span>', tone, hint, drawn, word)
+    drawn, hint = icon(icon_name) if icon_name else NOTHING, fill(' title="{}"', title) if title else NOTHING
+    return fill('<span class="chip tone-{}"{}>{}<span>{}</span></span>', tone, hint, drawn, word)
 
 
 _UNDONE = tag("undone", "history", "neutral", "Its work was taken back since; that can be undone too")
@@ -50,39 +60,39 @@ _UNDONE = tag("undone", "history", "neutral", "Its work was taken back since; th
 def outcome(refinement: Any) -> Markup:
     """How a refinement ended, and whether the Time Machine took its work back since."""
     ended = chip(refinement.status)
-    return fill("%s %s", ended, _UNDONE) if refinement.undone_by else ended
+    return fill("{} {}", ended, _UNDONE) if refinement.undone_by else ended
 
 
 def ago(at: datetime | None, text: str, missing: str = "never") -> Markup:
     """Relative words (`3 min ago`) over the exact time, in UTC; static/app.js keeps them fresh."""
     if at is None:
-        return fill('<span class="muted">%s</span>', missing)
-    return fill("<time %s data-ago>%s</time>", _moment(at), text)
+        return fill('<span class="muted">{}</span>', missing)
+    return fill("<time {} data-ago>{}</time>", _moment(at), text)
 
 
 def when(at: datetime | None, missing: str = "–", seconds: bool = False) -> Markup:
     """The exact time in UTC; static/app.js shows it in the reader's own zone."""
     if at is None:
-        return fill('<span class="muted">%s</span>', missing)
+        return fill('<span class="muted">{}</span>', missing)
     form, kind = ("%Y-%m-%d %H:%M:%S", "seconds") if seconds else ("%Y-%m-%d %H:%M", "minutes")
-    zoned = '<time %s data-at="%s">%s <span class="zone">UTC</span></time>'
+    zoned = '<time {} data-at="{}">{} <span class="zone">UTC</span></time>'
     return fill(zoned, _moment(at), kind, at.strftime(form))
 
 
 def hour(at: datetime) -> Markup:
     """The time of a day near today."""
-    return fill('<time %s data-at="hour">%s <span class="zone">UTC</span></time>', _moment(at), at.strftime("%H:%M"))
+    return fill('<time {} data-at="hour">{} <span class="zone">UTC</span></time>', _moment(at), at.strftime("%H:%M"))
 
 
 def clock(at: datetime) -> Markup:
     """The time alone, in a list under the heading of its day in UTC."""
-    return fill('<time %s data-at="clock">%s</time>', _moment(at), _stamp(at)[11:])
+    return fill('<time {} data-at="clock">{}</time>', _moment(at), _stamp(at)[11:])
 
 
 def day(at: date) -> Markup:
     """The date that a memory speaks from."""
     text = at.isoformat()[:10]
-    return fill('<time datetime="%s">%s</time>', text, text)
+    return fill('<time datetime="{}">{}</time>', text, text)
 
 
 def _moment(at: datetime) -> Markup:
@@ -95,13 +105,13 @@ def _stamp(at: datetime) -> str:
     return at.isoformat(timespec="seconds")[:19]
 
 
-_BUDGET = """<span class="budget budget-%s">
-  <svg class="bar" width="100%%" height="8" role="img" aria-label="%s: %s of %s tokens%s">
-    <rect class="bar-track" width="100%%" height="8" rx="4"/>
-    <rect class="bar-fill" width="%s%%" height="8" rx="4"/>
-    <rect class="bar-limit" x="33.33%%" width="2" height="8"/>
+_BUDGET = """<span class="budget budget-{}">
+  <svg class="bar" width="100%" height="8" role="img" aria-label="{}: {:,} of {:,} tokens{}">
+    <rect class="bar-track" width="100%" height="8" rx="4"/>
+    <rect class="bar-fill" width="{:.2f}%" height="8" rx="4"/>
+    <rect class="bar-limit" x="33.33%" width="2" height="8"/>
   </svg>
-  <span class="budget-text" aria-hidden="true"><b>%s</b> of %s tokens%s</span>
+  <span class="budget-text" aria-hidden="true"><b>{:,}</b> of {:,} tokens{}</span>
 </span>"""
 
 
@@ -110,21 +120,20 @@ def budget_bar(used: int, budget: int, label: str = "Core memory") -> Markup:
     one ends; what is larger still fills it."""
     spoken = written = NOTHING
     if used > budget:
-        times = f"{used / max(budget, 1):.1f}×"
-        spoken, written = fill(", %s its budget", times), fill(" · <strong>%s</strong>", times)
+        times = used / max(budget, 1)
+        spoken, written = fill(", {:.1f}× its budget", times), fill(" · <strong>{:.1f}×</strong>", times)
     tone = "bad" if used > budget else "warn" if used and used * 10 >= budget * 9 else "ok"
-    width = f"{min(used * 100 / max(budget * 3, 1), 100):.2f}"
-    said = (f"{used:,}", f"{budget:,}")
-    return fill(_BUDGET, tone, label, *said, spoken, width, *said, written)
+    width = min(used * 100 / max(budget * 3, 1), 100)
+    return fill(_BUDGET, tone, label, used, budget, spoken, width, used, budget, written)
 
 
-_RETENTION = """<span class="budget budget-%s budget-inline">
-  <svg class="bar" width="72" height="8" role="img" aria-label="Retention %s%s, limit %s">
-    <rect class="bar-track" width="100%%" height="8" rx="4"/>
-    <rect class="bar-fill" width="%s%%" height="8" rx="4"/>
-    <rect class="bar-limit" x="%s%%" width="2" height="8"/>
+_RETENTION = """<span class="budget budget-{} budget-inline">
+  <svg class="bar" width="72" height="8" role="img" aria-label="Retention {}{}, limit {}">
+    <rect class="bar-track" width="100%" height="8" rx="4"/>
+    <rect class="bar-fill" width="{}%" height="8" rx="4"/>
+    <rect class="bar-limit" x="{}%" width="2" height="8"/>
   </svg>
-  <span class="budget-text" aria-hidden="true">%s</span>
+  <span class="budget-text" aria-hidden="true">{}</span>
 </span>"""
 
 
@@ -139,9 +148,9 @@ def retention_bar(retention: Decimal | None, threshold: Decimal, state: str = ""
     return fill(_RETENTION, tone, kept, said, exact_percent(threshold), filled, limit, kept)
 
 
-_SPARKLINE = """<svg class="spark" viewBox="-2 -2 100 28" width="96" height="24" role="img" aria-label="%s">
-  <path class="chart-line" d="%s"/>
-  <circle class="chart-end" cx="96" cy="%s" r="2"/>
+_SPARKLINE = """<svg class="spark" viewBox="-2 -2 100 28" width="96" height="24" role="img" aria-label="{}">
+  <path class="chart-line" d="{}"/>
+  <circle class="chart-end" cx="96" cy="{:.1f}" r="2"/>
 </svg>"""
 
 
@@ -153,11 +162,26 @@ def sparkline(points: Sequence[tuple[int, int]], label: str) -> Markup:
     least, most = min(y for _, y in points), max(y for _, y in points)
     across, up = 96 / ((last - first) or 1), 24 / ((most - least) or 1)
     line = "L".join([f"{(x - first) * across:.1f} {24 - (y - least) * up:.1f}" for x, y in points])
-    return fill(_SPARKLINE, label, f"M{line}", f"{24 - (end - least) * up:.1f}")
+    return fill(_SPARKLINE, label, f"M{line}", 24 - (end - least) * up)
 
 
-FOR_JINJA: Mapping[str, Any] = {
-    each.__name__: each
-    for each in (icon, chip, tag, outcome, ago, when, hour, clock, day, budget_bar, retention_bar, sparkline)
-}
+def select_options(options: Sequence[tuple[object, str]], value: object) -> Markup:
+    """The options of a select, of which the one of that value is selected."""
+    wanted, forms = (
+        str(value),
+        ('\n    <option value="{}">{}</option>', '\n    <option value="{}" selected>{}</option>'),
+    )
+    return NOTHING.join([fill(forms[str(choice) == wanted], choice, text) for choice, text in options])
+
+
+def suggestions(values: Sequence[str]) -> Markup:
+    """The options of a datalist."""
+    return NOTHING.join([fill('<option value="{}"></option>', value) for value in values])
+
+
+_NAMED = (
+    *(icon, chip, tag, outcome, ago, when, hour, clock, day, budget_bar, retention_bar, sparkline),
+    *(select_options, suggestions),
+)
+FOR_JINJA: Mapping[str, Any] = {each.__name__: each for each in _NAMED}
 """What every template knows by name."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.models import Agent, Refinement
+from app.models import Agent
+from app.refinement.timetable import OpenRefinement
 from app.values.plural import count_nouns
 from app.views.addresses import Address, agent_url, page_url, refinement_url, row_url
 from app.views.icons import icon
@@ -20,17 +21,17 @@ from app.views.shown.entry import Fact, actor_name
 from app.views.shown.log import AuditRow, Fold
 from app.views.words import ago_words
 
-_AGENT = """<tr id="agent-%s">%s
-  <th scope="row"><a href="%s">%s</a></th>
-  <td class="wide">%s</td>
-  <td data-label="Trend">%s</td>
-  <td data-label="State">%s</td>
-  <td data-label="Last refinement">%s</td>
-  <td data-label="Next run" class="nowrap">%s</td>
+_AGENT = """<tr id="agent-{}">{}
+  <th scope="row"><a href="{}">{}</a></th>
+  <td class="wide">{}</td>
+  <td data-label="Trend">{}</td>
+  <td data-label="State">{}</td>
+  <td data-label="Last refinement">{}</td>
+  <td data-label="Next run" class="nowrap">{}</td>
 </tr>"""
-_PICK = '<td class="pick"><input type="checkbox" name="agent" value="%s" aria-label="Select %s"%s></td>'
+_PICK = '<td class="pick"><input type="checkbox" name="agent" value="{}" aria-label="Select {}"{}></td>'
 _CHECKED = Markup(" checked")
-_LAST = '<span class="chips"><a class="plain" href="%s">%s</a> %s</span>'
+_LAST = '<span class="chips"><a class="plain" href="{}">{}</a> {}</span>'
 _NEVER = Markup('<span class="muted">never</span>')
 
 
@@ -58,10 +59,10 @@ _INACTIVE = tag("not active", "ban")
 _PAUSED = tag("paused", "pause", "neutral", "Nothing starts by itself")
 _TOO_LARGE = tag("over budget", "budget", "warn")
 _FINE = tag("OK", "check", "ok", "Nothing runs, nothing is wrong")
-_CHIPS = '<span class="chips">%s</span>'
+_CHIPS = '<span class="chips">{}</span>'
 
 
-def agent_chips(agent: Agent, running: Refinement | None, has_keys: bool) -> Markup:
+def agent_chips(agent: Agent, running: OpenRefinement | None, has_keys: bool) -> Markup:
     """How an agent stands, in one or two small labels."""
     if agent.forgotten_at:
         return fill(_CHIPS, _FORGOTTEN)
@@ -69,8 +70,8 @@ def agent_chips(agent: Agent, running: Refinement | None, has_keys: bool) -> Mar
     if not has_keys:
         shown += _KEYLESS
     if running is not None:
-        shown += fill('<a class="plain" href="%s">%s</a>', refinement_url(running.id), chip(running.status))
-        shown += fill(" %s", _PAUSED) if agent.paused else NOTHING
+        shown += fill('<a class="plain" href="{}">{}</a>', refinement_url(running.id), chip(running.status))
+        shown += fill(" {}", _PAUSED) if agent.paused else NOTHING
     elif not agent.active:
         shown += _INACTIVE
     elif agent.paused:
@@ -82,23 +83,23 @@ def agent_chips(agent: Agent, running: Refinement | None, has_keys: bool) -> Mar
     return fill(_CHIPS, shown)
 
 
-_ENTRY = """<li id="entry-%s" class="tone-%s">
-  <span class="timeline-icon">%s</span>
+_ENTRY = """<li id="entry-{}" class="tone-{}">
+  <span class="timeline-icon">{}</span>
   <div class="timeline-what">
-    <div class="headline"><strong>%s</strong>%s
-      <span class="muted">by <a href="%s" title="Only what %s did">%s</a></span>%s</div>
-    <ul class="facts">%s<li class="seal" title="SHA-256 %s">entry %s, hash %s</li></ul>
+    <div class="headline"><strong>{}</strong>{}
+      <span class="muted">by <a href="{}" title="Only what {} did">{}</a></span>{}</div>
+    <ul class="facts">{}<li class="seal" title="SHA-256 {}">entry {}, hash {}</li></ul>
   </div>
-  <div class="timeline-side">%s%s</div>
+  <div class="timeline-side">{}{}</div>
 </li>"""
-_LINK = ' <span><a href="%s">%s</a></span>'
-_AGENT_LOG = ' <span><a href="%s" title="The log of this agent">%s</a></span>'
-_UNDID = ' <span>of <a href="%s">refinement %s</a></span>'
+_LINK = ' <span><a href="{}">{}</a></span>'
+_AGENT_LOG = ' <span><a href="{}" title="The log of this agent">{}</a></span>'
+_UNDID = ' <span>of <a href="{}">refinement {}</a></span>'
 _RECEIPT = (
-    ' <a class="small-text" href="%s" title="The agent\'s signed answer, with the proof that it is in the log"'
+    ' <a class="small-text" href="{}" title="The agent\'s signed answer, with the proof that it is in the log"'
     " download>Receipt</a>"
 )
-_UNDO = '<a href="%s" title="See first what would change">Undo</a>'
+_UNDO = '<a href="{}" title="See first what would change">Undo</a>'
 _FINAL = Markup(
     '<span class="muted" title="A guard reversed this refinement. Only the agent can do that work again, in a new one">'
     "final</span>"
@@ -113,7 +114,7 @@ def entry_row(
     about = NOTHING
     if row.subject and not (in_fold and row.subject.is_refinement):
         words, url = row.subject.words, row.subject.url
-        about += fill(_LINK, url, words) if url else fill(" <span>%s</span>", words)
+        about += fill(_LINK, url, words) if url else fill(" <span>{}</span>", words)
     if row.undid is not None:
         about += fill(_UNDID, refinement_url(row.undid.id), row.undid.id[:8])
     if names_agent and entry.agent:
@@ -127,22 +128,22 @@ def entry_row(
 
 def _fact(fact: Fact) -> Markup:
     if fact.full:
-        form = '<li><details class="long"><summary>%s: %s</summary><pre>%s</pre></details></li>'
+        form = '<li><details class="long"><summary>{}: {}</summary><pre>{}</pre></details></li>'
         return fill(form, fact.name, fact.value, fact.full)
-    return fill("<li><span>%s</span> %s</li>", fact.name, fact.value)
+    return fill("<li><span>{}</span> {}</li>", fact.name, fact.value)
 
 
-_FOLD = """<li id="fold-%s" class="tone-neutral">
-  <span class="timeline-icon">%s</span>
+_FOLD = """<li id="fold-{}" class="tone-neutral">
+  <span class="timeline-icon">{}</span>
   <div class="timeline-what">
-    <div class="headline"><strong><a href="%s">Refinement</a></strong>%s %s
-      <span class="muted">started by %s</span></div>
-    <ul class="facts"><li>%s</li></ul>
+    <div class="headline"><strong><a href="{}">Refinement</a></strong>{} {}
+      <span class="muted">started by {}</span></div>
+    <ul class="facts"><li>{}</li></ul>
   </div>
-  <div class="timeline-side">%s</div>
-  <details class="fold" id="opened-%s" hx-get="%s" hx-trigger="toggle" hx-target="#entries-%s" hx-swap="innerHTML">
-    <summary>%s</summary>
-    <div id="entries-%s" hx-morph-skip-children><p><a href="%s">Show them on a page of their own</a></p></div>
+  <div class="timeline-side">{}</div>
+  <details class="fold" id="opened-{}" hx-get="{}" hx-trigger="toggle" hx-target="#entries-{}" hx-swap="innerHTML">
+    <summary>{}</summary>
+    <div id="entries-{}" hx-morph-skip-children><p><a href="{}">Show them on a page of their own</a></p></div>
   </details>
 </li>"""
 

@@ -334,7 +334,7 @@ def _names(assigned: ast.AST) -> list[ast.Name]:
 
 @pytest.mark.parametrize("piece", [markup.tag, markup.fill])
 def test_a_piece_of_markup_escapes_what_it_is_filled_with(piece: Any) -> None:
-    filled = piece("<b>&\"'") if piece is markup.tag else piece("%s", "<b>&\"'")
+    filled = piece("<b>&\"'") if piece is markup.tag else piece("{}", "<b>&\"'")
     assert "&lt;b&gt;&amp;&#34;&#39;" in filled
     assert "<b>" not in filled
 

@@ -65,6 +65,7 @@ INTAKE_NEWS = timedelta(minutes=10)
 class AgentState(AgentRow):
     """The head of all pages of an agent."""
 
+    last_refinement: Refinement | None
     erosion: Erosion
     last_event: int
 
@@ -72,7 +73,8 @@ class AgentState(AgentRow):
     def load(cls, agent: Agent) -> AgentState:
         seen = newest_event(agent.account_id)
         (row,) = load_rows([agent])
-        return cls(**vars(row), erosion=erosion_of(agent), last_event=seen)
+        last = db.session.get(Refinement, row.last.id) if row.last else None
+        return cls(**vars(row), last_refinement=last, erosion=erosion_of(agent), last_event=seen)
 
     @property
     def erosion_floor(self) -> Decimal | None:
@@ -95,7 +97,8 @@ class AgentState(AgentRow):
     @property
     def model_warning(self) -> str:
         """What the last refinement showed of its model; empty when there is nothing to say."""
-        return self.last.refusal_line if self.last is not None and self.last.model_seems_unable else ""
+        last = self.last_refinement
+        return last.refusal_line if last is not None and last.model_seems_unable else ""
 
     def as_json(self) -> dict[str, Any]:
         floor = None if self.erosion_floor is None else float(self.erosion_floor)

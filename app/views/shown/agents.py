@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
 
 from flask import url_for
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, exists, func, select
+from sqlalchemy.orm import aliased
 
 from app.events.topics import newest_event
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, AgentKey, Refinement
+from app.models.base import UtcDateTime
 from app.refinement.fleet import DUE, FILTERS, OUTCOMES, STATES, FilterRefused, Fleet
-from app.refinement.timetable import Due, Timetable
+from app.refinement.timetable import Due, OpenRefinement, Timetable
 from app.shapes.agent import AdminAgent
 from app.views.forms import Wrong
 from app.vocabulary import STATUSES
@@ -39,13 +42,22 @@ Trend = Sequence[tuple[int, int]]
 """Moments in seconds since 1970 and the mass in tokens then, oldest first."""
 
 
+class EndedRefinement(NamedTuple):
+    """The newest refinement of an agent that has ended."""
+
+    id: str
+    status: str
+    ended_at: datetime | None
+    undone_by: str | None
+
+
 @dataclass(frozen=True)
 class AgentRow:
     """How an agent stands: its open refinement, the last one that ended, and when the next one starts by itself."""
 
     agent: Agent
-    last: Refinement | None
-    running: Refinement | None
+    last: EndedRefinement | None
+    running: OpenRefinement | None
     due: Due
     changeable: bool
     has_keys: bool
@@ -146,31 +158,48 @@ class AgentList:
 
 def load_rows(agents: Sequence[Agent], *, with_trend: bool = False) -> list[AgentRow]:
     """Rows for some agents of one account: a handful of queries, whatever their number."""
-    ids = [agent.id for agent in agents]
-    last = _last_refinements(ids)
-    keyed = set(db.session.scalars(select(AgentKey.agent_id).where(AgentKey.agent_id.in_(ids)).distinct()))
     outlooks, trends = Timetable().outlooks(agents), load_trends(agents) if with_trend else {}
+    asked = db.session.execute(_standing_query(), {"ids": [agent.id for agent in agents]})
+    standing = {
+        agent_id: (has_keys, EndedRefinement(*last) if last[0] else None) for agent_id, has_keys, *last in asked
+    }
 
     def row(agent: Agent) -> AgentRow:
-        known = (last.get(agent.id), *outlooks[agent.id], agent.id in keyed)
-        return AgentRow(agent, *known, trend=trends.get(agent.id, ()))
+        has_keys, last = standing[agent.id]
+        return AgentRow(agent, last, *outlooks[agent.id], has_keys, trend=trends.get(agent.id, ()))
 
     return [row(agent) for agent in agents]
 
 
+@cache
+def _standing_query() -> Select[Any]:
+    """Made once: whether an agent has keys, and its newest ended refinement, by one probe of an index each."""
+    ended = select(Refinement.id).where(Refinement.agent_id == Agent.id, Refinement.ended_at.is_not(None))
+    newest = ended.order_by(Refinement.requested_at.desc()).limit(1).scalar_subquery()
+    last = aliased(Refinement)
+    columns = (last.id, last.status, last.ended_at, last.undone_by)
+    query = select(Agent.id, exists().where(AgentKey.agent_id == Agent.id), *columns).outerjoin(last, last.id == newest)
+    return query.where(Agent.id.in_(bindparam("ids", expanding=True)))
+
+
 def load_trends(agents: Sequence[Agent]) -> dict[int, Trend]:
     """What each agent's last refinements left, and what it holds now; nothing of one that had none lately."""
-    ids, since = [agent.id for agent in agents], now() - timedelta(days=TREND_DAYS)
-    newest = func.row_number().over(partition_by=Refinement.agent_id, order_by=Refinement.requested_at.desc())
-    lately = (Refinement.requested_at >= since, Refinement.mass_after.is_not(None))
-    columns = (Refinement.agent_id, Refinement.requested_at, Refinement.mass_after, newest.label("place"))
-    ended = select(*columns).where(Refinement.agent_id.in_(ids), *lately).subquery()
-    points = select(ended).where(ended.c.place < TREND_POINTS).order_by(ended.c.requested_at)
+    asked = {"ids": [agent.id for agent in agents], "since": now() - timedelta(days=TREND_DAYS)}
     found: dict[int, list[tuple[int, int]]] = {}
-    for agent_id, at, mass, _ in db.session.execute(points).tuples():
+    for agent_id, at, mass, _ in db.session.execute(_trend_query(), asked).tuples():
         found.setdefault(agent_id, []).append((int(at.timestamp()), mass))
     today = int(now().timestamp())
     return {agent.id: (*found[agent.id], (today, agent.core_token_usage)) for agent in agents if agent.id in found}
+
+
+@cache
+def _trend_query() -> Select[tuple[int, datetime, int, int]]:
+    newest = func.row_number().over(partition_by=Refinement.agent_id, order_by=Refinement.requested_at.desc())
+    wanted = Refinement.agent_id.in_(bindparam("ids", expanding=True))
+    lately = (Refinement.requested_at >= bindparam("since", type_=UtcDateTime), Refinement.mass_after.is_not(None))
+    columns = (Refinement.agent_id, Refinement.requested_at, Refinement.mass_after, newest.label("place"))
+    ended = select(*columns).where(wanted, *lately).subquery()
+    return select(ended).where(ended.c.place < TREND_POINTS).order_by(ended.c.requested_at)
 
 
 def recently_moved(account_id: int) -> list[AgentRow]:
@@ -182,12 +211,3 @@ def recently_moved(account_id: int) -> list[AgentRow]:
     )
     agents = db.session.scalars(select(Agent).where(Agent.id.in_(moved)).order_by(Agent.name).limit(200))
     return load_rows(list(agents), with_trend=True)
-
-
-def _last_refinements(ids: Sequence[int]) -> dict[int, Refinement]:
-    """The newest ended refinement of each, one index probe an agent."""
-    ended = select(Refinement.id).where(Refinement.agent_id == Agent.id, Refinement.ended_at.is_not(None))
-    newest = ended.order_by(Refinement.requested_at.desc()).limit(1).scalar_subquery()
-    probed = select(newest.label("id")).select_from(Agent).where(Agent.id.in_(ids)).subquery()
-    rows = db.session.scalars(select(Refinement).join(probed, Refinement.id == probed.c.id))
-    return {refinement.agent_id: refinement for refinement in rows}
