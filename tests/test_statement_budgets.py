@@ -127,7 +127,7 @@ def test_a_context(visited: Door, memories: int) -> None:
 
 PAGES = {
     "/": 17,
-    "/agents": 11,
+    "/agents": 9,
     "/attention": 4,
     "/refinements": 9,
     "/exceptions": 5,
@@ -137,14 +137,14 @@ PAGES = {
     "/settings/schedule": 5,
     "/settings/limits": 2,
     "/settings/models": 6,
-    "/agents/{agent}": 23,
-    "/agents/{agent}/ledger": 16,
-    "/agents/{agent}/audit": 22,
-    "/agents/{agent}/refinements": 14,
-    "/agents/{agent}/exceptions": 18,
-    "/agents/{agent}/tokens": 18,
-    "/agents/{agent}/imports": 14,
-    "/agents/{agent}/settings": 19,
+    "/agents/{agent}": 22,
+    "/agents/{agent}/ledger": 15,
+    "/agents/{agent}/audit": 21,
+    "/agents/{agent}/refinements": 12,
+    "/agents/{agent}/exceptions": 17,
+    "/agents/{agent}/tokens": 17,
+    "/agents/{agent}/imports": 13,
+    "/agents/{agent}/settings": 18,
 }
 """By a page of lists: its statements."""
 

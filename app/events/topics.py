@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, bindparam, func, select
 
 from app.extensions import db
 from app.models import AccessGrant, Agent, Event, Refinement, Rollback, User, UserSession
@@ -141,7 +141,10 @@ class Topic:
 
 def newest_event(account_id: int) -> int:
     """The id of the account's newest event; 0 when there is none. Whatever is read after this call already shows it."""
-    return db.session.scalar(select(func.max(Event.id)).where(Event.account_id == account_id)) or 0
+    return db.session.scalar(_NEWEST_EVENT, {"account_id": account_id}) or 0
+
+
+_NEWEST_EVENT = select(func.max(Event.id)).where(Event.account_id == bindparam("account_id"))
 
 
 def notes_after(account_id: int, event_id: int, *, limit: int = 5000) -> list[EventSummary]:

@@ -7,16 +7,18 @@ how far it came, and the next one goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, or_, select
+from sqlalchemy import ColumnElement, Integer, Select, bindparam, exists, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, end_reading
 from app.models import Action, ActorKind, Agent, AuditLog, Rollback
+from app.models.base import UtcDateTime
 from app.models.keyset import Keyset, TimeCursor
 
 LOOKED_AT = 10_000
@@ -132,8 +134,8 @@ def read_batches(filters: Filters) -> Iterator[list[LogEntry]]:
 
 def read_log_entries(places: Sequence[TimeCursor]) -> list[LogEntry]:
     """The entries at these places, in this order."""
-    query = select(*_COLUMNS).where(AuditLog.id.in_([place.id for place in places]))
-    rows = db.session.execute(query) if places else ()
+    asked = {"ids": [place.id for place in places]}
+    rows = db.session.execute(_ENTRIES, asked) if places else ()
     found = {row[0]: LogEntry(*row) for row in rows}
     return [found[place.id] for place in places]
 
@@ -146,50 +148,75 @@ def newest_entry(filters: Filters) -> TimeCursor | None:
 
 _AGENT = select(Agent.name).where(Agent.id == AuditLog.agent_id).scalar_subquery()
 _COLUMNS = [_AGENT if each.name == "agent" else getattr(AuditLog, each.name) for each in fields(LogEntry)]
+_ENTRIES = select(*_COLUMNS).where(AuditLog.id.in_(bindparam("ids", expanding=True)))
 
 
 class _IndexWalk:
     """Through which index the log is walked (`along`), and what is looked at on the way (`looked_at`)."""
 
     def __init__(self, filters: Filters, *, newest_first: bool, fold: bool) -> None:
-        wanted = _wanted_conditions(filters)
-        chosen = next(names for names in _INDEXES if all(name in wanted for name in names))
-        self.along = [wanted[name](AuditLog) for name in chosen]
-        self.looked_at = [fits for name, fits in wanted.items() if name not in chosen]
+        self._filters, self._newest_first = filters, newest_first
+        self._wanted = _wanted_values(filters)
+        self.along = next(names for names in _INDEXES if all(name in self._wanted for name in names))
+        self.looked_at = tuple(name for name in self._wanted if name not in self.along)
         if fold:
-            self.looked_at.append(_is_newest_of_its_refinement(filters.until))
-        self.since, self.until, self.newest_first = filters.since, filters.until, newest_first
+            self.looked_at += ("newest" if filters.until is None else "newest until",)
 
     def fitting(self, start: TimeCursor | None, size: int) -> list[TimeCursor]:
         """Those that fit among the next `size` entries behind a place."""
-        near = self._query_behind(start, _NEEDED).limit(size).subquery().c
-        query = select(near.at, near.id).where(*(fits(near) for fits in self.looked_at))
-        return [TimeCursor(*row) for row in db.session.execute(query.order_by(*self._log_keyset(near).order)).tuples()]
+        query = _fitting_query(self.along, self.looked_at, self._range_bounds(start), self._newest_first)
+        rows = db.session.execute(query, self._values(start) | {"size": size}).tuples()
+        return [TimeCursor(*row) for row in rows]
 
     def skip(self, start: TimeCursor | None, size: int) -> TimeCursor | None:
         """The last of the next `size` entries behind a place; None where the log has no more than these."""
-        query = self._query_behind(start, _PLACE_COLUMNS).offset(size - 1).limit(2)
-        rows = db.session.execute(query).all()
+        query = _skip_query(self.along, self._range_bounds(start), self._newest_first)
+        rows = db.session.execute(query, self._values(start) | {"skipped": size - 1}).all()
         return TimeCursor(*rows[0]) if len(rows) == 2 else None
 
-    def _query_behind(self, start: TimeCursor | None, columns: Sequence[Any]) -> Select[Any]:
-        query = select(*columns).where(*self.along, *self._range_bounds(start))
-        return query.order_by(*self._log_keyset(AuditLog).order)
+    def _values(self, start: TimeCursor | None) -> dict[str, Any]:
+        known = {"since": self._filters.since, "until": self._filters.until}
+        place = {} if start is None else {"start_at": start.at, "start_id": start.id}
+        given = {name: value for values in self._wanted.values() for name, value in values.items()}
+        return given | place | {name: value for name, value in known.items() if value is not None}
 
-    def _range_bounds(self, start: TimeCursor | None) -> list[Condition]:
+    def _range_bounds(self, start: TimeCursor | None) -> tuple[str, ...]:
         """One bound at each end, the narrower one: of two, SQLite would walk from the wider, past all in between."""
-        at = AuditLog.at
-        lower = [at >= self.since] if self.since else []
-        upper = [at < self.until] if self.until else []
+        since, until = self._filters.since, self._filters.until
+        lower = ("since",) if since else ()
+        upper = ("until",) if until else ()
         if start is None:
             return lower + upper
-        behind = self._log_keyset(AuditLog).behind(start)
-        if self.newest_first:
-            return lower + ([behind] if self.until is None or start.at < self.until else upper)
-        return ([behind] if self.since is None or start.at >= self.since else lower) + upper
+        if self._newest_first:
+            return lower + (("older",) if until is None or start.at < until else upper)
+        return (("newer",) if since is None or start.at >= since else lower) + upper
 
-    def _log_keyset(self, log: Any) -> Keyset:
-        return Keyset((log.at, log.id), self.newest_first)
+
+@lru_cache(500)
+def _fitting_query(
+    along: tuple[str, ...], looked_at: tuple[str, ...], bounds: tuple[str, ...], newest_first: bool
+) -> Select[tuple[datetime, int]]:
+    """Made once for each set of filters: making it costs more than the database needs for it."""
+    near = _query_behind(along, bounds, newest_first, _NEEDED).limit(bindparam("size", type_=Integer)).subquery().c
+    query = select(near.at, near.id).where(*(_LOOKINGS[name](near) for name in looked_at))
+    return query.order_by(*_log_keyset(near, newest_first).order)
+
+
+@lru_cache(500)
+def _skip_query(along: tuple[str, ...], bounds: tuple[str, ...], newest_first: bool) -> Select[Any]:
+    query = _query_behind(along, bounds, newest_first, _PLACE_COLUMNS)
+    return query.offset(bindparam("skipped", type_=Integer)).limit(2)
+
+
+def _query_behind(
+    along: tuple[str, ...], bounds: tuple[str, ...], newest_first: bool, columns: Sequence[Any]
+) -> Select[Any]:
+    query = select(*columns).where(*(_LOOKINGS[name](AuditLog) for name in along), *(_BOUNDS[name] for name in bounds))
+    return query.order_by(*_log_keyset(AuditLog, newest_first).order)
+
+
+def _log_keyset(log: Any, newest_first: bool) -> Keyset:
+    return Keyset((log.at, log.id), newest_first)
 
 
 _PLACE_COLUMNS = (AuditLog.at, AuditLog.id)
@@ -203,37 +230,60 @@ _INDEXES = (("refinement",), ("agent",), ("user",), ("account", "action"), ("acc
 """What the indexes of the log begin with (see `AuditLog`), the narrowest first."""
 
 
-def _wanted_conditions(filters: Filters) -> dict[str, Looking]:
-    """By name. The account's own is always among them: an operator acts in several, and nothing crosses accounts."""
-    found: dict[str, Looking] = {"account": lambda log: log.account_id == filters.account_id}
+def _wanted_values(filters: Filters) -> dict[str, dict[str, Any]]:
+    """By name of `_LOOKINGS`. The account's own is always among them: an operator acts in several, and nothing crosses
+    accounts."""
+    found: dict[str, dict[str, Any]] = {"account": {"account_id": filters.account_id}}
     agent_id = filters.agent_id or (filters.who.agent_id if filters.who else None)
     if filters.refinement_id is not None:
         found["refinement"] = _of_refinement(filters.refinement_id)
     if agent_id is not None:
-        found["agent"] = lambda log: log.agent_id == agent_id
+        found["agent"] = {"agent_id": agent_id}
     if filters.action is not None:
-        found["action"] = lambda log: log.action == filters.action
+        found["action"] = {"action": filters.action}
     if filters.who is not None:
-        found |= _actor_condition(filters.who)
+        found |= _actor_values(filters.who)
     return found
 
 
-def _actor_condition(who: LogActor) -> dict[str, Looking]:
+def _actor_values(who: LogActor) -> dict[str, dict[str, Any]]:
     if who.user_id is not None:
-        return {"user": lambda log: log.user_id == who.user_id}
+        return {"user": {"user_id": who.user_id}}
     if who.name:
-        return {"actor": lambda log: log.actor == f"{who.kind}:{who.name}"}
-    return {"kind": lambda log: log.actor_kind == who.kind}
+        return {"actor": {"actor": f"{who.kind}:{who.name}"}}
+    return {"kind": {"kind": who.kind}}
 
 
-def _of_refinement(refinement_id: str) -> Looking:
+def _of_refinement(refinement_id: str) -> dict[str, Any]:
     """Its own entries, and those of the rollbacks that undid it: these stand in the log for themselves."""
     rollbacks = list(db.session.scalars(select(Rollback.entry_id).where(Rollback.refinement_id == refinement_id)))
-    return lambda log: or_(log.refinement_id == refinement_id, log.id.in_(rollbacks))
+    return {"refinement_id": refinement_id, "rollbacks": rollbacks}
 
 
-def _is_newest_of_its_refinement(until: datetime | None) -> Looking:
+def _is_newest_of_its_refinement(log: Any, *before_the_end: Condition) -> Condition:
     """True also for what belongs to none."""
-    later = aliased(AuditLog)
-    before_the_end = [later.at < until] if until is not None else []
-    return lambda log: ~exists().where(later.refinement_id == log.refinement_id, later.id > log.id, *before_the_end)
+    return ~exists().where(_LATER.refinement_id == log.refinement_id, _LATER.id > log.id, *before_the_end)
+
+
+_LATER = aliased(AuditLog)
+_AT = {name: bindparam(name, type_=UtcDateTime) for name in ("since", "until", "start_at")}
+_LOOKINGS: Mapping[str, Looking] = {
+    "account": lambda log: log.account_id == bindparam("account_id"),
+    "refinement": lambda log: or_(
+        log.refinement_id == bindparam("refinement_id"), log.id.in_(bindparam("rollbacks", expanding=True))
+    ),
+    "agent": lambda log: log.agent_id == bindparam("agent_id"),
+    "action": lambda log: log.action == bindparam("action"),
+    "user": lambda log: log.user_id == bindparam("user_id"),
+    "actor": lambda log: log.actor == bindparam("actor"),
+    "kind": lambda log: log.actor_kind == bindparam("kind"),
+    "newest": _is_newest_of_its_refinement,
+    "newest until": lambda log: _is_newest_of_its_refinement(log, _LATER.at < _AT["until"]),
+}
+_START = tuple_(_AT["start_at"], bindparam("start_id", type_=AuditLog.id.type))
+_BOUNDS: Mapping[str, Condition] = {
+    "since": AuditLog.at >= _AT["since"],
+    "until": AuditLog.at < _AT["until"],
+    "older": tuple_(AuditLog.at, AuditLog.id) < _START,
+    "newer": tuple_(AuditLog.at, AuditLog.id) > _START,
+}

@@ -8,6 +8,7 @@ often it is asked for: nothing else waits for it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 
@@ -45,7 +46,17 @@ class Proof:
     @classmethod
     def of(cls, account_id: int | None) -> Proof | None:
         """None when there never was one."""
-        said = InstallationMark.read(_mark_name(account_id))
+        return cls.of_each([account_id])[0]
+
+    @classmethod
+    def of_each(cls, account_ids: Sequence[int | None]) -> list[Proof | None]:
+        """The same for several, in one statement."""
+        names = [_mark_name(account_id) for account_id in account_ids]
+        found = InstallationMark.read_many(names)
+        return [cls._read(found.get(name)) for name in names]
+
+    @classmethod
+    def _read(cls, said: str | None) -> Proof | None:
         if said is None:
             return None
         kept = json.loads(said)

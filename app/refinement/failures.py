@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists
+from sqlalchemy import BindParameter, ColumnElement, exists
 from sqlalchemy.orm import aliased
 
 from app.extensions import now
@@ -38,12 +38,14 @@ class FailureReason:
         return {"reason": self.words, "agents": self.count, "newest": iso(self.newest)}
 
 
-def failure_conditions(account_id: int, *states: Status) -> list[ColumnElement[bool]]:
-    """What to ask of a refinement: that it failed this week, and that its agent had none since."""
+def failure_conditions(
+    account_id: int | BindParameter[int], *states: Status, since: BindParameter[datetime] | None = None
+) -> list[ColumnElement[bool]]:
+    """What to ask of a refinement: that it failed this week (or `since`), and that its agent had none after it."""
     return [
         Refinement.account_id == account_id,
         Refinement.status.in_(states or FAILED),
-        Refinement.requested_at >= now() - SHOWN_FOR,
+        Refinement.requested_at >= (now() - SHOWN_FOR if since is None else since),
         ~exists().where(_LATER.agent_id == Refinement.agent_id, _LATER.requested_at > Refinement.requested_at),
     ]
 

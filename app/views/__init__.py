@@ -24,6 +24,7 @@ from app.views import (
     refinements,
     rollbacks,
     settings,
+    timings,
     tokens,
     welcome,
 )
@@ -44,6 +45,7 @@ def init_app(app: Flask) -> None:
     """
     app.extensions["settle_soon"] = statements.enqueue
     app.url_map.converters["int"] = RowNumber
+    timings.init_app(app)
     assets.init_app(app)
     auth.init_app(app)
     frame.init_app(app)

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar, cast
 from uuid import UUID
 
-from flask import Blueprint, request, url_for
+from flask import Blueprint, g, request, url_for
 from flask.typing import ResponseReturnValue
 from flask_security import current_user
 from sqlalchemy import select
@@ -112,8 +112,10 @@ def require_viewer() -> ResponseReturnValue | None:
     """Before every page: send strangers to sign in, and refuse users who may read nothing here."""
     if not current_user.is_authenticated:
         return require_sign_in()
-    if not viewer().may(AUDITOR):
+    user = viewer()
+    if not user.may(AUDITOR):
         raise NotAllowed("Your user has no role that may read this account's pages. Ask an owner of the account.")
+    g.is_for_an_admin = user.may(ADMIN)
     return None
 
 

@@ -189,9 +189,9 @@ def health_alarms() -> list[Attention]:
     return [_stop_alarm(part) for part in stopped] or away
 
 
-def proof_alarms(account_id: int, proof: Proof | None) -> list[Attention]:
-    """Of the account's last proof, worst first. What is wrong beside all accounts is told to each, naming nothing."""
-    rest = Proof.of(None)
+def proof_alarms(account_id: int, proof: Proof | None, rest: Proof | None) -> list[Attention]:
+    """Of the account's last proof, worst first. What is wrong beside all accounts (`rest`) is told to each, naming
+    nothing."""
     found = [_alteration_alarm(account_id, proof)] if proof and not proof.verdict.ok else []
     found += [_database_alarm(rest)] if rest and not rest.verdict.ok else []
     found += [_stale_alarm(proof)] if proof and proof.is_stale(now()) else []

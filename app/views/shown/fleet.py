@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Generic, TypeVar
+from functools import cache
+from typing import Any, Generic, TypeVar
 
 from flask import current_app
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, func, select
 
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
@@ -73,13 +74,7 @@ class AccountFigures:
     """Of the whole account, as of an event that was read before."""
 
     def __init__(self, account_id: int, last_event: int) -> None:
-        over_budget, paused = func.count().filter(OVER_BUDGET), func.count().filter(Agent.paused, IS_KEPT)
-        tokens, stopped = func.coalesce(func.sum(Agent.core_token_usage), 0), func.count(Agent.stopped_at)
-        memories = func.coalesce(func.sum(Agent.core_count), 0)
-        are_open = (Refinement.account_id == account_id, Refinement.status.in_(OPEN_STATES))
-        running = select(func.count()).where(*are_open).scalar_subquery()
-        columns = (func.count(), over_budget, paused, tokens, stopped, memories, running)
-        counted = db.session.execute(select(*columns).where(Agent.account_id == account_id)).one()
+        counted = db.session.execute(_counts_query(), {"account_id": account_id}).one()
         self.agents, self.over_budget, self.paused, self.core_tokens, self.stopped, self.memories = map(
             int, counted[:6]
         )
@@ -102,6 +97,17 @@ class AccountFigures:
             for when, count in self.next_attempts
         )
         return ", ".join(counts) or "none"
+
+
+@cache
+def _counts_query() -> Select[Any]:
+    over_budget, paused = func.count().filter(OVER_BUDGET), func.count().filter(Agent.paused, IS_KEPT)
+    tokens, stopped = func.coalesce(func.sum(Agent.core_token_usage), 0), func.count(Agent.stopped_at)
+    memories = func.coalesce(func.sum(Agent.core_count), 0)
+    are_open = (Refinement.account_id == bindparam("account_id"), Refinement.status.in_(OPEN_STATES))
+    running = select(func.count()).where(*are_open).scalar_subquery()
+    columns = (func.count(), over_budget, paused, tokens, stopped, memories, running)
+    return select(*columns).where(Agent.account_id == bindparam("account_id"))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from flask import url_for
-from sqlalchemy import func, select
+from sqlalchemy import BindParameter, bindparam, func, select
 
 from app.events.topics import newest_event
 from app.extensions import db
@@ -182,6 +182,13 @@ class AuditPage:
         return self.log.as_json() | ({"agent": self.state.agent.name} if self.state else {})
 
 
+_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+_FOLDED = select(Refinement).where(Refinement.id.in_(_IDS))
+_COUNTING = select(AuditLog.refinement_id, func.count()).where(AuditLog.refinement_id.in_(_IDS))
+_COUNTING = _COUNTING.group_by(AuditLog.refinement_id)
+_WROTE_STATES = select(MemoryState.entry_id).where(MemoryState.entry_id.in_(_IDS)).distinct()
+
+
 def rows_of_fold(refinement: Refinement) -> tuple[list[AuditRow], bool]:
     """The rows that a fold opens to, newest first, and whether there are more."""
     stretch = walk_log(Filters(refinement.account_id, refinement_id=refinement.id), want=OPENED)
@@ -221,16 +228,15 @@ def _load_folds(entries: Sequence[LogEntry]) -> dict[str, Fold]:
     ids = [entry.refinement_id for entry in entries if entry.refinement_id]
     if not ids:
         return {}
-    counting = select(AuditLog.refinement_id, func.count()).where(AuditLog.refinement_id.in_(ids))
-    counts = dict(db.session.execute(counting.group_by(AuditLog.refinement_id)).tuples().all())
-    refinements = db.session.scalars(select(Refinement).where(Refinement.id.in_(ids)))
+    counts = dict(db.session.execute(_COUNTING, {"ids": ids}).tuples().all())
+    refinements = db.session.scalars(_FOLDED, {"ids": ids})
     return {refinement.id: Fold(refinement, counts[refinement.id]) for refinement in refinements}
 
 
 def _that_wrote_states(entries: Sequence[LogEntry]) -> set[int]:
     """But for notes that tell the agent what a human did: these stay."""
     ids = [entry.id for entry in entries if entry.action != Action.AGENT_TOLD]
-    return set(db.session.scalars(select(MemoryState.entry_id).where(MemoryState.entry_id.in_(ids)).distinct()))
+    return set(db.session.scalars(_WROTE_STATES, {"ids": ids}))
 
 
 def _undone_refinements(entries: Sequence[LogEntry]) -> dict[int, Refinement]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, bindparam, select
 
 from app.events.topics import newest_event
 from app.extensions import db
@@ -24,8 +25,6 @@ RUNNING_ROWS = 5
 RECENT_ROWS = 8
 """Each table has as many rows as this, filled or not, so that nothing moves when one fills."""
 
-_NEWEST_FIRST = (Refinement.requested_at.desc(),)
-
 
 class Overview:
     """What is counted of the whole account is as of `last_event`."""
@@ -36,17 +35,13 @@ class Overview:
         self.figures = AccountFigures(account_id, self.last_event)
         self.trend = FleetTrend.of(account_id, self.last_event)
         self.is_empty = self.figures.agents == 0
-        proof = Proof.of(account_id)
+        proof, rest = Proof.of_each([account_id, None])
         self.verified_at = proof.at if proof else None
-        self.attention = find_attention(account_id, self.figures, self.trend, proof)
+        self.attention = find_attention(account_id, self.figures, self.trend, (proof, rest))
         self.lines = make_lines(self.attention)
-        recent = _load_pairs(account_id, Refinement.ended_at.is_not(None), limit=RECENT_ROWS)
+        recent = _read_pairs(_recent_query(), account_id)
         self.recent = sorted(recent, key=lambda pair: pair[0].ended_at or pair[0].requested_at, reverse=True)
-        waiting_last = (Refinement.started_at.is_(None), Refinement.started_at.desc(), Refinement.id)
-        is_open = Refinement.status.in_(OPEN_STATES)
-        self.running = (
-            _load_pairs(account_id, is_open, order=waiting_last, limit=RUNNING_ROWS) if self.figures.running else []
-        )
+        self.running = _read_pairs(_running_query(), account_id) if self.figures.running else []
         newest = self.running[0][0] if self.running else None
         self.first_run = FirstRun(account_id, self.figures, newest, is_over=bool(self.recent))
 
@@ -85,8 +80,24 @@ def _refinements_json(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
     return [NamedRefinement.of(refinement, agent=agent.name).as_json() for refinement, agent in pairs]
 
 
-def _load_pairs(account_id: int, *conditions: Any, order: Sequence[Any] = _NEWEST_FIRST, limit: int) -> list[Pair]:
+def _read_pairs(query: Select[tuple[Refinement, Agent]], account_id: int) -> list[Pair]:
+    return [row._tuple() for row in db.session.execute(query, {"account_id": account_id})]
+
+
+@cache
+def _recent_query() -> Select[tuple[Refinement, Agent]]:
+    """Made once, as all that each look at the page asks."""
+    ended = _pairs_query().where(Refinement.ended_at.is_not(None))
+    return ended.order_by(Refinement.requested_at.desc()).limit(RECENT_ROWS)
+
+
+@cache
+def _running_query() -> Select[tuple[Refinement, Agent]]:
+    waiting_last = (Refinement.started_at.is_(None), Refinement.started_at.desc(), Refinement.id)
+    return _pairs_query().where(Refinement.status.in_(OPEN_STATES)).order_by(*waiting_last).limit(RUNNING_ROWS)
+
+
+def _pairs_query() -> Select[tuple[Refinement, Agent]]:
     """Refinements with their agents."""
     query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id)
-    query = query.where(Refinement.account_id == account_id, *conditions).order_by(*order).limit(limit)
-    return [row._tuple() for row in db.session.execute(query)]
+    return query.where(Refinement.account_id == bindparam("account_id"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from flask import url_for
-from sqlalchemy import Select, case, exists, func, select
+from sqlalchemy import BindParameter, Select, bindparam, case, exists, func, select
 
 from app.extensions import db, now
 from app.history.proof import Proof
@@ -24,9 +25,10 @@ from app.models import (
     Status,
     TokenRequest,
 )
+from app.models.base import UtcDateTime
 from app.models.grant import GrantStatus
 from app.models.refinement import NO_REASON
-from app.refinement.failures import FAILED, FailureReason, failure_conditions
+from app.refinement.failures import FAILED, SHOWN_FOR, FailureReason, failure_conditions
 from app.refinement.fleet import IS_KEPT, OVER_BUDGET
 from app.values.mass_story import exact_percent, percent
 from app.values.plural import count_nouns
@@ -105,20 +107,22 @@ def make_lines(found: Iterable[Attention]) -> list[Line]:
     return [Line(slot, by_kind[slot.kind]) for slot in SLOTS]
 
 
-def find_attention(account_id: int, figures: AccountFigures, trend: FleetTrend, proof: Proof | None) -> list[Attention]:
-    """All that needs attention, worst first."""
-    items = _OpenItems.count(account_id)
+def find_attention(
+    account_id: int, figures: AccountFigures, trend: FleetTrend, proofs: tuple[Proof | None, Proof | None]
+) -> list[Attention]:
+    """All that needs attention, worst first. `proofs`: the account's last one, and that of what is in no account."""
+    items, waits = _OpenItems.count(account_id), _count_waiting(account_id)
     return [
         *_stopped(account_id, figures.stopped),
-        *proof_alarms(account_id, proof),
+        *proof_alarms(account_id, *proofs),
         *log_alarms(),
         *health_alarms(),
         *_without_keys(account_id),
         *_alerting_outcomes(account_id, items),
         *_waiting_items(account_id, items.waiting),
-        *_waiting_exceptions(account_id),
-        *_waiting_tokens(account_id),
-        *_held_prompts(account_id),
+        *(_waiting_exceptions(account_id) if waits.exceptions else ()),
+        *(_waiting_tokens(account_id) if waits.tokens else ()),
+        *(_held_prompts(account_id) if waits.prompts else ()),
         *_over_budget(account_id, figures, trend),
         *_eroding(trend),
     ]
@@ -144,13 +148,7 @@ class _OpenItems:
     @classmethod
     def count(cls, account_id: int) -> _OpenItems:
         """In one statement."""
-        is_broken = AttentionItem.kind.in_(_BROKEN)
-        what = case((is_broken, Refinement.status), else_=AttentionItem.kind).label("what")
-        why = case((is_broken, Refinement.failure)).label("why")
-        columns = (is_broken.label("is_broken"), what, why, func.count(), func.max(Refinement.ended_at))
-        query = select(*columns).outerjoin_from(AttentionItem, Refinement, AttentionItem.refinement_id == Refinement.id)
-        mine = query.where(AttentionItem.account_id == account_id, AttentionItem.is_open())
-        rows = db.session.execute(mine.group_by("is_broken", "what", "why")).tuples()
+        rows = db.session.execute(_items_query(), {"account_id": account_id}).tuples()
         items = cls({}, {})
         for broken, found, failure, count, newest in sorted(rows, key=lambda row: (-row[3], row[2] or "")):
             if broken:
@@ -160,26 +158,53 @@ class _OpenItems:
         return items
 
 
+@cache
+def _items_query() -> Select[Any]:
+    """Made once, as all that each look at the overview asks."""
+    is_broken = AttentionItem.kind.in_(_BROKEN)
+    what = case((is_broken, Refinement.status), else_=AttentionItem.kind).label("what")
+    why = case((is_broken, Refinement.failure)).label("why")
+    columns = (is_broken.label("is_broken"), what, why, func.count(), func.max(Refinement.ended_at))
+    query = select(*columns).outerjoin_from(AttentionItem, Refinement, AttentionItem.refinement_id == Refinement.id)
+    mine = query.where(AttentionItem.account_id == bindparam("account_id"), AttentionItem.is_open())
+    return mine.group_by("is_broken", "what", "why")
+
+
 def _alerting_outcomes(account_id: int, items: _OpenItems) -> list[Attention]:
     """What broke down or was reversed by a guard, until somebody has seen it or the agent's next refinement settles it;
     and the NO that is an agent's newest answer of a week."""
-    columns = (Refinement.status, Refinement.id, Refinement.ended_at, Agent.name)
-    query = select(*columns).join(Agent, Agent.id == Refinement.agent_id).order_by(Refinement.requested_at.desc())
-    declined = query.where(*failure_conditions(account_id, Status.DECLINED)).limit(LOOKED_AT)
-    broken = query.where(Refinement.id.in_(_newest_broken(account_id))) if items.broken else None
+    asked = {"account_id": account_id, "since": now() - SHOWN_FOR}
     ended: dict[Status, list[Any]] = {}
-    for some in (declined, broken):
-        for row in db.session.execute(some) if some is not None else ():
+    for query in (_declined_query(), *([_broken_query()] if items.broken else [])):
+        for row in db.session.execute(query, asked):
             ended.setdefault(row.status, []).append(row)
     return [_ended_so(each, ended[each], items.broken.get(each, ())) for each in _ALERTS if each in ended]
 
 
-def _newest_broken(account_id: int) -> Select[tuple[str]]:
+def _ended_query() -> Select[Any]:
+    columns = (Refinement.status, Refinement.id, Refinement.ended_at, Agent.name)
+    return select(*columns).join(Agent, Agent.id == Refinement.agent_id).order_by(Refinement.requested_at.desc())
+
+
+@cache
+def _declined_query() -> Select[Any]:
+    since = bindparam("since", type_=UtcDateTime)
+    conditions = failure_conditions(bindparam("account_id"), Status.DECLINED, since=since)
+    return _ended_query().where(*conditions).limit(LOOKED_AT)
+
+
+@cache
+def _broken_query() -> Select[Any]:
+    return _ended_query().where(Refinement.id.in_(_newest_broken()))
+
+
+def _newest_broken() -> Select[tuple[str]]:
     """Ids of as many refinements as are shown, of each status: among many that failed, one rolled back is seen too."""
     newest = (Refinement.requested_at.desc(), Refinement.id)
     rank = func.row_number().over(partition_by=Refinement.status, order_by=newest).label("rank")
     query = select(Refinement.id, rank).join(AttentionItem, AttentionItem.refinement_id == Refinement.id)
-    mine = (AttentionItem.account_id == account_id, AttentionItem.is_open(), AttentionItem.kind.in_(_BROKEN))
+    my_account = AttentionItem.account_id == bindparam("account_id")
+    mine = (my_account, AttentionItem.is_open(), AttentionItem.kind.in_(_BROKEN))
     ranked = query.where(*mine).subquery()
     return select(ranked.c.id).where(ranked.c.rank <= SHOWN)
 
@@ -267,6 +292,29 @@ def _of_items(
 def _item_facts(row: ShownItem) -> tuple[str, str, str]:
     item = row.item
     return item.agent.name, row.subject.url, f"{item.line}: “{item.text}”" if item.text else item.line
+
+
+class _Waiting(NamedTuple):
+    """Whether any exception, token or prompt of the account's agents waits to be decided on."""
+
+    exceptions: bool
+    tokens: bool
+    prompts: bool
+
+
+def _count_waiting(account_id: int) -> _Waiting:
+    """In one statement: mostly nothing does."""
+    return _Waiting(*db.session.execute(_waiting_query(), {"account_id": account_id}).one())
+
+
+@cache
+def _waiting_query() -> Select[tuple[bool, bool, bool]]:
+    account_id: BindParameter[int] = bindparam("account_id")
+    return select(
+        exists().where(AccessGrant.account_id == account_id, AccessGrant.status == GrantStatus.PENDING),
+        exists().where(TokenRequest.account_id == account_id, TokenRequest.waits()),
+        exists().where(SettingProposal.account_id == account_id, SettingProposal.status == ProposalStatus.HELD),
+    )
 
 
 def _waiting_exceptions(account_id: int) -> list[Attention]:
@@ -378,12 +426,8 @@ def _eroding(trend: FleetTrend) -> list[Attention]:
 
 
 def _without_keys(account_id: int) -> list[Attention]:
-    newest = select(Agent.id, Agent.name, Agent.created_at).where(Agent.account_id == account_id, IS_KEPT)
-    newest_few = newest.order_by(Agent.id.desc()).limit(NEWEST).subquery()
-    missing = ~exists().where(AgentKey.agent_id == newest_few.c.id)
-    columns = (newest_few.c.id, newest_few.c.name, func.count().over())
-    keyless = select(*columns).where(missing, newest_few.c.created_at < now() - KEYS_SOON)
-    rows = db.session.execute(keyless.order_by(newest_few.c.id.desc()).limit(SHOWN)).tuples().all()
+    asked = {"account_id": account_id, "until": now() - KEYS_SOON}
+    rows = db.session.execute(_keyless_query(), asked).tuples().all()
     if not rows:
         return []
     items = [(name, url_for("agents.show", agent_id=number), "") for number, name, _ in rows]
@@ -396,3 +440,14 @@ def _without_keys(account_id: int) -> list[Attention]:
 def _count_or_more(count: int, noun: str) -> str:
     words = count_nouns(count, noun)
     return f"{words} or more" if count >= LOOKED_AT else words
+
+
+@cache
+def _keyless_query() -> Select[tuple[int, str, int]]:
+    mine = (Agent.account_id == bindparam("account_id"), IS_KEPT)
+    newest = select(Agent.id, Agent.name, Agent.created_at).where(*mine)
+    newest_few = newest.order_by(Agent.id.desc()).limit(NEWEST).subquery()
+    missing = ~exists().where(AgentKey.agent_id == newest_few.c.id)
+    columns = (newest_few.c.id, newest_few.c.name, func.count().over())
+    keyless = select(*columns).where(missing, newest_few.c.created_at < bindparam("until", type_=UtcDateTime))
+    return keyless.order_by(newest_few.c.id.desc()).limit(SHOWN)
