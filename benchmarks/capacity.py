@@ -45,20 +45,22 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Need:
-    """What a fleet takes. Rates are a second of the hours in which it is refined."""
+    """What a fleet takes. Rates are a second of the hours in which it is refined. Where workers and database are one
+    process, what only a server has is None.
+    """
 
     agents: int
     refinements_a_second: float
     in_flight: int
     worker_processes: int
     worker_cores: float
-    server_cores: float
+    server_cores: float | None
     busy_connections: float
-    wal_megabytes_a_second: float
+    wal_megabytes_a_second: float | None
     gigabytes_a_year: float
-    log_lock: float
+    log_lock: float | None
     """Share of the time in which somebody holds the log's lock: at 1 nothing more can be appended."""
-    agents_of_one_account: int
+    agents_of_one_account: int | None
     """At most, before the account's own lock is held more than half of the time."""
     euros_a_month: float
     """Machines and disk of the first year."""
@@ -71,6 +73,7 @@ def reckon(agents: int, hours: float, costs: UnitCosts, given: Assumptions | Non
     rate = agents / (hours * SECONDS_AN_HOUR)
     own_seconds = (costs.own_cpu_ms + given.model_calls * given.litellm_cpu_ms) / 1000
     server_seconds = (costs.server_cpu_ms or 0) / 1000
+    held = costs.account_lock_ms
     in_flight = _rounded_up(rate * (given.model_calls * given.seconds_a_call + own_seconds))
     worker_cores, server_cores = rate * own_seconds / given.busy, rate * server_seconds / given.busy
     gigabytes = agents * WEEKS_A_YEAR * costs.kept_bytes / 1e9
@@ -82,15 +85,19 @@ def reckon(agents: int, hours: float, costs: UnitCosts, given: Assumptions | Non
         in_flight=in_flight,
         worker_processes=max(1, _rounded_up(worker_cores), _rounded_up(in_flight / given.in_flight_a_process)),
         worker_cores=worker_cores,
-        server_cores=server_cores,
+        server_cores=_times(server_cores, costs.server_cpu_ms and 1),
         busy_connections=rate * (own_seconds + server_seconds),
-        wal_megabytes_a_second=rate * (costs.wal_bytes or 0) / 1e6,
+        wal_megabytes_a_second=_times(rate / 1e6, costs.wal_bytes),
         gigabytes_a_year=gigabytes,
-        log_lock=rate * (costs.log_lock_ms or 0) / 1000,
-        agents_of_one_account=int(0.5 * hours * SECONDS_AN_HOUR / max(0.001, (costs.account_lock_ms or 0) / 1000)),
+        log_lock=_times(rate / 1000, costs.log_lock_ms),
+        agents_of_one_account=None if not held else int(0.5 * hours * SECONDS_AN_HOUR * 1000 / held),
         euros_a_month=cores * given.euros_a_core + gigabytes * given.euros_a_gigabyte,
         euros_of_models_a_month=agents * WEEKS_A_YEAR / 12 * tokens / 1e6,
     )
+
+
+def _times(factor: float, cost: float | None) -> float | None:
+    return None if cost is None else factor * cost
 
 
 def _rounded_up(need: float) -> int:
@@ -126,11 +133,13 @@ def _read_costs(file: Path) -> UnitCosts:
 def _print_table(needs: Sequence[Need]) -> None:
     for field in fields(Need):
         values = (getattr(need, field.name) for need in needs)
-        print(f"{field.name.replace('_', ' '):<28}" + "".join(f"{value:>14,.{_digits(value)}f}" for value in values))
+        print(f"{field.name.replace('_', ' '):<28}" + "".join(f"{_written(value):>14}" for value in values))
 
 
-def _digits(value: float) -> int:
-    return 0 if isinstance(value, int) or value >= 100 else 2
+def _written(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if isinstance(value, int) or value >= 100 else f"{value:,.2f}"
 
 
 if __name__ == "__main__":

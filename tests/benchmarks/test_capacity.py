@@ -20,6 +20,7 @@ COSTS = UnitCosts(
     account_lock_ms=20,
 )
 GIVEN = Assumptions(model_calls=5, seconds_a_call=4, litellm_cpu_ms=6, busy=0.5, in_flight_a_process=250)
+OF_A_SERVER = ("server_cpu_ms", "wal_bytes", "log_lock_ms", "account_lock_ms")
 A_SECOND = 36_000
 """Agents that make one refinement a second over ten hours."""
 
@@ -57,8 +58,9 @@ def test_one_machine_ends_where_its_cores_do() -> None:
 
 
 def test_sqlite_has_no_server_to_count() -> None:
-    alone = UnitCosts(**COSTS.__dict__ | {"server_cpu_ms": None, "wal_bytes": None, "log_lock_ms": None})
+    alone = UnitCosts(**COSTS.__dict__ | dict.fromkeys(OF_A_SERVER))
 
     need = reckon(A_SECOND, 10, alone, GIVEN)
 
-    assert (need.server_cores, need.wal_megabytes_a_second, need.log_lock) == (0, 0, 0)
+    assert (need.server_cores, need.wal_megabytes_a_second, need.log_lock, need.agents_of_one_account) == (None,) * 4
+    assert need.worker_cores == pytest.approx(0.2)
