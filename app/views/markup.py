@@ -167,11 +167,10 @@ def sparkline(points: Sequence[tuple[int, int]], label: str) -> Markup:
 
 def select_options(options: Sequence[tuple[object, str]], value: object) -> Markup:
     """The options of a select, of which the one of that value is selected."""
-    wanted, forms = (
-        str(value),
-        ('\n    <option value="{}">{}</option>', '\n    <option value="{}" selected>{}</option>'),
-    )
-    return NOTHING.join([fill(forms[str(choice) == wanted], choice, text) for choice, text in options])
+    form = '\n    <option value="{}"{}>{}</option>'
+    wanted = str(value)
+    chosen = ((choice, _SELECTED if str(choice) == wanted else NOTHING, text) for choice, text in options)
+    return NOTHING.join([fill(form, *each) for each in chosen])
 
 
 def suggestions(values: Sequence[str]) -> Markup:
