@@ -2,7 +2,7 @@
 
 a2wsgi's own middleware asks the loop for each piece of an answer, its head and its end, and waits in the thread each
 time: five hand-overs a request, each of which may wait for the interpreter's lock. Only a long answer comes in several
-pieces here; no thread waits then while its peer reads.
+pieces here, and one that is still being made: its length is not known. No thread waits then while its peer reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PIECE_BYTES = 256_000
-"""What is sent of a long answer at once. Every page fits in."""
+"""What is sent at once of a long answer that is there already. Every page fits in."""
 
 
 class FlaskThreads:
@@ -77,12 +77,12 @@ class _Answer:
         return self.take()
 
     def take(self) -> bytes:
-        """The next `PIECE_BYTES`, or all that is left."""
+        """The next `PIECE_BYTES`, or all that is left; of what is still being made, the next piece that there is."""
         taken, size = list[bytes](), 0
         for piece in self._pieces:
             taken.append(piece)
             size += len(piece)
-            if size >= PIECE_BYTES:
+            if size >= self._at_once:
                 return b"".join(taken)
         self.close()
         return b"".join(taken)
@@ -91,6 +91,11 @@ class _Answer:
         self.is_whole = True
         if close := getattr(self._body, "close", None):
             close()
+
+    @property
+    def _at_once(self) -> int:
+        """Flask says the length of what it has, and none of a file that it reads as it goes."""
+        return PIECE_BYTES if any(name == b"content-length" for name, _ in self.headers) else 1
 
     def _start_response(self, status: str, headers: list[tuple[str, str]], _error: Any = None) -> Any:
         self.status = int(status.split(" ", 1)[0])

@@ -43,7 +43,7 @@ class Peer:
 
 def test_an_answer_comes_in_one_piece() -> None:
     def answer(environ: Any, start: Start) -> Iterable[bytes]:
-        start("201 CREATED", [("X-Said", "yes ")])
+        start("201 CREATED", [("X-Said", "yes "), ("Content-Length", "14")])
         return [b"you said ", environ["wsgi.input"].read()]
 
     async def ask() -> Peer:
@@ -52,7 +52,7 @@ def test_an_answer_comes_in_one_piece() -> None:
         return peer
 
     begin, body = asyncio.run(ask()).got
-    assert (begin["status"], begin["headers"]) == (201, [(b"x-said", b"yes")])
+    assert (begin["status"], begin["headers"]) == (201, [(b"x-said", b"yes"), (b"content-length", b"14")])
     assert body == {"type": "http.response.body", "body": b"you said hello"}
 
 
@@ -70,12 +70,36 @@ def test_a_long_answer_holds_no_thread_while_its_peer_reads() -> None:
     assert asyncio.run(ask()) == (LONG * 3 + b"end", LONG * 3 + b"end")
 
 
+def test_what_is_still_being_made_is_sent_as_it_comes() -> None:
+    go_on = threading.Event()
+
+    def answer(environ: Any, start: Start) -> Iterator[bytes]:
+        start("200 OK", [])
+        yield b"first"
+        if not go_on.wait(5):
+            raise TimeoutError
+        yield b"second"
+
+    class Reader(Peer):
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if message.get("body") == b"first":
+                go_on.set()
+
+    async def ask() -> Peer:
+        peer = Reader()
+        await peer.ask(FlaskThreads(answer, 1))
+        return peer
+
+    assert [message.get("body") for message in asyncio.run(ask()).got] == [None, b"first", b"second", b""]
+
+
 def test_all_of_an_answer_is_made_in_one_context() -> None:
     place = ContextVar("place", default="outside")
 
     def answer(environ: Any, start: Start) -> Iterator[bytes]:
         token = place.set("inside")
-        start("200 OK", [])
+        start("200 OK", [])  # of no known length: sent in pieces
         yield LONG
         yield place.get().encode()
         place.reset(token)
@@ -125,6 +149,6 @@ def test_what_breaks_is_told_to_the_server() -> None:
 
 
 def _long_answer(environ: Any, start: Start) -> Iterator[bytes]:
-    start("200 OK", [])
+    start("200 OK", [("Content-Length", str(3 * len(LONG) + 3))])
     yield from [LONG] * 3
     yield b"end"
