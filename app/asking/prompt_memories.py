@@ -7,11 +7,10 @@ each, and leaves out what humans imported lately: who wants a YES must not be ab
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, or_, select
 
@@ -19,7 +18,7 @@ from app.asking.rendering import encode_json, render_prompt
 from app.extensions import db, now
 from app.models import Action, AuditLog, Memory, MemoryState, MemoryType
 from app.models.audit import is_by_human
-from app.models.memory_rows import SealedRow
+from app.models.memory_rows import SealedRow, read_revealed
 from app.models.state import PLATFORM_NOTES
 from app.silo import AgentKeys
 from app.values.dates import shown_days
@@ -44,9 +43,11 @@ IMPORTED_LATELY = timedelta(days=30)
 NO_IDENTITY = "You are an AI agent with long-term memories of your own."
 
 
-@dataclass(frozen=True, slots=True)
-class PromptMemory:
-    """One revealed memory on its way into a prompt. Never logged, never kept."""
+class PromptMemory(NamedTuple):
+    """One revealed memory on its way into a prompt. Never logged, never kept.
+
+    A tuple, because a ledger has thousands: a frozen dataclass takes several times as long to make.
+    """
 
     id: int
     date: datetime
@@ -92,7 +93,14 @@ def read_journal(agent_id: int, keys: AgentKeys, *, since: datetime, own: bool =
 
 
 def _reveal_memories(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
-    return [PromptMemory.of(row, keys.reveal_memory(row.id, row.content)) for row in SealedRow.each(query)]
+    found = list[PromptMemory]()
+    for text, number, at, tokens, fixed, tags, dates, source, sources, merges in read_revealed(query, keys, *_SHOWN):
+        depth = MergeDepth(sources, merges) if sources or merges else NEVER_MERGED
+        found.append(PromptMemory(number, at, tokens, text, fixed, tuple(tags), tuple(dates), source, depth))
+    return found
+
+
+_SHOWN = ("origin_at", "tokens", "constitutional", "tags", "other_dates", "source", "merged_sources", "merges")
 
 
 def imported_lately(agent_id: int) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -74,8 +75,15 @@ class UtcDateTime(TypeDecorator[datetime]):
         return _read_utc if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
 
+_AS_WRITTEN = len("2026-11-30 12:00:00.000000")
+
+
 def _read_utc(stored: str | None) -> datetime | None:
-    return None if stored is None else datetime.fromisoformat(stored).replace(tzinfo=UTC)
+    if stored is None:
+        return None
+    if len(stored) == _AS_WRITTEN:
+        return datetime.fromisoformat(f"{stored}+00:00")  # `replace` takes five times as long
+    return datetime.fromisoformat(stored).replace(tzinfo=UTC)
 
 
 Moment = Annotated[datetime, mapped_column(UtcDateTime)]
@@ -93,6 +101,16 @@ class UtcDateTimes(TypeDecorator[list[datetime]]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> list[datetime] | None:
         return None if value is None else [datetime.fromisoformat(text) for text in value]
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], list[datetime] | None] | None:
+        """In one step where SQLite gives text; most memories have no further dates."""
+        return _read_moments if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+
+
+def _read_moments(stored: str | None) -> list[datetime] | None:
+    if stored is None:
+        return None
+    return [] if stored == "[]" else [datetime.fromisoformat(moment) for moment in json.loads(stored)]
 
 
 def _as_utc(moment: datetime) -> datetime:
@@ -140,6 +158,31 @@ class SealedText(TypeDecorator[Sealed]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Sealed | None:
         return None if value is None else Sealed(bytes(value))
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Sealed | None] | None:
+        """In one step: both databases' drivers give bytes."""
+        return _read_sealed
+
+
+def _read_sealed(stored: bytes | None) -> Sealed | None:
+    return None if stored is None else Sealed(stored)
+
+
+class Texts(TypeDecorator[list[str]]):
+    """A list of texts as JSON, where it is read from long ledgers: most have none."""
+
+    impl = JSON
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], list[str] | None] | None:
+        """In one step where SQLite gives text."""
+        return _read_texts if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+
+
+def _read_texts(stored: str | None) -> list[str] | None:
+    if stored is None:
+        return None
+    return [] if stored == "[]" else cast("list[str]", json.loads(stored))
 
 
 Model.registry.update_type_annotation_map(

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from typing import Any, Self
 
-from sqlalchemy import Executable, Select
+from sqlalchemy import Executable, Select, type_coerce
 
 from app.extensions import db
+from app.models.base import Texts
 from app.models.memory import Memory
-from app.models.memory_text import content_columns, join_content
+from app.models.memory_text import content_columns, join_content, stored_content_columns
 from app.models.state import MemoryType
-from app.silo import SealedMemory
+from app.silo import AgentKeys, SealedMemory
 from app.values.dates import other_days
 from app.values.merge_depth import MergeDepth
 
-_NAMES = {"tokens": "token_estimate"}
+_COLUMNS: dict[str, Any] = {"tokens": Memory.token_estimate, "tags": type_coerce(Memory.tags, Texts)}
+
+BATCH = 500
+"""Rows that are fetched at once: one by one they take twice as long."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BlindRow:
-    """One memory without its content, which isn't even read: only what stands beside it."""
+    """One memory without its content, which isn't even read: only what stands beside it.
+
+    Nobody changes one. It isn't frozen because that makes each of a long ledger take several times as long.
+    """
 
     id: int
     type: MemoryType
@@ -47,7 +54,7 @@ class BlindRow:
     @classmethod
     def columns(cls) -> list[Any]:
         """What is selected for it."""
-        return [getattr(Memory, _NAMES.get(each.name, each.name)) for each in fields(cls)]
+        return columns_of(each.name for each in fields(cls))
 
     @property
     def other_days(self) -> list[date]:
@@ -59,7 +66,7 @@ class BlindRow:
         return MergeDepth(self.merged_sources, self.merges)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SealedRow(BlindRow):
     """With the sealed text, for the agent itself."""
 
@@ -89,10 +96,28 @@ class SealedRow(BlindRow):
         count = len(fields(cls)) - 1
         db.session.flush()
         with closing(db.session.connection().execute(completed, parameters)) as found:
-            for row in found:
-                yield cls(*(*row[:count], SealedMemory(*row[count:])))
+            for batch in found.partitions(BATCH):
+                for row in batch:
+                    yield cls(*(*row[:count], SealedMemory(*row[count:])))
 
     @classmethod
     def columns(cls) -> list[Any]:
         """Without the content, which is made of several."""
-        return [getattr(Memory, _NAMES.get(each.name, each.name)) for each in fields(cls) if each.name != "content"]
+        return columns_of(each.name for each in fields(cls) if each.name != "content")
+
+
+def read_revealed(query: Select[Any], keys: AgentKeys, *names: str) -> Iterator[tuple[Any, ...]]:
+    """What each memory of a query says, its id, and these columns of it; one at a time, like `SealedRow.each`."""
+    wanted = *stored_content_columns(Memory.content_digest), *columns_of(("id", *names))
+    completed = join_content(query.with_only_columns(*wanted), Memory.id, Memory.content_digest)
+    reveal = keys.reveal_columns
+    db.session.flush()
+    with closing(db.session.connection().execute(completed)) as found:
+        for batch in found.partitions(BATCH):
+            for text, content_hash, content_key, digest, number, *rest in batch:
+                yield reveal(number, text, content_hash, content_key, digest), number, *rest
+
+
+def columns_of(names: Iterable[str]) -> list[Any]:
+    """The columns of memories that rows call so."""
+    return [_COLUMNS[name] if name in _COLUMNS else getattr(Memory, name) for name in names]

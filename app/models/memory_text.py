@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, Select, and_, select
+from sqlalchemy import ColumnElement, ForeignKey, Index, LargeBinary, Select, and_, select, type_coerce
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
+from sqlalchemy.types import NullType
 
 from app.extensions import db
 from app.models.base import Model, insert_values
@@ -76,6 +77,11 @@ def content_keys_of(memory_ids: Collection[int]) -> dict[int, bytes]:
 def content_columns(digest: Digest) -> tuple[Any, ...]:
     """What `SealedMemory` is made of, in its order, where the query is joined by `join_content`."""
     return MemoryText.sealed, MemoryText.content_hash, ContentKey.sealed, digest
+
+
+def stored_content_columns(digest: Digest) -> tuple[Any, ...]:
+    """The same as `AgentKeys.reveal_columns` wants it: bytes, just as the database's driver gives them."""
+    return tuple(type_coerce(column, NullType()) for column in content_columns(digest))
 
 
 def join_content(query: Select[Any], memory_id: InstrumentedAttribute[int], digest: Digest) -> Select[Any]:

@@ -25,7 +25,20 @@ from app.errors import Invalid
 from app.silo import keyfile
 from app.silo.keyfile import RESTORE, KeyFileError
 from app.silo.notes import SigningKey, installation_name
-from app.silo.sealed import SealBroken, Sealed, SealedMemory, seal, seal_key, unseal, unseal_key, version_of_key
+from app.silo.sealed import (
+    OWN_KEY,
+    SealBroken,
+    Sealed,
+    SealedMemory,
+    check_named,
+    has_own_key,
+    seal,
+    seal_key,
+    unseal,
+    unseal_bytes,
+    unseal_key,
+    version_of_key,
+)
 from app.silo.words import from_words, to_words
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -33,9 +46,6 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 DATA = "data"
 DEDUP = "dedup"
-
-OWN_KEY = 0
-"""The key version that a memory's text names: its own key has no others."""
 
 SHORTEST_PASSPHRASE = 16
 """Characters. PKCS #8 stretches a passphrase by 2,048 rounds of PBKDF2 only."""
@@ -230,11 +240,18 @@ class AgentKeys:
 
     def reveal_memory(self, memory_id: int, sealed: SealedMemory) -> str:
         """What a memory says. Raises SealBroken, also where the text is not the one that its state names."""
-        text, content_hash, content_key = sealed.check_whole()
+        text = None if sealed.text is None else sealed.text.at_rest
+        return self.reveal_columns(memory_id, text, sealed.content_hash, sealed.content_key, sealed.digest)
+
+    def reveal_columns(
+        self, memory_id: int, text: bytes | None, content_hash: bytes | None, content_key: bytes | None, digest: bytes
+    ) -> str:
+        """The same of the parts of a `SealedMemory` as they are stored: for ledgers of thousands, without objects."""
+        text, content_hash, content_key = check_named(text, content_hash, content_key, digest)
         key = self._open_content_key(memory_id, content_key)
-        if text.key_version != OWN_KEY:
-            raise SealBroken
-        return unseal(text, key=key, identity=_memory_identity(self.agent_uuid, memory_id, content_hash))
+        if not has_own_key(text):
+            raise SealBroken("These bytes are not the sealed text of a memory in a format that this version knows.")
+        return unseal_bytes(text, key, _memory_identity(self.agent_uuid, memory_id, content_hash))
 
     def seal_about(self, memory_id: int, text: str, content_key: bytes, *, purpose: str, subject: str | int) -> Sealed:
         """Seal what quotes a memory under that memory's own key, as it is stored: erasing the memory erases this.
@@ -336,7 +353,7 @@ def _row_identity(purpose: str, agent_uuid: str, subject: str | int, version: in
 
 def _memory_identity(agent_uuid: str, memory_id: int, content_hash: bytes) -> str:
     """The dedup hash is part of it: a text whose hash was altered does not open."""
-    return f"{_row_identity('memory', agent_uuid, memory_id, OWN_KEY)}|{content_hash.hex()}"
+    return f"whetstone/memory/1|{agent_uuid}|{memory_id}|{OWN_KEY}|{content_hash.hex()}"
 
 
 def _quoting_identity(agent_uuid: str, memory_id: int, purpose: str, subject: str | int) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
+from hashlib import sha256
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -13,6 +13,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from app.errors import WhetstoneError
 from app.values.token_mass import estimate_tokens
 
+OWN_KEY = 0
+"""The key version that a memory's text names: its own key has no others."""
+
 _FORMAT = 1
 _HEADER = struct.Struct(">BII")
 _NONCE = 12
@@ -20,6 +23,11 @@ _TAG = 16
 _KEY_HEADER = struct.Struct(">BI")
 _KEY_BODY = _KEY_HEADER.size + _NONCE
 _SEALED_KEY = _KEY_BODY + 32 + _TAG
+
+_TEXT_HEADER, _TEXT_NONCE = slice(_HEADER.size), slice(_HEADER.size, _HEADER.size + _NONCE)
+_TEXT_BODY = slice(_HEADER.size + _NONCE, None)
+_SHORTEST_TEXT = _HEADER.size + _NONCE + _TAG
+_OWN_HEADER = _KEY_HEADER.pack(_FORMAT, OWN_KEY)
 
 
 class SealBroken(WhetstoneError):
@@ -48,7 +56,7 @@ class Sealed:
     @property
     def is_readable(self) -> bool:
         """Whether these bytes have the form of sealed text at all."""
-        return len(self._at_rest) >= _HEADER.size + _NONCE + _TAG and self._at_rest[0] == _FORMAT
+        return len(self._at_rest) >= _SHORTEST_TEXT and self._at_rest[0] == _FORMAT
 
     @property
     def key_version(self) -> int:
@@ -100,12 +108,9 @@ class SealedMemory:
 
     def check_whole(self) -> tuple[Sealed, bytes, bytes]:
         """Text, hash and key. Raises SealBroken where one is missing, or the text is not the one that is named."""
-        text, content_hash, content_key = self.text, self.content_hash, self.content_key
-        if text is None or content_hash is None or content_key is None:
-            raise SealBroken("A sealed text is not there, or its key is not.")
-        if hashlib.sha256(text.at_rest).digest() != self.digest:
-            raise SealBroken
-        return text, content_hash, content_key
+        blob = None if self.text is None else self.text.at_rest
+        text, content_hash, content_key = check_named(blob, self.content_hash, self.content_key, self.digest)
+        return Sealed(text), content_hash, content_key
 
     def __str__(self) -> str:
         return f"sealed ({self.tokens} tokens)"
@@ -120,6 +125,19 @@ class SealedMemory:
         return (str, (str(self),))
 
 
+def check_named(
+    text: bytes | None, content_hash: bytes | None, content_key: bytes | None, digest: bytes
+) -> tuple[bytes, bytes, bytes]:
+    """A memory's text at rest, its hash and its key. Raises SealBroken where one is missing, or `digest` names another
+    text.
+    """
+    if text is None or content_hash is None or content_key is None:
+        raise SealBroken("A sealed text is not there, or its key is not.")
+    if sha256(text).digest() != digest:
+        raise SealBroken
+    return text, content_hash, content_key
+
+
 def seal(text: str, *, key: bytes, version: int, identity: str) -> Sealed:
     """Seal `text` for the row named by `identity`; a token estimate stands beside it, authenticated."""
     header = _HEADER.pack(_FORMAT, version, estimate_tokens(text))
@@ -130,12 +148,21 @@ def seal(text: str, *, key: bytes, version: int, identity: str) -> Sealed:
 
 def unseal(sealed: Sealed, *, key: bytes, identity: str) -> str:
     """Open sealed text. Raises SealBroken when anything, the row's identity included, is not as it was sealed."""
-    blob, end = sealed.at_rest, _HEADER.size + _NONCE
-    header, nonce, body = blob[: _HEADER.size], blob[_HEADER.size : end], blob[end:]
+    return unseal_bytes(sealed.at_rest, key, identity)
+
+
+def unseal_bytes(blob: bytes, key: bytes, identity: str) -> str:
+    """The same of text at rest, whose form the caller has looked at. Raises SealBroken."""
+    associated = _associated_data(identity, blob[_TEXT_HEADER])
     try:
-        return AESGCM(key).decrypt(nonce, body, _associated_data(identity, header)).decode()
+        return AESGCM(key).decrypt(blob[_TEXT_NONCE], blob[_TEXT_BODY], associated).decode()
     except InvalidTag:
         raise SealBroken from None
+
+
+def has_own_key(blob: bytes) -> bool:
+    """Whether text at rest has a form that this version knows, and names no version of a key: it has one of its own."""
+    return blob.startswith(_OWN_HEADER) and len(blob) >= _SHORTEST_TEXT
 
 
 def seal_key(key: bytes, *, cipher: AESGCM, version: int, identity: str) -> bytes:

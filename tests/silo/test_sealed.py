@@ -15,7 +15,8 @@ from flask import Flask, jsonify, render_template_string
 from jinja2 import Environment
 
 from app.silo import AgentKeys, SealBroken, Sealed, SealedMemory, make_agent_keys
-from app.silo.sealed import version_of_key
+from app.silo.keys import _memory_identity
+from app.silo.sealed import seal, unseal, version_of_key
 
 SECRET = "Ann promised to tell the truth. " * 5
 
@@ -88,6 +89,20 @@ def test_a_text_that_is_not_the_one_named_or_lacks_a_part_does_not_open(keys: Ag
             keys.reveal_memory(
                 7, SealedMemory(*[None if n == missing else p for n, p in enumerate(parts)], first.digest)
             )
+
+
+def test_a_text_of_another_form_or_with_a_key_version_does_not_open_under_a_memory_s_own_key(keys: AgentKeys) -> None:
+    own = keys.seal_memory(7, SECRET)
+    opened, name = (
+        keys._open_content_key(7, own.content_key or b""),
+        _memory_identity("agent-1", 7, own.content_hash or b""),
+    )
+    versioned = seal(SECRET, key=opened, version=3, identity=name)
+    assert unseal(versioned, key=opened, identity=name) == SECRET
+    with pytest.raises(SealBroken, match="are not the sealed text of a memory"):
+        keys.reveal_memory(
+            7, SealedMemory(versioned, own.content_hash, own.content_key, hashlib.sha256(versioned.at_rest).digest())
+        )
 
 
 def test_all_texts_of_a_memory_have_one_key_of_its_own_and_no_other_memory_has_it(keys: AgentKeys) -> None:

@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, text
 
+from app.asking.prompt_memories import read_entries
 from app.asking.replies import ConsentAnswer
 from app.extensions import db, writing
 from app.grants import opening
@@ -19,7 +20,19 @@ from app.history.verify import verify
 from app.keys.agent_keys import open_keys, share_with_tokens
 from app.keys.provision import provision_keys
 from app.keys.rotation import rotate_agent_key, rotate_master_key
-from app.models import COMMAND_LINE, AccessGrant, Agent, Consent, GrantCategory, Memory, MemoryState, Refinement, User
+from app.models import (
+    COMMAND_LINE,
+    AccessGrant,
+    Action,
+    Agent,
+    Consent,
+    GrantCategory,
+    Memory,
+    MemoryState,
+    Refinement,
+    User,
+)
+from app.models.audit import record
 from app.models.key import AgentKey
 from app.silo import SealBroken, TokenKey
 from tests.cli.conftest import Whetstone
@@ -88,6 +101,8 @@ def test_swapped_memories_open_for_nobody(swapped: int) -> None:
     agent = db.session.get_one(Agent, swapped)
     with pytest.raises(SealBroken, match="swapped with another row's"):
         texts(agent)
+    with pytest.raises(SealBroken, match="swapped with another row's"):
+        read_entries(swapped, open_keys(agent))
 
 
 @pytest.mark.parametrize("table", ["memory_texts", "content_keys"])
@@ -98,6 +113,32 @@ def test_a_memory_whose_text_or_key_is_gone_is_not_left_out(ezra: Agent, table: 
     keys = open_keys(db.session.get_one(Agent, number))
     with pytest.raises(SealBroken):
         [keys.reveal_memory(*each) for each in Memory.read_contents(Memory.active(number))]
+    with pytest.raises(SealBroken, match="is not there"):
+        read_entries(number, keys)
+
+
+def test_an_earlier_text_of_the_same_memory_does_not_open_in_a_ledger(ezra: Agent) -> None:
+    """Key and seal are right, and the digest is the one that the memory names: only the text is another."""
+    number, keys = ezra.id, open_keys(ezra)
+    memory_id = ids(number)[0]
+    with writing():
+        agent = Agent.lock(number)
+        memory = Memory.lock_core(agent, memory_id)
+        before = memory.content_digest
+        memory.rewrite(agent, "Ann moved the key.", keys=keys)
+        record(Action.REFINEMENT_UPDATE, actor=COMMAND_LINE, of=agent, subject=f"memory:{memory_id}", memories=[memory])
+    assert [entry.content for entry in read_entries(number, keys)] == ["Ann moved the key.", HIS]
+    earlier = "(SELECT sealed FROM memory_texts WHERE memory_id = :id AND content_digest = :before)"
+    same_hash = "(SELECT content_hash FROM memory_texts WHERE memory_id = :id AND content_digest = :before)"
+    tamper(
+        f"UPDATE memory_texts SET sealed = {earlier}, content_hash = {same_hash}"
+        " WHERE memory_id = :id AND content_digest <> :before",
+        id=memory_id,
+        before=before,
+    )
+    db.session.rollback()
+    with pytest.raises(SealBroken):
+        read_entries(number, keys)
 
 
 def test_verify_and_keys_check_name_them(swapped: int, whetstone: Whetstone) -> None:
