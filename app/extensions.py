@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.config import ROOT
 from app.errors import DiskFull, Unavailable
 from app.plain_rows import PlainSession
+from app.write_turns import Turn, TurnConnection, WriteTurns
 
 
 class Base(DeclarativeBase):
@@ -45,7 +47,11 @@ db = SQLAlchemy(
 
 
 BUSY_TIMEOUT_MS = 15_000
-"""How long a statement waits for SQLite's write lock."""
+"""How long a transaction waits for SQLite's write lock: for its turn in this process and then for other processes."""
+
+_LOOK_MS = 18
+"""SQLite waits 1, 2, 5 and 10 ms between its looks, and up to 100 ms if one lets it. A process that is next looks more
+often, or others that hand the lock from thread to thread would keep it out."""
 
 
 class Clock(Protocol):
@@ -79,7 +85,7 @@ def writing() -> Iterator[Session]:
     session.rollback()
     session.info.update(writing=True, before_commit=[], after_commit=[])
     try:
-        session.connection(execution_options={"whetstone_immediate": True})
+        begin_immediate(session)
         yield session
         for step in session.info["before_commit"]:
             step()
@@ -91,6 +97,21 @@ def writing() -> Iterator[Session]:
         session.info["writing"] = False
     for callback in session.info.pop("after_commit"):
         callback()
+
+
+def begin_immediate(session: Session) -> None:
+    """Begin with SQLite's write lock. Whoever waits for a turn of this process has no connection meanwhile: the pool
+    is for those who read and for the one who writes."""
+    turns: WriteTurns | None = current_app.extensions.get(_TURNS)
+    if turns is None:
+        session.connection()
+        return
+    turn = _take(turns, BUSY_TIMEOUT_MS)
+    try:
+        session.connection(execution_options={"whetstone_immediate": True, "whetstone_turn": turn})
+    except BaseException:
+        turn.end()
+        raise
 
 
 def before_commit(step: Callable[[], None], *, first: bool = False) -> None:
@@ -144,8 +165,10 @@ def init_app(app: Flask) -> None:
         engine = db.engine
         event.listen(engine, "handle_error", _name_a_full_disk)
         if engine.dialect.name == "sqlite":
+            app.extensions[_TURNS] = turns = WriteTurns()
+            event.listen(engine, "do_connect", _with_turns)
             event.listen(engine, "connect", _on_connect)
-            event.listen(engine, "begin", _on_begin)
+            event.listen(engine, "begin", lambda connection: _on_begin(connection, turns))
 
 
 _DISK_FULL = "53100"
@@ -194,14 +217,56 @@ def _sha256(value: object) -> bytes | None:
     return hashlib.sha256(value).digest() if isinstance(value, bytes) else None
 
 
-def _on_begin(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get("whetstone_immediate")
+def _with_turns(_dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]) -> None:
+    options["factory"] = TurnConnection
+
+
+def _on_begin(connection: Connection, turns: WriteTurns) -> None:
+    options = connection.get_execution_options()
+    if not options.get("whetstone_immediate"):
+        connection.exec_driver_sql("BEGIN DEFERRED")
+        return
+    raw = cast(TurnConnection, connection.connection.driver_connection)
+    turn = options.get("whetstone_turn") or _take(turns, options.get("whetstone_patience_ms", BUSY_TIMEOUT_MS))
     try:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN DEFERRED")
-    except Exception as error:
-        if "database is locked" in str(error):
-            raise Unavailable("The database was busy for 15 seconds; nothing was written. Try again.") from error
+        _begin_before_others(connection, raw, turn)
+    except BaseException:
+        turn.end()
         raise
+    raw.keep(turn)
+
+
+def _take(turns: WriteTurns, patience_ms: int) -> Turn:
+    turn = turns.take(patience_ms / 1000)
+    if turn is None:
+        raise Unavailable(_BUSY)
+    return turn
+
+
+def _begin_before_others(connection: Connection, raw: TurnConnection, turn: Turn) -> None:
+    """Ask for the lock that other processes take, too."""
+    raw.execute(f"PRAGMA busy_timeout={_LOOK_MS}")
+    try:
+        while not _begins(connection):
+            if turn.is_late():
+                raise Unavailable(_BUSY)
+    finally:
+        raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+
+
+def _begins(connection: Connection) -> bool:
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except OperationalError as error:
+        if "database is locked" not in str(error):
+            raise
+        return False
+    return True
+
+
+_BUSY = "The database was busy for 15 seconds; nothing was written. Try again."
+
+_TURNS = "write_turns"
 
 
 def init_migrations(app: Flask) -> None:

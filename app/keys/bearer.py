@@ -12,8 +12,8 @@ import structlog
 from sqlalchemy import Connection, and_, bindparam, or_, select, text, update
 from sqlalchemy.exc import OperationalError
 
-from app.errors import DiskFull
-from app.extensions import BUSY_TIMEOUT_MS, db, end_reading, now
+from app.errors import DiskFull, Unavailable
+from app.extensions import db, end_reading, now
 from app.keys.agent_keys import check_wrapped, open_keys
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken
@@ -120,21 +120,17 @@ def _note_use(token_id: int, public_id: str, moment: datetime) -> None:
     end_reading()
     is_old = or_(AgentToken.last_used_at.is_(None), AgentToken.last_used_at <= moment - USED_EVERY)
     try:
-        with db.engine.begin() as connection, _short_lock_timeout(connection):
+        with _patient_for_a_moment() as connection:
             connection.execute(update(AgentToken).where(AgentToken.id == token_id, is_old).values(last_used_at=moment))
-    except (OperationalError, DiskFull) as error:
+    except (OperationalError, DiskFull, Unavailable) as error:
         log.info("use of a token not noted", token=public_id, error=type(error).__name__)
 
 
 @contextmanager
-def _short_lock_timeout(connection: Connection) -> Iterator[None]:
-    """Give up after a moment where somebody else holds what is to be written."""
-    if connection.dialect.name != "sqlite":
-        connection.execute(text(f"SET LOCAL lock_timeout = {PATIENCE_MS}"))
-        yield
-        return
-    connection.exec_driver_sql(f"PRAGMA busy_timeout={PATIENCE_MS}")
-    try:
-        yield
-    finally:
-        connection.exec_driver_sql(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+def _patient_for_a_moment() -> Iterator[Connection]:
+    """A transaction that gives up where somebody else holds for longer what is to be written."""
+    options = {"whetstone_immediate": True, "whetstone_patience_ms": PATIENCE_MS}
+    with db.engine.connect().execution_options(**options) as connection, connection.begin():
+        if connection.dialect.name != "sqlite":
+            connection.execute(text(f"SET LOCAL lock_timeout = {PATIENCE_MS}"))
+        yield connection

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, case, func, literal_column, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.errors import WhetstoneError
-from app.extensions import db, is_sqlite
+from app.extensions import begin_immediate, db, is_sqlite
 from app.models import OPEN_STATES, Refinement
 from app.models.base import UtcDateTime, database_now
 from app.refinement.guard import Claim
@@ -81,7 +81,7 @@ class Heartbeat:
 def set_heartbeats(held: dict[str, str]) -> None:
     """Set the heartbeat of the refinements (id to worker) that are still held by those workers."""
     db.session.rollback()
-    db.session.connection(execution_options={"whetstone_immediate": True})
+    begin_immediate(db.session())
     db.session.execute(
         update(Refinement)
         .where(
