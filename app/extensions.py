@@ -21,7 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.config import ROOT
 from app.errors import DiskFull, Unavailable
-from app.plain_rows import PlainSession
+from app.plain_rows import CONNECTION, PlainSession
 from app.write_turns import Turn, TurnConnection, WriteTurns
 
 
@@ -86,6 +86,7 @@ def writing() -> Iterator[Session]:
     session.info.update(writing=True, before_commit=[], after_commit=[])
     try:
         begin_immediate(session)
+        session.info[CONNECTION] = session.connection()
         yield session
         for step in session.info["before_commit"]:
             step()
@@ -94,7 +95,7 @@ def writing() -> Iterator[Session]:
         session.rollback()
         raise
     finally:
-        session.info["writing"] = False
+        session.info.update({"writing": False, CONNECTION: None})
     for callback in session.info.pop("after_commit"):
         callback()
 

@@ -13,12 +13,15 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from flask_sqlalchemy.session import Session
-from sqlalchemy import Column, Table, Update, bindparam, inspect, update
+from sqlalchemy import Column, Connection, Table, Update, bindparam, inspect, update
 from sqlalchemy.orm import InstanceState, Mapper, make_transient_to_detached
 from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.sql import ClauseElement
 
 T = TypeVar("T")
+
+CONNECTION = "connection of the open write transaction"
+"""Where a session's `info` has it."""
 
 
 class _Change(NamedTuple):
@@ -40,6 +43,15 @@ class _Change(NamedTuple):
 
 class PlainSession(Session):
     """What it promises is what SQLAlchemy's promises: after a flush the database has what the rows say."""
+
+    def connection(
+        self, bind_arguments: Any | None = None, execution_options: Mapping[str, Any] | None = None
+    ) -> Connection:
+        """The transaction's: inside `writing()` the one that it began with, without looking for it anew."""
+        held: Connection | None = self.info.get(CONNECTION)
+        if held is None or bind_arguments or execution_options or held.closed or not self.is_active:
+            return super().connection(bind_arguments, execution_options)
+        return held
 
     def flush(self, objects: Sequence[Any] | None = None) -> None:
         """Write what changed; plainly, if that is all of it."""
@@ -77,7 +89,7 @@ def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
     key = mapper.identity_key_from_primary_key(tuple(values[column.name] for column in mapper.primary_key))
     found: T | None = session.identity_map.get(key)
     if found is None:
-        found = model(**values)
+        found = make_row(model, values)
         make_transient_to_detached(found)
         session.add(found)
         return found
@@ -87,6 +99,13 @@ def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
         row.dict.pop(name, None)
     row._commit_all(row.dict, session.identity_map)
     return found
+
+
+def make_row(model: type[T], values: Mapping[str, Any]) -> T:
+    """`model(**values)`, without telling SQLAlchemy of each value: for rows that its unit of work does not write."""
+    made: T = cast("Mapper[T]", inspect(model)).class_manager.new_instance()
+    cast("InstanceState[Any]", inspect(made)).dict.update(values)
+    return made
 
 
 def _is_plain(row: InstanceState[Any]) -> bool:

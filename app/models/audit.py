@@ -19,6 +19,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.extensions import db, now
 from app.models.base import Identity, Lockable, Model, Moment, insert_row, insert_rows, insert_values, partial_index
 from app.models.logged import Logged, Said, take_what_changed, take_what_changed_of
+from app.plain_rows import make_row
 from app.values.actor import COMMAND_LINE, Actor, ActorKind
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def record(
     said = take_what_changed(of.logged_for, rows)
     states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
     written: list[MemoryState | Restoration] = sorted([*states, *restored], key=lambda state: state.memory_id)
-    entry = AuditLog(**_next_entry(of, action, actor, subject, data, said, refinement_id, states=written))
+    entry = make_row(AuditLog, _next_entry(of, action, actor, subject, data, said, refinement_id, states=written))
     _store_entry(entry, memories, states)
     return entry
 

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.extensions import after_commit, before_commit, db, is_sqlite, now, reading
 from app.models.base import Identity, Model, Moment, drop_old_rows, insert_row, insert_values
 from app.models.user import Account
+from app.plain_rows import make_row
 
 KEPT = timedelta(days=90)
 """How long an event is kept; docs/operations.md says so."""
@@ -61,7 +62,8 @@ def announce(
 
     What is given by name is the event's data: counts and ids.
     """
-    event = Event(account_id=account_id, agent_id=agent_id, refinement_id=refinement_id, kind=kind, data=data, at=now())
+    about = {"account_id": account_id, "agent_id": agent_id, "refinement_id": refinement_id}
+    event = make_row(Event, {**about, "kind": kind, "data": data, "at": now()})
     before_commit(lambda: _insert_event(event))
     after_commit(lambda: current_app.extensions["wake_streams"](account_id, event.id))
 

@@ -26,6 +26,7 @@ from app.models.memory_text import (
 )
 from app.models.refinement import Refinement
 from app.models.state import MemoryState, MemoryType, Source, StateColumns
+from app.plain_rows import make_row
 from app.silo import AgentKeys, SealedMemory
 from app.values.actor import Actor
 from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fit_one_memory
@@ -319,7 +320,7 @@ class Memory(StateColumns, Model):
     def state(self, *, kept: int | None = None) -> MemoryState:
         """A copy of its present state, to be kept with the audit entry that wrote it."""
         ids = {"memory_id": self.id, "previous_entry_id": self.entry_id, "restores_entry_id": None}
-        return MemoryState(kept=kept, **ids, **self.fields())
+        return make_row(MemoryState, {"kept": kept, **ids, **self.fields()})
 
 
 _SAME_CORE = (

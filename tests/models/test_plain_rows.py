@@ -6,13 +6,14 @@ from unittest.mock import patch
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, event, func, select
+from sqlalchemy import delete, event, func, inspect, select
+from sqlalchemy.exc import IntegrityError, PendingRollbackError
 from sqlalchemy.orm import Session, attributes
 from sqlalchemy.orm.exc import StaleDataError
 
 from app.extensions import db, writing
-from app.models import Agent, Memory, Role, User
-from app.plain_rows import object_of
+from app.models import Agent, Event, Memory, Role, User
+from app.plain_rows import make_row, object_of
 from tests.support.factories import make_agent, make_user, remember
 from tests.test_statement_budgets import counted
 
@@ -147,3 +148,38 @@ def test_a_lock_forgets_what_relationships_had_loaded(app: Flask) -> None:
     with writing() as session:
         object_of(session, User, {name: getattr(user, name) for name in User.__table__.columns.keys()})  # noqa: SIM118
         assert "passkeys" not in vars(user)
+
+
+def test_a_write_transaction_keeps_the_connection_that_it_began_with(app: Flask) -> None:
+    with writing() as session:
+        began_with = session.connection()
+        assert session.connection() is began_with
+
+    assert began_with.closed
+    assert session.connection() is not began_with
+
+
+def test_a_transaction_that_was_rolled_back_writes_nothing_through_the_old_connection(app: Flask) -> None:
+    number = make_agent().id
+    with writing() as session:
+        began_with = session.connection()
+        session.rollback()
+        assert session.connection() is not began_with
+
+    assert db.session.get_one(Agent, number).core_count == 0
+
+
+def test_after_a_flush_that_failed_nothing_more_is_sent(app: Flask) -> None:
+    with pytest.raises(PendingRollbackError), writing() as session:
+        session.add(Agent(name="nobody"))
+        with pytest.raises(IntegrityError):
+            session.flush()
+        session.connection()
+
+
+def test_a_row_that_was_made_plainly_has_its_values_and_awaits_nothing(app: Flask) -> None:
+    row = make_row(Event, {"account_id": 1, "kind": "a", "data": {}})
+
+    assert (row.account_id, row.kind, row.data) == (1, "a", {})
+    assert row not in db.session
+    assert not inspect(row).committed_state
