@@ -34,6 +34,8 @@ def compare(old: str, new: str, *, kind: ChangeKind) -> Comparison:
     """What `new` does not say of what `old` says, each with its words as they stand in `old`."""
     before = Reading(old)
     lacking = _missing(before, Reading(new, like=before), kind)
+    if not lacking:
+        return Comparison(before.count_specifics(), lacking)
     found = list(before.named_specifics())
     return Comparison(len(found) + len({*lacking}.difference(found)), lacking)
 

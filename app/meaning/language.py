@@ -6,7 +6,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,15 @@ class Language:
     light: set[str] = field(default_factory=set)
     """Stems of words that carry little by themselves."""
 
+    @cached_property
+    def marked(self) -> frozenset[str]:
+        """All words that a list of the file names as they are written: most words of a text are none of them."""
+        return self.negations | self.dated | {*self.marks, *self.phrases, *self.number_words}
+
+    @cached_property
+    def belonging_to_numbers(self) -> frozenset[str]:
+        return frozenset((*self.units, *self.number_words))
+
     def stem(self, word: str) -> str:
         """What the forms of a word have in common. `word` in lower case."""
         word = self.irregular.get(word) or self.forms.get(word, word)
@@ -156,18 +165,25 @@ def language_of(words: Sequence[str]) -> Language | None:
     """Of the words of a text, as they stand. Words that no language knows say nothing against the first known one, as
     long as most letters are Latin: notes are full of names and code."""
     lows = [word.lower() for word in words]
-    latin = sum(1 for low in lows if "a" <= low[0] <= "z")
+    latin = len([low for low in lows if "a" <= low[0] <= "z"])
     if not latin or latin < _LEAST_SHARE_OF_LATIN * len(lows):
         return None
     score, best = -1, None
     for language in languages():
-        known = sum(1 for low in lows if low in language.stop_words or "'" in low)
+        known = len([low for low in lows if low in language.stop_words or "'" in low])
         if known > score:
             score, best = known, language
-    counts = Counter(lows)
-    others = max((sum(counts[low] for low in other & counts.keys()) for other in _others()), default=0)
-    foreign = sum(1 for word in words if not word.isascii() and word[0].islower())
-    return best if score >= max(others if others >= _LEAST_EVIDENCE else 0, foreign) else None
+    foreign = len([word for word in words if not word.isascii() and word[0].islower()])
+    return best if score >= foreign and _speaks_for(lows, score) else None
+
+
+def _speaks_for(lows: Sequence[str], score: int) -> bool:
+    """Whether no language that has no rules here has more of these words than `score`."""
+    counts = Counter([low for low in lows if low in _words_of_others()])
+    if counts.total() <= score:
+        return True
+    others = max(sum(counts[low] for low in other & counts.keys()) for other in _others())
+    return others < _LEAST_EVIDENCE or score >= others
 
 
 @cache
@@ -179,6 +195,11 @@ def languages() -> tuple[Language, ...]:
 def _others() -> tuple[frozenset[str], ...]:
     lists = tomllib.loads((FOLDER / _OTHERS).read_text(encoding="utf-8"))
     return tuple(frozenset(words.split()) for words in lists.values())
+
+
+@cache
+def _words_of_others() -> frozenset[str]:
+    return frozenset[str]().union(*_others())
 
 
 def read_language(path: Path) -> Language:

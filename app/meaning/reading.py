@@ -6,7 +6,7 @@ import itertools
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from app.meaning.language import Language, language_of
@@ -62,8 +62,7 @@ class Reading:
         self._raws = tokens(unmarked(self.text))
         self.language: Language | None = like.language if like else self._detected()
         self.code = self.language.code if self.language else None
-        read: dict[str, list[Word]] = like._known if like else {}
-        known = {raw: read.get(raw) or read_token(raw, self.language) for raw in {*self._raws}}
+        known = self._read(like._known if like else {})
         self.words: list[Word] = [word for raw in self._raws for word in known[raw]]
         self._known: dict[str, list[Word]] = known
         self.lows = [word.low for word in self.words]
@@ -82,6 +81,15 @@ class Reading:
                 if raw.isalpha() or (raw[0].isalpha() and raw.replace("'", "").replace("-", "").isalpha())
             ]
         )
+
+    def _read(self, read: dict[str, list[Word]]) -> dict[str, list[Word]]:
+        """By token, without those again that were read before."""
+        stop_words: dict[str, list[Word]] = _stop_words(self.language) if self.language else {}
+        return {raw: stop_words.get(raw) or read.get(raw) or read_token(raw, self.language) for raw in {*self._raws}}
+
+    def count_specifics(self) -> int:
+        """How many there are to be named."""
+        return len(self.found) + len(self.codes) + len(self.quotes) + len(self.negations)
 
     def named_specifics(self) -> Iterator[Specific]:
         yield from (Specific(each.kind, self.words_of(each.first, each.last), each.atoms) for each in self.found)
@@ -209,14 +217,14 @@ class Reading:
     def _found(self) -> Iterator[FoundSpecific]:
         words, done = self.words, 0
         frames = self._frames()
-        belongs_to_number, followings = self._belonging_to_numbers(), [*self.lows[1:], ""]
+        followings = [*self.lows[1:], ""]
         for at in [at for at, word in enumerate(words) if word.telling]:
             if at < done or at in frames:
                 continue
             word = words[at]
             if word.number and not (word.capital and self._is_in_name(at)):
                 following = followings[at]
-                if word.found and following not in belongs_to_number:
+                if word.found and not self._belongs_to_number(following):
                     yield FoundSpecific(SpecificKind.NUMBER, at, at + 1, word.found[0][1])
                     continue
                 found = self._number(at, word, following)
@@ -240,17 +248,18 @@ class Reading:
         language = self.language
         if language is None:
             return set()
-        hollow = {
-            each
-            for at, low in enumerate(self.lows)
-            for words in language.hollow_clauses.get(low, ())
-            if tuple(self.lows[at : at + len(words)]) == words
-            for each in range(at, at + len(words))
-        }
+        hollow = set(self._hollow(language))
         if language.frame_ends.isdisjoint(self.vocabulary):
             return hollow
         starts = [0, *(at + 1 for at, word in enumerate(self.words) if word.sentence_end)]
         return hollow.union(at for start in starts for at in range(start, self._end_of_frame(start, language)))
+
+    def _hollow(self, language: Language) -> Iterator[int]:
+        clauses = language.hollow_clauses
+        for at in [at for at, low in enumerate(self.lows) if low in clauses]:
+            for words in clauses[self.lows[at]]:
+                if tuple(self.lows[at : at + len(words)]) == words:
+                    yield from range(at, at + len(words))
 
     def _end_of_frame(self, start: int, language: Language) -> int:
         for at, word in enumerate(self.words[start : start + _LONGEST_FRAME], start):
@@ -266,10 +275,11 @@ class Reading:
         """As in "Four Rivers"."""
         return at + 1 < len(self.words) and self.words[at + 1].capital and not self._starts_sentence(at)
 
-    def _belonging_to_numbers(self) -> set[str]:
-        """What changes the meaning of the number before it."""
-        following = {*SYMBOLS, *_HALVES_OF_DAYS}
-        return following | {*self.language.units, *self.language.number_words} if self.language else following
+    def _belongs_to_number(self, following: str) -> bool:
+        """Whether it changes the meaning of the number before it."""
+        if following in SYMBOLS or following in _HALVES_OF_DAYS:
+            return True
+        return self.language is not None and following in self.language.belonging_to_numbers
 
     def _is_number_word(self, low: str) -> bool:
         return self.language is not None and low in self.language.number_words
@@ -281,19 +291,20 @@ class Reading:
             if (unit := self.language.units.get(self._low(at + 1))) is not None:
                 yield FoundSpecific(SpecificKind.NUMBER, at, at + 2, frozenset({("unit", unit)}))
             return
-        if word.low in self.language.ordinals and at and self.lows[at - 1] in self.language.determiners:
-            ordinal: Atom = ("ordinal", self.language.loose_numbers[word.low], word.low)
-            yield FoundSpecific(SpecificKind.NUMBER, at, at + 1, frozenset({ordinal}))
-        if dated := self._date(at, word, self.language):
-            yield dated
-            return
+        if word.low in self.language.dated:
+            if word.low in self.language.ordinals and at and self.lows[at - 1] in self.language.determiners:
+                ordinal: Atom = ("ordinal", self.language.loose_numbers[word.low], word.low)
+                yield FoundSpecific(SpecificKind.NUMBER, at, at + 1, frozenset({ordinal}))
+            if dated := self._date(at, word, self.language):
+                yield dated
+                return
         if word.negation and not self._is_idiom(at, self.language):
             self.negations.append(self._negation(at, self.language))
-        if self._low(at + 1) in self.language.not_before.get(word.low, ()):
+        if word.low in self.language.not_before and self._low(at + 1) in self.language.not_before[word.low]:
             return
         if word.capital and (name := self._name(at, word, self.language)):
             yield name
-        elif phrase := self._phrase(at, word):
+        elif word.phrases and (phrase := self._phrase(at, word)):
             yield phrase
             for each in range(at, phrase.last) if phrase.kind in _HOLDING_OPPOSITES else ():
                 yield from (
@@ -301,7 +312,7 @@ class Reading:
                     for kind, atom in self.words[each].marks
                     if kind is SpecificKind.OPPOSITE and atom[:2] not in {each[:2] for each in phrase.atoms}
                 )
-        elif word.low not in self.language.before_numbers or self._is_before_number(at):
+        elif word.marks and (word.low not in self.language.before_numbers or self._is_before_number(at)):
             is_allowed = not self.language.negating_determiners.isdisjoint(self.lows[max(0, at - _DENIED) : at])
             yield from (
                 FoundSpecific(kind, at, at + 1, frozenset({atom}))
@@ -467,6 +478,12 @@ class Reading:
 
 
 _LONGEST_ACRONYM = 5
+
+
+@cache
+def _stop_words(language: Language) -> dict[str, list[Word]]:
+    """The words of the language's own file that stand in every text, read once for all texts."""
+    return {low: read_token(low, language) for low in language.stop_words}
 
 
 def quote_key(quote: str) -> str:

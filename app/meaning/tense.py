@@ -13,8 +13,9 @@ def changed_tenses(before: Reading, after: Reading) -> Iterator[Specific]:
     language = before.language
     if language is None:
         return
-    now = _tenses(after, language)
-    then = _tenses(before, language)
+    turned = _turned(before, after)
+    now = _tenses(after, language, turned)
+    then = _tenses(before, language, turned)
     for key, tenses in then.items():
         if key in now and tenses.keys().isdisjoint(now[key]):
             at = next(iter(tenses.values()))
@@ -22,12 +23,25 @@ def changed_tenses(before: Reading, after: Reading) -> Iterator[Specific]:
     yield from _changed_auxiliaries(before, after, language)
 
 
-def _tenses(reading: Reading, language: Language) -> dict[str, dict[str, int]]:
-    """Of each verb-like word the tenses in which it stands, and where."""
-    tenses: dict[str, dict[str, int]] = {}
-    words = reading.words
-    for at, word in enumerate(words):
+def _turned(before: Reading, after: Reading) -> set[str]:
+    """Verb-like words that by themselves stand in none of the tenses in which they stood: few, and often none."""
+    then, now = _own_tenses(before), _own_tenses(after)
+    return {key for key, tenses in then.items() if key in now and tenses.isdisjoint(now[key])}
+
+
+def _own_tenses(reading: Reading) -> dict[str, set[str]]:
+    tenses: dict[str, set[str]] = {}
+    for word in reading.distinct:
         if word.tense:
+            tenses.setdefault(word.key, set()).add(word.tense)
+    return tenses
+
+
+def _tenses(reading: Reading, language: Language, keys: Set[str]) -> dict[str, dict[str, int]]:
+    """Of each of these verb-like words the tenses in which it stands, and where."""
+    tenses: dict[str, dict[str, int]] = {}
+    for at, word in enumerate(reading.words) if keys else ():
+        if word.tense and word.key in keys:
             found = tenses.setdefault(word.key, {})
             found.setdefault(word.tense, at)
             for other in _other_tenses(reading, at, language):
@@ -70,14 +84,18 @@ def _is_perfect(reading: Reading, at: int, language: Language) -> bool:
 def _changed_auxiliaries(before: Reading, after: Reading, language: Language) -> Iterator[Specific]:
     """One time has fewer of them than it had, and the other more."""
     of_all = any(after.lows.count(low) != before.lows.count(low) for low in language.pluperfect)
-    for lost, gained in ((language.present, language.past), (language.past, language.present)):
-        places, left = (_auxiliaries(each, lost, language, of_all) for each in (before, after))
-        had, has = (len(_auxiliaries(each, gained, language, of_all)) for each in (before, after))
-        if len(places) > len(left) and had < has:
+    present, past = (
+        [_auxiliaries(each, time, language, of_all) for each in (before, after)]
+        for time in (language.present, language.past)
+    )
+    for (places, left), (had, has) in ((present, past), (past, present)):
+        if len(places) > len(left) and len(had) < len(has):
             yield Specific(SpecificKind.TENSE, before.words_of(places[0], places[0] + 1))
 
 
-def _auxiliaries(reading: Reading, of_one_time: Set[str], language: Language, of_all: bool) -> list[int]:
+def _auxiliaries(reading: Reading, of_one_time: frozenset[str], language: Language, of_all: bool) -> list[int]:
     """Where they stand. What has happened was so: both ways to say it may take each other's place, unless `of_all`."""
+    if of_one_time.isdisjoint(reading.vocabulary):
+        return []
     places = [at for at, low in enumerate(reading.lows) if low in of_one_time]
     return [at for at in places if of_all or not _is_perfect(reading, at, language)]

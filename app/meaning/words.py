@@ -162,12 +162,22 @@ def _plain_word(raw: str, low: str, language: Language | None) -> Word:
     key = language.stem(low)
     word = Word(low, key, () if low in language.stop_words else (key,))
     word.is_word = True
-    marks, marks_by_stem = language.marks.get(low), language.marks_by_stem.get(key)
-    if marks or marks_by_stem:
-        word.marks, word.telling = [*(marks or ()), *(marks_by_stem or ())], True
+    if low in language.marked or key in language.marks_by_stem:
+        _mark(word, language)
     if raw[0].isupper():
         word.capital = word.telling = True
         word.upper = len(raw) > 1 and raw.isupper()
+    if word.keys:
+        word.tense = _tense(low, language)
+    return word
+
+
+def _mark(word: Word, language: Language) -> None:
+    """With all that the language's lists say of it."""
+    low = word.low
+    marks, marks_by_stem = language.marks.get(low), language.marks_by_stem.get(word.key)
+    if marks or marks_by_stem:
+        word.marks, word.telling = [*(marks or ()), *(marks_by_stem or ())], True
     if low in language.phrases:
         word.phrases, word.telling = language.phrases[low], True
     if low in language.negations:
@@ -176,9 +186,6 @@ def _plain_word(raw: str, low: str, language: Language | None) -> Word:
         word.number, word.keys, word.telling = language.number_words[low], (), True
     if low in language.dated:
         word.telling = True
-    if word.keys:
-        word.tense = _tense(low, language)
-    return word
 
 
 def _tense(low: str, language: Language) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.meaning import ChangeKind, Specific, SpecificKind, missing, missing_of_sources
+from app.meaning import ChangeKind, Specific, SpecificKind, compare, missing, missing_of_sources
+from app.meaning.reading import Reading
 
 LOSSES = [
     # numbers, with units, and times and dates
@@ -294,3 +295,12 @@ GOOD_CHANGES = [
 def test_a_good_model_is_not_asked(sources: list[str], new: str) -> None:
     kind = ChangeKind.CONSOLIDATE if len(sources) > 1 else ChangeKind.UPDATE
     assert missing_of_sources(sources, new, kind=kind) == []
+
+
+def test_what_was_checked_is_counted_alike_whether_or_not_something_is_missing() -> None:
+    old = 'Ann must not pay 5 euros on Monday; she said "never again" and ran `make all`.'
+    kept, lost = (compare(old, new, kind=ChangeKind.UPDATE) for new in (f"{old} Really.", "Hello."))
+
+    assert not kept.missing
+    assert kept.checked == len(list(Reading(old).named_specifics())) > 5
+    assert lost.checked >= kept.checked
