@@ -2,7 +2,7 @@
 
 SQLite's own way to wait is to sleep and look again. Hundreds of threads that do so keep one another out by chance, for
 many seconds, while the lock lies idle between them. So a process sends one thread at a time, and SQLite's waiting
-arbitrates between processes only.
+arbitrates between processes only. What a person waits for comes before hundreds of refinements that do not mind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,22 @@ import sqlite3
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
+
+_IS_AWAITED = ContextVar("is_awaited", default=False)
+
+
+@contextmanager
+def awaited() -> Iterator[None]:
+    """What this thread writes meanwhile is what a person waits for: its turns come before all others."""
+    before = _IS_AWAITED.set(True)
+    try:
+        yield
+    finally:
+        _IS_AWAITED.reset(before)
 
 
 class Turn:
@@ -38,20 +53,28 @@ class _Place(NamedTuple):
 
     thread: threading.Thread
     gate: threading.Lock
+    is_awaited: bool
 
 
 class WriteTurns:
-    """Who of a process may ask a database for its write lock: one at a time, first come, first served."""
+    """Who of a process may ask a database for its write lock: one at a time; those for whom somebody waits, then the
+    others; of each, first come, first served.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queue: deque[_Place] = deque()
+        self._queues: dict[bool, deque[_Place]] = {True: deque(), False: deque()}
         self._holder: threading.Thread | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for a turn."""
+        return sum(map(len, self._queues.values()))
 
     def take(self, seconds: float) -> Turn | None:
         """Wait for a turn, at most so long; None if none came."""
         turn = Turn(self, time.monotonic() + seconds)
-        place = _Place(threading.current_thread(), threading.Lock())
+        place = _Place(threading.current_thread(), threading.Lock(), _IS_AWAITED.get())
         place.gate.acquire()
         if self._holder is place.thread:
             raise RuntimeError("this thread has a write transaction already, on another connection")
@@ -60,10 +83,11 @@ class WriteTurns:
     def pass_on(self) -> None:
         """To the one who has waited longest."""
         with self._lock:
-            if not self._queue:
+            queue = self._queues[True] or self._queues[False]
+            if not queue:
                 self._holder = None
                 return
-            place = self._queue.popleft()
+            place = queue.popleft()
             self._holder = place.thread
             place.gate.release()
 
@@ -76,7 +100,7 @@ class WriteTurns:
             if self._holder is None:
                 self._holder = place.thread
                 return True
-            self._queue.append(place)
+            self._queues[place.is_awaited].append(place)
             return False
 
     def _wait(self, place: _Place, seconds: float) -> bool:
@@ -90,9 +114,10 @@ class WriteTurns:
     def _leave(self, place: _Place) -> bool:
         """Wait no longer; False where the turn has come just now."""
         with self._lock:
-            is_waiting = place in self._queue
+            queue = self._queues[place.is_awaited]
+            is_waiting = place in queue
             if is_waiting:
-                self._queue.remove(place)
+                queue.remove(place)
             return is_waiting
 
 

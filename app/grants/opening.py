@@ -51,6 +51,7 @@ from app.statements.checkpointing import is_covered, make_checkpoint
 from app.statements.checks import settle_agent
 from app.statements.signers import is_signed_by_web
 from app.values.dates import other_days
+from app.write_turns import awaited
 
 PAGE = 50
 FRESH = timedelta(seconds=60)
@@ -85,6 +86,7 @@ def look(grant: AccessGrant, user: User, **wanted: Any) -> RequestedView:
     return RequestedView(view.id, key)
 
 
+@awaited()
 def answer_view(view_id: str) -> None:
     """Check the exception by the database's clock and roles, write the receipt, seal what is wanted. Does it once.
 

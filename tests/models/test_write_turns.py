@@ -15,7 +15,7 @@ from app import extensions
 from app.config import Settings
 from app.errors import Unavailable
 from app.extensions import db, writing
-from app.write_turns import WriteTurns
+from app.write_turns import WriteTurns, awaited
 from tests.support.databases import SERVER
 
 pytestmark = pytest.mark.skipif(bool(SERVER), reason="SQLite has one writer")
@@ -54,7 +54,7 @@ def begun(app: Flask, work: Callable[[], None]) -> threading.Thread:
 
 def waiting(app: Flask) -> int:
     turns: WriteTurns = app.extensions["write_turns"]
-    return len(turns._queue)
+    return turns.waiting
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -117,6 +117,30 @@ def test_first_come_first_served(app: Flask) -> None:
         thread.join()
 
     assert served == list(range(50))
+
+
+def test_what_a_person_waits_for_comes_before_what_came_earlier(app: Flask) -> None:
+    served: list[str] = []
+
+    def ask(number: int) -> None:
+        with writing():
+            served.append(f"refinement {number}")
+
+    @awaited()
+    def look(number: int) -> None:
+        with writing():
+            served.append(f"look {number}")
+
+    threads = []
+    with held(app):
+        for work in (ask, look):
+            for number in range(3):
+                threads.append(begun(app, lambda work=work, number=number: work(number)))  # type: ignore[misc]
+                until(lambda: waiting(app) == len(threads))
+    for thread in threads:
+        thread.join()
+
+    assert served == [f"{who} {number}" for who in ("look", "refinement") for number in range(3)]
 
 
 def test_who_waits_holds_no_connection(app: Flask) -> None:
@@ -231,7 +255,7 @@ def test_what_waits_is_let_go_by_what_interrupts_it() -> None:
         with pytest.raises(KeyboardInterrupt):
             turns.take(1)
 
-    assert not turns._queue
+    assert turns.waiting == 0
     turns.pass_on()
     last = turns.take(0)
     assert last is not None
