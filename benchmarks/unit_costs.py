@@ -39,7 +39,7 @@ AGENTS = 20
 LOCKS = {
     "pg_advisory_xact_lock(:number)": "log_lock_ms",
     "pg_advisory_xact_lock(%(number)s": "log_lock_ms",
-    "pg_advisory_xact_lock(%(space)s": "account_lock_ms",
+    "INSERT INTO events": "account_lock_ms",
 }
 """By what a statement that takes it says: the figure that counts how long it is held, until its transaction ends."""
 
