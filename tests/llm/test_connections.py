@@ -190,6 +190,15 @@ def test_only_so_many_are_kept_and_the_one_kept_longest_goes(lending: Lending) -
     assert lending.lend(second) is more
 
 
+def test_one_that_was_given_back_is_lent_to_one_only(lending: Lending) -> None:
+    reached = Reached("openai", "one", None)
+    lending.take_back(reached, lending.lend(reached))
+    first, second = lending.lend(reached), lending.lend(reached)
+    assert first is not second
+    first.close()
+    second.close()
+
+
 def test_what_it_is_kept_by_shows_no_key() -> None:
     assert "secret" not in repr(Reached("openai", "http://127.0.0.1:1/v1", "secret"))
 

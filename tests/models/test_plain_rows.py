@@ -7,12 +7,13 @@ from unittest.mock import patch
 import pytest
 from flask import Flask
 from sqlalchemy import delete, event, func, inspect, select
-from sqlalchemy.exc import IntegrityError, PendingRollbackError
+from sqlalchemy.exc import IntegrityError, InvalidRequestError, PendingRollbackError
 from sqlalchemy.orm import Session, attributes
 from sqlalchemy.orm.exc import StaleDataError
 
-from app.extensions import db, writing
+from app.extensions import db, now, writing
 from app.models import Agent, Event, Memory, Role, User
+from app.models.base import insert_row
 from app.plain_rows import make_row, object_of
 from tests.support.factories import make_agent, make_user, remember
 from tests.test_statement_budgets import counted
@@ -66,26 +67,32 @@ def test_a_flush_that_is_rolled_back_leaves_nothing(app: Flask) -> None:
 
 
 def test_a_row_that_is_gone_is_an_error(app: Flask) -> None:
-    user = make_user("ann@example.org")
-    with pytest.raises(StaleDataError), writing() as session:
-        role = Role(name="none")
-        session.add(role)
-        session.flush()
-        session.execute(delete(Role).where(Role.id == role.id).execution_options(synchronize_session=False))
-        role.name = "other"
-        session.flush()
-    assert user.email
-
-
-def test_expressions_and_relationships_go_the_long_way(app: Flask) -> None:
-    user = make_user("ann@example.org")
-    number = make_agent().id
+    make_agent()
     with writing() as session:
+        insert_row(make_row(Event, {"account_id": 1, "kind": "a", "data": {}, "at": now()}))
+        found = session.scalars(select(Event)).one()
+        session.execute(delete(Event).execution_options(synchronize_session=False))
+        found.kind = "other"
+        with pytest.raises(StaleDataError):
+            session.flush()
+        session.rollback()
+
+
+def test_an_expression_goes_the_long_way(app: Flask) -> None:
+    number = make_agent().id
+    with writing():
         Agent.lock(number).core_count = func.coalesce(None, 3)
-        session.get_one(User, user.id).roles = [Role(name="none")]
     db.session.expire_all()
 
     assert db.session.get_one(Agent, number).core_count == 3
+
+
+def test_a_relationship_goes_the_long_way(app: Flask) -> None:
+    user = make_user("ann@example.org")
+    with writing() as session:
+        session.get_one(User, user.id).roles = [Role(name="none")]
+    db.session.expire_all()
+
     assert [role.name for role in db.session.get_one(User, user.id).roles] == ["none"]
 
 
@@ -144,8 +151,8 @@ def test_a_lock_makes_the_object_where_there_is_none(app: Flask) -> None:
 
 def test_a_lock_forgets_what_relationships_had_loaded(app: Flask) -> None:
     user = make_user("ann@example.org", "owner")
-    assert len(user.passkeys) == 0
     with writing() as session:
+        assert len(user.passkeys) == 0
         object_of(session, User, {name: getattr(user, name) for name in User.__table__.columns.keys()})  # noqa: SIM118
         assert "passkeys" not in vars(user)
 
@@ -175,6 +182,16 @@ def test_after_a_flush_that_failed_nothing_more_is_sent(app: Flask) -> None:
         with pytest.raises(IntegrityError):
             session.flush()
         session.connection()
+
+
+def test_after_a_flush_that_failed_in_a_savepoint_nothing_more_is_sent_in_it(app: Flask) -> None:
+    with writing() as session:
+        with pytest.raises(InvalidRequestError), session.begin_nested():
+            session.add(Agent(name="nobody"))
+            with pytest.raises(IntegrityError):
+                session.flush()
+            session.connection()
+        assert session.scalar(select(func.count()).select_from(Agent)) == 0
 
 
 def test_a_row_that_was_made_plainly_has_its_values_and_awaits_nothing(app: Flask) -> None:

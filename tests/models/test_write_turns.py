@@ -75,7 +75,7 @@ def held(app: Flask) -> Iterator[None]:
             may_end.wait()
 
     thread = begun(app, hold)
-    has_it.wait()
+    assert has_it.wait(20)
     try:
         yield
     finally:
@@ -237,14 +237,20 @@ def test_a_thread_that_writes_is_refused_a_second_transaction_at_once(app: Flask
         pass
 
 
-def test_what_waits_is_let_go_by_what_interrupts_it() -> None:
+@pytest.mark.parametrize("turn_came", [False, True], ids=["while it waited", "as its turn came"])
+def test_what_waits_is_let_go_by_what_interrupts_it(turn_came: bool) -> None:
     """As a signal does in a main thread: neither the place nor a turn that came at that moment is lost."""
 
     class Interrupted:
         def acquire(self, timeout: float = 0) -> bool:
             if timeout:
+                if turn_came:
+                    turns.pass_on()
                 raise KeyboardInterrupt
             return True
+
+        def release(self) -> None:
+            pass
 
     turns = WriteTurns()
     begun_by_another = threading.Thread(target=lambda: turns.take(1))
@@ -256,9 +262,22 @@ def test_what_waits_is_let_go_by_what_interrupts_it() -> None:
             turns.take(1)
 
     assert turns.waiting == 0
-    turns.pass_on()
+    if not turn_came:
+        turns.pass_on()
     last = turns.take(0)
     assert last is not None
     last.end()
     last.end()
     assert turns._holder is None
+
+
+def test_a_turn_that_has_ended_takes_no_others_away() -> None:
+    turns = WriteTurns()
+    first = turns.take(0)
+    assert first is not None
+    first.end()
+    other = threading.Thread(target=lambda: turns.take(0))
+    other.start()
+    other.join()
+    first.end()
+    assert turns.take(0) is None
