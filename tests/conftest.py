@@ -7,9 +7,11 @@ import gc
 import socket
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import CodeType
 
+import httpx
 import pytest
 import structlog
 from flask import Flask
@@ -110,6 +112,14 @@ def templates_compiled_once() -> Iterator[None]:
     compiled = CompiledTemplates()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Flask, "jinja_options", {**Flask.jinja_options, "bytecode_cache": compiled})
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_read_once() -> Iterator[None]:
+    """Each client that a test makes reads those of all authorities, and then speaks to its own machine without TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx._transports.default, "create_ssl_context", cache(httpx.create_ssl_context))
         yield
 
 

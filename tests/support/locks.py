@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
 from sqlalchemy.orm import ORMExecuteState, Session
@@ -10,6 +11,9 @@ from sqlalchemy.orm import ORMExecuteState, Session
 from app.models.base import LOCK_ORDER
 
 HELD = "locked_tables"
+
+_tables: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+"""By statement: those that lock are made once, and used by every test."""
 
 
 def watch() -> None:
@@ -43,7 +47,15 @@ def _locked_table(state: ORMExecuteState) -> str:
     of = statement._for_update_arg.of
     if of is None and state.bind_mapper is not None:
         return str(state.bind_mapper.local_table.name)  # type: ignore[attr-defined]
-    names = {str(getattr(each, "table", each).name) for each in of or statement.get_final_froms()}
+    if of is not None:
+        return _only_name(of)
+    if statement not in _tables:  # what a statement reads from is known when it is compiled, which takes long
+        _tables[statement] = _only_name(statement.get_final_froms())
+    return _tables[statement]
+
+
+def _only_name(tables: Any) -> str:
+    names = {str(getattr(each, "table", each).name) for each in tables}
     assert len(names) == 1, f"one statement locks {', '.join(sorted(names))}"
     return names.pop()
 
