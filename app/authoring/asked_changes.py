@@ -328,7 +328,7 @@ def _apply_agreed(request_id: str) -> bool:
         agent, request = lock_both(request_id)
         if request.status != SettingsRequestStatus.AGREED:
             return False
-        current = check_agent(agent)
+        current = check_agent(agent).current
         stated = current.consents.get(request.stated_subject)
         is_granted = stated is not None and stated.body.get("granted") and stated.body.get("about") == request.asked()
         if stated is None or not is_granted or _is_older(stated, current.model):

@@ -35,24 +35,30 @@ def open_keys(agent: Agent, opener: KeyPair | None = None) -> AgentKeys:
     """
     agent.check_not_forgotten()
     if opener is None and db.session().info.get("writing"):
-        check_agent(agent)
+        return _open_wrapped(agent.id, agent.uuid, None, check_agent(agent).wrapped)
     return _open_sealed_keys(agent.id, agent.uuid, opener)
 
 
 def _open_sealed_keys(agent_id: int, uuid: str, opener: KeyPair | None) -> AgentKeys:
-    current, readers = current_of(agent_id, uuid), _readers(opener)
-    found = select(AgentKey).where(AgentKey.agent_id == agent_id, AgentKey.reader.in_(list(readers)))
-    rows = list(db.session.scalars(found))
-    mine = [key for key in readers if any(row.reader == key for row in rows)]
-    if not mine:
+    current = current_of(agent_id, uuid)
+    wrapped: dict[str, list[WrappedKey]] = {}
+    for row in db.session.execute(_WRAPPED, {"agent": agent_id, "readers": list(_readers(opener))}):
+        wrapped.setdefault(row.reader, []).append(WrappedKey(*row))
+    reader = next((key for key in _readers(opener) if key in wrapped), "")
+    check_wrapped(wrapped.get(reader, []), current.digests(reader), agent_id)
+    return _open_wrapped(agent_id, uuid, opener, wrapped)
+
+
+def _open_wrapped(
+    agent_id: int, uuid: str, opener: KeyPair | None, wrapped: Mapping[str, Sequence[WrappedKey]]
+) -> AgentKeys:
+    """Of keys by their readers, each as it was stated: those of the newest reader that is here."""
+    readers = _readers(opener)
+    reader = next((key for key in readers if key in wrapped), None)
+    if reader is None:
         raise SealBroken(f"No keys of agent {uuid} are sealed to any key that is here.")
-    reader = mine[0]
-    rows = [row for row in rows if row.reader == reader]
-    wrapped = [row.wrapped for row in rows]
-    check_wrapped(wrapped, current.digests(reader), agent_id)
-    return open_agent_keys(
-        uuid, wrapped, opener or master_key(readers[reader]), renew=lambda: _open_sealed_keys(agent_id, uuid, opener)
-    )
+    key = opener or master_key(readers[reader])
+    return open_agent_keys(uuid, wrapped[reader], key, renew=lambda: _open_sealed_keys(agent_id, uuid, opener))
 
 
 def _readers(opener: KeyPair | None) -> dict[str, str]:
@@ -113,5 +119,11 @@ def rewrap_content_keys(agent: Agent, keys: AgentKeys) -> int:
     return len(anew)
 
 
-_KEYS = cast(Table, ContentKey.__table__)
-_REWRAP = update(_KEYS).where(_KEYS.c.memory_id == bindparam("number")).values(sealed=bindparam("again"))
+_CONTENT_KEYS = cast(Table, ContentKey.__table__)
+_REWRAP = (
+    update(_CONTENT_KEYS).where(_CONTENT_KEYS.c.memory_id == bindparam("number")).values(sealed=bindparam("again"))
+)
+_KEYS = cast(Table, AgentKey.__table__).c
+_WRAPPED = select(_KEYS.purpose, _KEYS.version, _KEYS.reader, _KEYS.sealed).where(
+    _KEYS.agent_id == bindparam("agent"), _KEYS.reader.in_(bindparam("readers", expanding=True))
+)

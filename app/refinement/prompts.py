@@ -96,9 +96,11 @@ REQUEST_KEPT = timedelta(hours=72)
 
 def _is_own_request(agent: Agent, refinement: Refinement) -> bool:
     """Whether the agent asked for it itself, by what it signed; what the row says is not enough."""
+    if refinement.trigger != Trigger.AGENT:
+        return False
     current = current_of(agent.id, agent.uuid)
     stated = current.requests.get(refinement.id)
-    if refinement.trigger != Trigger.AGENT or stated is None or stated.body["mode"] != refinement.mode:
+    if stated is None or stated.body["mode"] != refinement.mode:
         return False
     is_by_live_token = stated.body["by_token"] is None or stated.body["by_token"] in current.tokens
     return is_by_live_token and stated.at > now() - REQUEST_KEPT

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import select
+from sqlalchemy import BindParameter, Integer, Table, bindparam, exists, select
 
 from app.extensions import db, writing
 from app.models.agent import Agent
+from app.models.base import read_locked
 from app.models.current import Current
 from app.models.grant import AccessGrant, GrantStatus
 from app.models.key import AgentKey, AgentToken
 from app.models.memory import Memory
-from app.models.statement_log import AgentStopped, current_of
+from app.models.statement import SignedRequest
+from app.models.statement_log import SIZE_OF_LOG, AgentStopped, current_of
+from app.silo import WrappedKey
 from app.statements.settling import settle_requests
 
 
@@ -27,25 +30,38 @@ def settle_agent(agent_id: int) -> None:
             check_agent(agent)
 
 
-def check_agent(agent: Agent) -> Current:
-    """What the log says of an agent that the caller has locked, once what waits is settled and the rows agree.
+class CheckedAgent(NamedTuple):
+    """What the log says of an agent, and by reader the keys that its rows hold: exactly those that were stated."""
+
+    current: Current
+    wrapped: Mapping[str, Sequence[WrappedKey]]
+
+
+def check_agent(agent: Agent) -> CheckedAgent:
+    """An agent that the caller has locked, once what waits is settled and the rows agree.
 
     For processes with the master key, in `writing()`. Raises AgentStopped, or LogBroken.
     """
-    settle_requests(agent)
     db.session.flush()
-    current = current_of(agent.id, agent.uuid)
-    compare_rows(agent, current)
-    return current
+    waits, shows, size = db.session.execute(_AT_A_GLANCE, {"agent": agent.id}).one()
+    if waits:
+        settle_requests(agent)
+        db.session.flush()
+    current = current_of(agent.id, agent.uuid, None if waits else size)
+    return CheckedAgent(current, compare_rows(agent, current, has_exceptions=waits or shows))
 
 
-def compare_rows(agent: Agent, current: Current) -> None:
-    """Raises AgentStopped where the database says of the agent what the log does not."""
+def compare_rows(agent: Agent, current: Current, *, has_exceptions: bool = True) -> Mapping[str, Sequence[WrappedKey]]:
+    """The keys that are sealed for it, by reader. Raises AgentStopped where the database says of the agent what the
+    log does not. `has_exceptions` is false where the caller has just seen that none is granted.
+    """
     _compare_model(agent, current)
     _compare_tokens(agent, current)
-    _compare_keys(agent, current)
-    _compare_exceptions(agent, current)
+    wrapped = _compare_keys(agent, current)
+    if has_exceptions:
+        _compare_exceptions(agent, current)
     _compare_erasures(agent, current)
+    return wrapped
 
 
 def _compare_model(agent: Agent, current: Current) -> None:
@@ -65,8 +81,7 @@ def _described(name: str, stated: Mapping[str, Any], value: Any) -> str:
 
 
 def _compare_tokens(agent: Agent, current: Current) -> None:
-    query = select(AgentToken).where(AgentToken.agent_id == agent.id)
-    rows = {row.public_id: row for row in db.session.scalars(query.execution_options(populate_existing=True))}
+    rows = {row.public_id: row for (row,) in read_locked(_TOKENS, {"agent": agent.id}, AgentToken)}
     for public_id, row in rows.items():
         stated = current.tokens.get(public_id)
         if row.revoked_at is None and stated is None:
@@ -80,15 +95,17 @@ def _compare_tokens(agent: Agent, current: Current) -> None:
         raise AgentStopped(f"The token {public_id} of {agent.name} has no row any more", agent.id)
 
 
-def _compare_keys(agent: Agent, current: Current) -> None:
+def _compare_keys(agent: Agent, current: Current) -> Mapping[str, Sequence[WrappedKey]]:
     """What is wrapped for each reader is what was stated for it; a live token or the master key lacks nothing."""
-    found: dict[str, dict[tuple[str, int], str]] = {}
-    for key in db.session.scalars(select(AgentKey).where(AgentKey.agent_id == agent.id)):
-        found.setdefault(key.reader, {})[key.purpose, key.version] = key.wrapped.digest
+    wrapped: dict[str, list[WrappedKey]] = {}
+    for row in db.session.execute(_WRAPPED, {"agent": agent.id}):
+        wrapped.setdefault(row.reader, []).append(WrappedKey(*row))
     needed = {str(token.body["public_key"]) for token in current.tokens.values()}
-    for reader in found.keys() | (needed & current.wrapped.keys()):
-        if found.get(reader, {}) != current.digests(reader):
+    for reader in wrapped.keys() | (needed & current.wrapped.keys()):
+        found = {(key.purpose, key.version): key.digest for key in wrapped.get(reader, ())}
+        if found != current.digests(reader):
             raise AgentStopped(f"The keys that are sealed for {agent.name} are not those that were signed", agent.id)
+    return wrapped
 
 
 def _compare_exceptions(agent: Agent, current: Current) -> None:
@@ -119,3 +136,13 @@ def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:
         raise AgentStopped(f"The exception {grant.id} of {agent.name} is live in its row, and was ended", agent.id)
     if any(stated.body.get(name) != value for name, value in grant.stated().items()):
         raise AgentStopped(f"The exception {grant.id} of {agent.name} is not as the agent granted it", agent.id)
+
+
+_AGENT: BindParameter[int] = bindparam("agent", type_=Integer)
+_KEYS = cast(Table, AgentKey.__table__).c
+_WRAPPED = select(_KEYS.purpose, _KEYS.version, _KEYS.reader, _KEYS.sealed).where(_KEYS.agent_id == _AGENT)
+_TOKENS = select(cast(Table, AgentToken.__table__)).where(cast(Table, AgentToken.__table__).c.agent_id == _AGENT)
+_WAITS = exists().where(SignedRequest.agent_id == _AGENT, SignedRequest.settled_at.is_(None))
+_SHOWS = exists().where(AccessGrant.agent_id == _AGENT, AccessGrant.status == GrantStatus.GRANTED)
+_AT_A_GLANCE = select(_WAITS, _SHOWS, SIZE_OF_LOG.scalar_subquery())
+"""Whether something signed waits, whether an exception is granted, and how long the log is."""
