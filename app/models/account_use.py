@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import cast
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, Table, bindparam, case, func, select
 
 from app.errors import Refused
 from app.extensions import db, now
+from app.models.base import UtcDateTime
 from app.models.model_call import ModelCall
 from app.models.refinement import Refinement
 from app.models.user import Account
@@ -17,6 +19,22 @@ from app.values.refinement_states import Mode, Status, WaitsFor
 
 HELD = (Status.ASKING, Status.RUNNING)
 """In these states a worker carries a refinement."""
+
+
+_ACCOUNTS, _CALLS = cast(Table, Account.__table__).c, cast(Table, ModelCall.__table__).c
+_COST = select(func.sum(_CALLS.cost_usd)).where(
+    _CALLS.account_id == _ACCOUNTS.id, _CALLS.started_at >= bindparam("month", type_=UtcDateTime)
+)
+MONTH_COLUMNS = (_ACCOUNTS.max_monthly_cost, case((_ACCOUNTS.max_monthly_cost.is_not(None), _COST.scalar_subquery())))
+"""An account's limit, and where it has one what its calls have cost since `month`, as far as prices are known."""
+
+_MONTH = select(*MONTH_COLUMNS).where(_ACCOUNTS.id == bindparam("account"))
+_REFINEMENTS = cast(Table, Refinement.__table__)
+_LIMITS = (
+    select(_ACCOUNTS.id, _ACCOUNTS.max_refinements, _ACCOUNTS.max_monthly_cost)
+    .join(_REFINEMENTS, _REFINEMENTS.c.account_id == _ACCOUNTS.id)
+    .where(_REFINEMENTS.c.id == bindparam("refinement"))
+)
 
 
 class MonthlyCostReached(Refused):
@@ -32,12 +50,6 @@ def month_start(at: datetime) -> datetime:
 
 def next_month(at: datetime) -> datetime:
     return month_start(month_start(at) + timedelta(days=32))
-
-
-def month_cost(account_id: int, at: datetime) -> Decimal:
-    """In US dollars, where the prices are known: of every call that began in the month so far."""
-    mine = (ModelCall.account_id == account_id, ModelCall.started_at >= month_start(at))
-    return Decimal(db.session.scalar(select(func.sum(ModelCall.cost_usd)).where(*mine)) or 0)
 
 
 def spent_accounts(at: datetime) -> Select[tuple[int]]:
@@ -60,11 +72,13 @@ def full_accounts() -> Select[tuple[int]]:
 
 def find_spent(account_id: int, at: datetime) -> tuple[Decimal, Decimal] | None:
     """The month's cost and the limit that it has reached; None while it has not, or where there is no limit."""
-    limit = db.session.scalar(select(Account.max_monthly_cost).where(Account.id == account_id))
-    if limit is None:
-        return None
-    cost = month_cost(account_id, at)
-    return (cost, limit) if cost >= limit else None
+    limit, cost = db.session.execute(_MONTH, {"account": account_id, "month": month_start(at)}).one()
+    return (cost or Decimal(0), limit) if is_spent(limit, cost) else None
+
+
+def is_spent(limit: Decimal | None, cost: Decimal | None) -> bool:
+    """Of the values of `MONTH_COLUMNS`, in US dollars."""
+    return limit is not None and (cost or 0) >= limit
 
 
 def check_monthly_cost(account_id: int, mode: Mode) -> None:
@@ -112,11 +126,10 @@ def may_begin(refinement_id: str) -> bool:
 
     In the transaction that claims it: of two workers that ask at once, one counts what the other has claimed.
     """
-    found = select(Account).join(Refinement, Refinement.account_id == Account.id).where(Refinement.id == refinement_id)
-    account = db.session.scalar(found)
-    if account is None or (account.max_refinements is None and account.max_monthly_cost is None):
+    limits = db.session.execute(_LIMITS, {"refinement": refinement_id}).one_or_none()
+    if limits is None or (limits.max_refinements is None and limits.max_monthly_cost is None):
         return True
-    Account.lock(account.id)
+    Account.lock(limits.id)
     return find_hold(db.session.get_one(Refinement, refinement_id)) is None
 
 
