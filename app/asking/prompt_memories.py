@@ -6,19 +6,19 @@ each, and leaves out what humans imported lately: who wants a YES must not be ab
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import Select, and_, bindparam, or_, select
 
 from app.asking.rendering import encode_json, render_prompt
 from app.extensions import db, now
 from app.models import Action, AuditLog, Memory, MemoryState, MemoryType
 from app.models.audit import is_by_human
-from app.models.memory_rows import SealedRow, read_revealed
+from app.models.memory_rows import SealedRow, complete_revealed, read_revealed
 from app.models.state import PLATFORM_NOTES
 from app.silo import AgentKeys
 from app.values.dates import shown_days
@@ -83,42 +83,52 @@ class PromptMemory(NamedTuple):
 
 def read_entries(agent_id: int, keys: AgentKeys) -> list[PromptMemory]:
     """The active core memories, oldest first, revealed."""
-    return _reveal_memories(Memory.active(agent_id, MemoryType.CORE), keys)
+    return _reveal_memories(_CORE, keys, {"agent": agent_id})
 
 
 def read_journal(agent_id: int, keys: AgentKeys, *, since: datetime, own: bool = False) -> list[PromptMemory]:
     """The active journal entries since then, oldest first, revealed; with `own` without Whetstone's notes."""
-    query = Memory.active(agent_id, MemoryType.JOURNAL).where(Memory.origin_at >= since)
-    return _reveal_memories(query.where(Memory.source.not_in(PLATFORM_NOTES)) if own else query, keys)
+    return _reveal_memories(_OWN_JOURNAL if own else _JOURNAL, keys, {"agent": agent_id, "since": since})
 
 
-def _reveal_memories(query: Select[Any], keys: AgentKeys) -> list[PromptMemory]:
+def _reveal_memories(completed: Select[Any], keys: AgentKeys, parameters: Mapping[str, Any]) -> list[PromptMemory]:
     found = list[PromptMemory]()
-    for text, number, at, tokens, fixed, tags, dates, source, sources, merges in read_revealed(query, keys, *_SHOWN):
+    rows = read_revealed(completed, keys, parameters)
+    for text, number, at, tokens, fixed, tags, dates, source, sources, merges in rows:
         depth = MergeDepth(sources, merges) if sources or merges else NEVER_MERGED
         found.append(PromptMemory(number, at, tokens, text, fixed, tuple(tags), tuple(dates), source, depth))
     return found
 
 
-_SHOWN = ("origin_at", "tokens", "constitutional", "tags", "other_dates", "source", "merged_sources", "merges")
+def _shown(query: Select[Any]) -> Select[Any]:
+    columns = ("origin_at", "tokens", "constitutional", "tags", "other_dates", "source", "merged_sources", "merges")
+    return complete_revealed(query, *columns)
+
+
+_ACTIVE_JOURNAL = Memory.active(bindparam("agent"), MemoryType.JOURNAL).where(Memory.origin_at >= bindparam("since"))
+_CORE = _shown(Memory.active(bindparam("agent"), MemoryType.CORE))
+_JOURNAL = _shown(_ACTIVE_JOURNAL)
+_OWN_JOURNAL = _shown(_ACTIVE_JOURNAL.where(Memory.source.not_in(PLATFORM_NOTES)))
 
 
 def imported_lately(agent_id: int) -> set[int]:
     """Ids of memories that a human imported within the last days, and of what was consolidated from such ones since."""
-    by_human = and_(AuditLog.action == Action.IMPORT, is_by_human())
-    query = (
-        select(AuditLog.id, AuditLog.action, MemoryState.memory_id)
-        .join(MemoryState, MemoryState.entry_id == AuditLog.id)
-        .where(AuditLog.agent_id == agent_id, AuditLog.at >= now() - IMPORTED_LATELY)
-        .where(or_(by_human, AuditLog.action == Action.REFINEMENT_CONSOLIDATE))
-        .order_by(AuditLog.id)
-    )
+    entries = db.session.execute(_IMPORTS, {"agent": agent_id, "since": now() - IMPORTED_LATELY}).tuples()
     found: set[int] = set()
-    for (_, action), rows in groupby(db.session.execute(query).tuples(), key=lambda row: row[:2]):
+    for (_, action), rows in groupby(entries, key=lambda row: row[:2]):
         ids = {memory_id for *_, memory_id in rows}
         if action == Action.IMPORT or ids & found:
             found |= ids
     return found
+
+
+_IMPORTS = (
+    select(AuditLog.id, AuditLog.action, MemoryState.memory_id)
+    .join(MemoryState, MemoryState.entry_id == AuditLog.id)
+    .where(AuditLog.agent_id == bindparam("agent"), AuditLog.at >= bindparam("since"))
+    .where(or_(and_(AuditLog.action == Action.IMPORT, is_by_human()), AuditLog.action == Action.REFINEMENT_CONSOLIDATE))
+    .order_by(AuditLog.id)
+)
 
 
 def consent_context(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sqlalchemy import (
     ColumnElement,
@@ -16,8 +16,10 @@ from sqlalchemy import (
     Index,
     Select,
     String,
+    Table,
     UniqueConstraint,
     and_,
+    bindparam,
     exists,
     not_,
     select,
@@ -243,9 +245,21 @@ def settle_attention(agent_id: int, status: Status, refinement_id: str) -> None:
     The caller holds the agent's lock.
     """
     kinds = [kind for kind, ends in SETTLED_BY.items() if status in ends]
-    waits = (AttentionItem.agent_id == agent_id, AttentionItem.kind.in_(kinds), AttentionItem.settled_by.is_(None))
-    settled = update(AttentionItem).where(*waits).values(settled_by=refinement_id)
-    db.session.execute(settled.execution_options(synchronize_session=False))
+    if db.session.new:
+        db.session.flush()
+    db.session.execute(_SETTLE, {"agent": agent_id, "kinds": kinds, "by": refinement_id})
+
+
+_ITEMS = cast(Table, AttentionItem.__table__)
+_SETTLE = (
+    update(_ITEMS)
+    .where(
+        _ITEMS.c.agent_id == bindparam("agent"),
+        _ITEMS.c.kind.in_(bindparam("kinds", expanding=True)),
+        _ITEMS.c.settled_by.is_(None),
+    )
+    .values(settled_by=bindparam("by"))
+)
 
 
 def facts_called_for(entry: AuditLog) -> dict[str, Any]:

@@ -106,13 +106,18 @@ class SealedRow(BlindRow):
         return columns_of(each.name for each in fields(cls) if each.name != "content")
 
 
-def read_revealed(query: Select[Any], keys: AgentKeys, *names: str) -> Iterator[tuple[Any, ...]]:
-    """What each memory of a query says, its id, and these columns of it; one at a time, like `SealedRow.each`."""
+def complete_revealed(query: Select[Any], *names: str) -> Select[Any]:
+    """A query for memories with all that `read_revealed` wants, and these columns: put together once."""
     wanted = *stored_content_columns(Memory.content_digest), *columns_of(("id", *names))
-    completed = join_content(query.with_only_columns(*wanted), Memory.id, Memory.content_digest)
+    return join_content(query.with_only_columns(*wanted), Memory.id, Memory.content_digest)
+
+
+def read_revealed(completed: Executable, keys: AgentKeys, parameters: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """What each memory of a completed query says, its id, and its further columns; one at a time, like
+    `SealedRow.each`."""
     reveal = keys.reveal_columns
     db.session.flush()
-    with closing(db.session.connection().execute(completed)) as found:
+    with closing(db.session.connection().execute(completed, parameters)) as found:
         for batch in found.partitions(BATCH):
             for text, content_hash, content_key, digest, number, *rest in batch:
                 yield reveal(number, text, content_hash, content_key, digest), number, *rest

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Any, cast
 
-from sqlalchemy import func, select
+from sqlalchemy import BindParameter, Select, Table, bindparam, func, select
 
-from app.extensions import db
 from app.keys.agent_keys import open_keys
 from app.models import WORKER, Action, Agent, Memory, MemoryText, MemoryType, Refinement
-from app.models.base import lock_row
+from app.models.base import lock_row, read_locked
 from app.models.memory_text import is_text_of
 from app.silo import SealBroken
 
@@ -31,13 +31,7 @@ def remove_exact_duplicates(refinement: Refinement, agent: Agent) -> int:
 
 def _lock_duplicates(agent: Agent) -> list[Memory]:
     """Those of equal hashes behind each other, each with what it says at hand."""
-    mine = (Memory.agent_id == agent.id, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
-    says = is_text_of(Memory.id, Memory.content_digest)
-    hashes = select(MemoryText.content_hash).join(Memory, says).where(*mine, MemoryText.agent_id == agent.id)
-    twice = hashes.group_by(MemoryText.content_hash).having(func.count() > 1)
-    twins = select(Memory.id).join(MemoryText, says).where(*mine, MemoryText.content_hash.in_(twice))
-    order = (Memory.constitutional.desc(), Memory.origin_at, Memory.id)
-    found = db.session.scalars(lock_row(select(Memory).where(Memory.id.in_(twins)).order_by(*order))).all()
+    found = [memory for (memory,) in read_locked(_DUPLICATES, {"agent": agent.id}, Memory)]
     Memory.hold_contents(found)
     return sorted(found, key=_content_hash)
 
@@ -77,3 +71,18 @@ def _keep_one(refinement: Refinement, agent: Agent, keeper: Memory, extra: list[
     refinement.deduplicated_tokens += tokens
     data = {"kept": keeper.id, "removed": sorted(memory.id for memory in extra), "tokens": tokens}
     refinement.record_action(Action.DEDUP, agent, WORKER, data, subject=f"memory:{keeper.id}", memories=changed)
+
+
+def _select_duplicates() -> Select[Any]:
+    agent: BindParameter[int] = bindparam("agent")
+    mine = (Memory.agent_id == agent, Memory.type == MemoryType.CORE, Memory.discarded_at.is_(None))
+    says = is_text_of(Memory.id, Memory.content_digest)
+    hashes = select(MemoryText.content_hash).join(Memory, says).where(*mine, MemoryText.agent_id == agent)
+    twice = hashes.group_by(MemoryText.content_hash).having(func.count() > 1)
+    twins = select(Memory.id).join(MemoryText, says).where(*mine, MemoryText.content_hash.in_(twice))
+    order = (Memory.constitutional.desc(), Memory.origin_at, Memory.id)
+    rows = cast(Table, Memory.__table__)
+    return lock_row(select(rows).where(rows.c.id.in_(twins)).order_by(*order))
+
+
+_DUPLICATES = _select_duplicates()

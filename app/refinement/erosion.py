@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, and_, case, func, select
+from sqlalchemy import ColumnElement, Row, Table, and_, bindparam, case, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
@@ -86,20 +87,27 @@ def excess_erosion(refinement: Refinement, agent: Agent) -> Erosion | None:
     return found if found.is_below(floor) else None
 
 
-def _standing_refinements(agent: Agent, since: datetime) -> Sequence[Refinement]:
-    """The refinements whose cuts count, in the order of their snapshots. What a guard reversed cut nothing."""
-    query = select(Refinement).where(
-        Refinement.agent_id == agent.id,
-        Refinement.mode == Mode.FULL,
-        Refinement.status != Status.ROLLED_BACK,
-        Refinement.undone_by.is_(None),
-        Refinement.snapshot_entry_id.is_not(None),
-        Refinement.started_at >= since,
+def _standing_refinements(agent: Agent, since: datetime) -> Sequence[Row[Any]]:
+    """Of the refinements whose cuts count, in the order of their snapshots. What a guard reversed cut nothing."""
+    return db.session.execute(_STANDING, {"agent": agent.id, "since": since}).all()
+
+
+_REFINEMENTS = cast(Table, Refinement.__table__).c
+_STANDING = (
+    select(_REFINEMENTS.id, _REFINEMENTS.mass_before, _REFINEMENTS.kept_mass, _REFINEMENTS.snapshot_entry_id)
+    .where(
+        _REFINEMENTS.agent_id == bindparam("agent"),
+        _REFINEMENTS.mode == Mode.FULL,
+        _REFINEMENTS.status != Status.ROLLED_BACK,
+        _REFINEMENTS.undone_by.is_(None),
+        _REFINEMENTS.snapshot_entry_id.is_not(None),
+        _REFINEMENTS.started_at >= bindparam("since"),
     )
-    return db.session.scalars(query.order_by(Refinement.snapshot_entry_id)).all()
+    .order_by(_REFINEMENTS.snapshot_entry_id)
+)
 
 
-def _given_back(agent: Agent, counted: Sequence[Refinement]) -> int:
+def _given_back(agent: Agent, counted: Sequence[Row[Any]]) -> int:
     """Tokens that single changes of these refinements had cut, as far as an undo of just that change stands."""
     written = (
         select(func.sum(_kept_before() - MemoryState.kept))

