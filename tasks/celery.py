@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import Part, logs
 from app.errors import WhetstoneError
-from app.events.broker import broker_namespace, broker_url
+from app.events.broker import StreamWaker, broker_namespace, broker_url
 from app.extensions import end_reading
 from app.history.proof import prove_at_once
 from app.llm.litellm import load_litellm
@@ -124,6 +124,11 @@ def _preload_in_thread(**_: Any) -> None:
     threading.Thread(target=load_litellm, name="warm", daemon=True).start()
 
 
+def _start_waking(**_: Any) -> None:
+    """Hundreds of refinements write at once: the pages are told by a thread, once for what happens together."""
+    StreamWaker(flask_app()).start()
+
+
 def _start_checkpoints(**_: Any) -> None:
     """By a timer of the worker's own: no beat and no broker can hold them up."""
     CheckpointTimer(flask_app()).start()
@@ -167,6 +172,7 @@ def close_in_time(leave: Callable[[int], None] = os._exit, seconds: float = CLOS
 signals.celeryd_init.connect(_prepare_worker)
 signals.beat_init.connect(_prepare_beat)
 signals.worker_ready.connect(_preload_in_thread)
+signals.worker_ready.connect(_start_waking)
 signals.worker_ready.connect(_start_checkpoints)
 signals.worker_ready.connect(_start_presence)
 signals.worker_ready.connect(_start_notices)
