@@ -40,7 +40,7 @@ STEPS: Sequence[tuple[str, Any, str]] = (
     ("open the keys, compare with the log", prompts, "open_keys"),
     ("compose the question of consent", RefinedAgent, "question"),
     ("still wanted? before each call", process._Process, "_unless_stopped"),
-    ("month's limit, before each turn", process, "_is_month_spent"),
+    ("month's limit, before each turn", process._Process, "_is_month_spent"),
     ("a call by LiteLLM, each of three", LiteLLMClient, "complete"),
     ("consent, its statement, the snapshot", process._Process, "_ask_consent"),
     ("open the ledger for the loop", RefinedAgent, "opening"),

@@ -104,7 +104,7 @@ class ModelCalls:
         deadline: float | None = None,
         on_retry: OnRetry | None = None,
     ) -> None:
-        self._asked, self._dependencies, self._subject_id = asked, dependencies, subject_id
+        self.asked, self._dependencies, self._subject_id = asked, dependencies, subject_id
         self.on_retry = on_retry
         self._settings = operator_settings()
         longest = min(self._settings.deadline_seconds, LONGEST_SECONDS)
@@ -123,7 +123,7 @@ class ModelCalls:
         """Make the connection, which the first call would make. Raises ModelError; that, too, is a call that failed."""
         if self._client is None:
             try:
-                self._client = self._asked.endpoint.client(self._dependencies.clients)
+                self._client = self.asked.endpoint.client(self._dependencies.clients)
             except ModelError as error:
                 self._note_call(purpose, str(error.kind), Usage(), started_at=now(), seconds=0.0)
                 raise
@@ -186,11 +186,11 @@ class ModelCalls:
     def _note_call(self, purpose: CallPurpose, outcome: str, usage: Usage, **timed: Any) -> None:
         call = ModelCall(
             **timed,
-            account_id=self._asked.account_id,
-            agent_id=self._asked.agent_id,
+            account_id=self.asked.account_id,
+            agent_id=self.asked.agent_id,
             subject_id=self._subject_id,
             purpose=purpose,
-            model_id=self._asked.endpoint.model_id[:200],
+            model_id=self.asked.endpoint.model_id[:200],
             **vars(usage),
             total_tokens=usage.total_tokens,
             outcome=outcome,

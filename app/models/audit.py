@@ -218,7 +218,7 @@ def record(
     states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
     written: list[MemoryState | Restoration] = sorted([*states, *restored], key=lambda state: state.memory_id)
     entry = make_row(AuditLog, _next_entry(of, action, actor, subject, data, said, refinement_id, states=written))
-    _store_entry(entry, memories, states)
+    _store_entry(entry, memories, states, must_flush=bool(restored))
     return entry
 
 
@@ -289,14 +289,22 @@ def _digest_entry(entry: Mapping[str, Any], states: Iterable[MemoryState | Resto
     return hashlib.sha256(_canonical_json(said)).digest()
 
 
-def _store_entry(entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState]) -> None:
-    """Three statements in the order that the foreign keys want: the entry, the rows that changed, their states."""
+def _store_entry(
+    entry: AuditLog, memories: Sequence[Memory], states: Sequence[MemoryState], *, must_flush: bool
+) -> None:
+    """Three statements in the order that the foreign keys want: the entry, the rows that changed, their states.
+
+    Where only rows changed that nothing more is written of, they wait for the next flush: a transaction with two
+    entries writes their chain's row once.
+    """
     entry.id = insert_row(entry)
     for memory in memories:
         memory.entry_id = entry.id
     for state in states:
         state.entry_id = entry.id
-    db.session.flush()
+    session = db.session()
+    if must_flush or memories or session.new or session.deleted:
+        session.flush()
     insert_rows(states)
 
 

@@ -26,6 +26,7 @@ MAX_PLAIN_JSON = 1_000
 """The same of an object, as JSON."""
 
 _TOUCHED = "logged rows that changed"
+_SAID = "what this transaction has said of logged rows"
 
 Said = dict[str, Any]
 Owner = tuple[str, int]
@@ -119,9 +120,11 @@ def _take_noted(owner: Owner, also: Iterable[Logged] = ()) -> dict[str, dict[str
     for row in rows:
         del touched[id(row)]
     found: dict[str, dict[str, Said]] = {}
+    before: dict[tuple[str, str], Said] = db.session().info.setdefault(_SAID, {})
     for row in (*rows, *also):
-        if said := row.said():
-            found.setdefault(row.__tablename__, {})[row.log_key] = said
+        said, key = row.said(), (row.__tablename__, row.log_key)
+        if said and said != before.get(key):  # a row that waits to be written is looked at with each entry
+            before[key] = found.setdefault(key[0], {})[key[1]] = said
     return found or None
 
 
@@ -157,3 +160,4 @@ def _has_changed(row: Logged) -> bool:
 @event.listens_for(Session, "after_rollback")
 def _forget_changed_rows(session: Session) -> None:
     session.info.pop(_TOUCHED, None)
+    session.info.pop(_SAID, None)

@@ -5,14 +5,29 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, cast
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, select
+from sqlalchemy import (
+    BindParameter,
+    CheckConstraint,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    bindparam,
+    case,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from app.errors import Refused
-from app.extensions import db, now
+from app.extensions import db, is_sqlite, now
 from app.models.agent import Agent
 from app.models.asked_loss import digest_of_questions
 from app.models.attention import HasNotesToAdmins, create_attention_items, settle_attention
@@ -24,10 +39,11 @@ from app.models.base import (
     Micros,
     Model,
     Moment,
-    claim_row,
     database_now,
+    insert_new,
     iso,
     partial_index,
+    read_locked,
 )
 from app.models.closing import Closing
 from app.models.event import announce
@@ -104,7 +120,7 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
     @classmethod
     def open_of(cls, agent_id: int) -> Refinement | None:
         """The agent's open refinement, if there is one."""
-        return db.session.scalar(select(cls).where(cls.agent_id == agent_id, cls.status.in_(OPEN_STATES)))
+        return next((found for (found,) in read_locked(_OPEN_OF, {"agent": agent_id}, cls)), None)
 
     def said(self) -> Said:
         """All of it once it has ended; before, what changes only together with an entry."""
@@ -163,14 +179,13 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
             requested_at=now(),
         )
         agent.last_attempt_at = refinement.requested_at
-        db.session.add(refinement)
         try:
-            db.session.flush()
+            insert_new(refinement)
         except IntegrityError as error:
             raise Refused("Already running: a refinement of this agent is open.", "Nothing was started.") from error
         asked = {"trigger": str(trigger), "mode": str(mode)}
         weight = {"mass": agent.core_token_usage, "count": agent.core_count, "at": iso(agent.last_attempt_at)}
-        refinement.record_action(Action.REFINEMENT_START, agent, by, asked | weight)
+        refinement.record_action(Action.REFINEMENT_START, agent, by, asked | weight, rows=(refinement,))
         refinement.announce("queued", **asked)
         return refinement
 
@@ -180,11 +195,30 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
 
         `limits` are told to who watches: seconds of the whole (`deadline`), and of one attempt to ask (`step`).
         """
-        held = {"status": Status.ASKING, "worker": worker, "heartbeat_at": database_now(), "started_at": now()}
-        refinement = claim_row(cls, cls.id == refinement_id, cls.status == Status.QUEUED, **held)
-        if refinement is not None:
+        held = {"row": refinement_id, "by": worker, "at": now()}
+        for (refinement,) in read_locked(_claim_statement(is_sqlite(db.session())), held, cls):
             refinement.announce("begun", **limits)
-        return refinement
+            return cast(Refinement, refinement)
+        return None
+
+    @classmethod
+    def book_turn(
+        cls,
+        refinement_id: str,
+        worker: str,
+        turn: int,
+        *,
+        prompt_tokens: int,
+        completion_tokens: int,
+        cost_usd: Decimal,
+    ) -> bool:
+        """Put a turn of its loop, and what that took, on its account, if it is open and in the hands of this worker.
+
+        Call it first in a transaction: it takes the row's lock.
+        """
+        used = {"prompt": prompt_tokens, "completion": completion_tokens, "cost": cost_usd}
+        booked = db.session.connection().execute(_BOOK_TURN, {"row": refinement_id, "by": worker, "turn": turn, **used})
+        return booked.rowcount == 1
 
     def begin(self, agent: Agent) -> None:
         """asking → running: the snapshot that the guards compare with.
@@ -295,6 +329,29 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
         if not self.is_open and step != "ended":
             raise RuntimeError(f"the step {step!r} of a refinement that has ended")
         announce(f"refinement.{step}", self.account_id, self.agent_id, self.id, **data)
+
+
+_TABLE = cast(Table, Refinement.__table__)
+_OPEN_OF = select(_TABLE).where(_TABLE.c.agent_id == bindparam("agent"), _TABLE.c.status.in_(OPEN_STATES))
+_TURN: BindParameter[int] = bindparam("turn", type_=Integer)
+_BOOK_TURN = (
+    update(_TABLE)
+    .where(_TABLE.c.id == bindparam("row"), _TABLE.c.worker == bindparam("by"), _TABLE.c.status.in_(OPEN_STATES))
+    .values(
+        turns=case((_TABLE.c.turns < _TURN, _TURN), else_=_TABLE.c.turns),
+        prompt_tokens=_TABLE.c.prompt_tokens + bindparam("prompt", type_=Integer),
+        completion_tokens=_TABLE.c.completion_tokens + bindparam("completion", type_=Integer),
+        cost_usd=_TABLE.c.cost_usd + bindparam("cost", type_=Micros),
+    )
+)
+
+
+@cache
+def _claim_statement(_on_sqlite: bool) -> ReturningUpdate[Any]:
+    """One for each database, whose clocks differ."""
+    held = {"status": Status.ASKING, "worker": bindparam("by"), "started_at": bindparam("at")}
+    is_free = (_TABLE.c.id == bindparam("row"), _TABLE.c.status == Status.QUEUED)
+    return update(_TABLE).where(*is_free).values(**held, heartbeat_at=database_now()).returning(_TABLE)
 
 
 NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)

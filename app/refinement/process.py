@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from flask import current_app
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import Row, Table, bindparam, select
 
 from app.asking.calls import Dependencies, ModelCalls
 from app.asking.replies import ConsentAnswer, read_answer
@@ -27,6 +26,7 @@ from app.llm.client import Message, ModelError, Reply, Usage
 from app.llm.retry import FailedAttempt
 from app.models import (
     OPEN_STATES,
+    Account,
     Action,
     Agent,
     CallPurpose,
@@ -37,8 +37,10 @@ from app.models import (
     note_to_admins,
     record,
 )
-from app.models.account_use import find_spent, may_begin
+from app.models.account_use import MONTH_COLUMNS, is_spent, may_begin, month_start
+from app.models.base import insert_row
 from app.models.declaring import declare, hash_words
+from app.models.event import announce
 from app.models.statement import StatementKind
 from app.models.statement_log import AgentStopped
 from app.refinement.closing import CloseWork
@@ -101,6 +103,7 @@ class _Process:
         self._deadline = dependencies.monotonic() + self._settings.deadline_seconds
         self._calls: ModelCalls | None = None
         self._close: CloseWork | None = None
+        self._hold: Row[Any] | None = None
         self.stopped: AgentStopped | None = None
 
     def run(self) -> None:
@@ -160,8 +163,9 @@ class _Process:
         """Returns the agent to go on with, or None when that was all there was to do."""
         with writing():
             refinement, agent = self._lock_rows()
-            mass, refinement.memories_before = agent.core_token_usage, agent.core_count
+            mass, count = agent.core_token_usage, agent.core_count
             remove_exact_duplicates(refinement, agent)
+            refinement.memories_before = count
             if refinement.mode == Mode.DEDUP_ONLY:
                 refinement.mass_before = refinement.kept_mass = mass
                 refinement.end(agent, Status.COMPLETED)
@@ -200,17 +204,16 @@ class _Process:
     ) -> None:
         keys = refined.agent.keys
         words = keys.seal(answer.words, purpose="consent", subject=refinement.id) if answer.words else None
-        db.session.add(
-            Consent(
-                account_id=agent.account_id,
-                agent_id=agent.id,
-                refinement_id=refinement.id,
-                granted=answer.granted,
-                words=words,
-                asked_at=refinement.started_at or now(),
-                answered_at=now(),
-            )
+        consent = Consent(
+            account_id=agent.account_id,
+            agent_id=agent.id,
+            refinement_id=refinement.id,
+            granted=answer.granted,
+            words=words,
+            asked_at=refinement.started_at or now(),
+            answered_at=now(),
         )
+        insert_row(consent)
         record(
             Action.REFINEMENT_CONSENT,
             actor=agent.as_actor,
@@ -218,6 +221,7 @@ class _Process:
             subject=refinement.subject,
             refinement_id=refinement.id,
             data={"answer": "YES" if answer.granted else "NO", "asked": refined.is_asked},
+            rows=(consent,),
         )
         if refined.is_asked:
             said = {"granted": answer.granted, "by_token": None, "mode": str(refinement.mode)}
@@ -242,7 +246,7 @@ class _Process:
             calls.time_left,
             self._settings.max_model_tokens,
             self._settings.max_cost_usd,
-            partial(_is_month_spent, refined.agent.account_id),
+            self._is_month_spent,
         )
         tool = RefinementTool(self._claim, refined.agent.keys)
 
@@ -262,7 +266,8 @@ class _Process:
 
     def _unless_stopped(self, messages: Sequence[Message]) -> Sequence[Message]:
         """To be sent now. Raises _Stopped; only a rollback is told to the model after the end."""
-        status, worker, stop = self._read_hold()
+        hold, self._hold = self._hold or self._read_hold(), None
+        status, worker, stop, *_ = hold
         is_over = status != Status.ROLLED_BACK if status not in OPEN_STATES else stop is not None
         if worker != self._claim.worker or is_over:
             raise _Stopped
@@ -274,16 +279,14 @@ class _Process:
         After the end only the call itself is booked: the reply to a rollback, and one that comes back to a worker that
         was given up, are on no account of the refinement's.
         """
+        refinement_id, asked = self._claim.refinement_id, calls.asked
+        searches = sum(ACTIONS.get(call.name) == "search" for call in reply.tool_calls)
+        told = {"calls": len(reply.tool_calls), "searches": searches, "tokens": reply.usage.total_tokens}
         with writing():
-            refinement = Refinement.lock(self._claim.refinement_id)
+            is_held = Refinement.book_turn(refinement_id, self._claim.worker, turn, **vars(reply.usage))
             calls.book()
-            if not refinement.is_held_by(self._claim.worker):
-                return
-            refinement.turns = max(refinement.turns, turn)
-            refinement.book_usage(**vars(reply.usage))
-            searches = sum(ACTIONS.get(call.name) == "search" for call in reply.tool_calls)
-            told = {"calls": len(reply.tool_calls), "searches": searches, "tokens": reply.usage.total_tokens}
-            refinement.announce("turn", turn=turn, **told)
+            if is_held:
+                announce("refinement.turn", asked.account_id, asked.agent_id, refinement_id, turn=turn, **told)
 
     def _tell_retry(self, failed: FailedAttempt) -> None:
         """Let the pages know that an attempt got no answer, and when the next one is made."""
@@ -333,13 +336,14 @@ class _Process:
             raise _Stopped
         return refinement, Agent.lock(refinement.agent_id)
 
-    def _read_hold(self) -> Row[tuple[Status, str | None, datetime | None]]:
-        return db.session.execute(_HOLD, {"id": self._claim.refinement_id}).one()
+    def _is_month_spent(self) -> bool:
+        """Of its account, before a turn. The same look tells whether that turn may be asked (`_unless_stopped`)."""
+        with reading():
+            self._hold = self._read_hold()
+        return is_spent(self._hold.max_monthly_cost, self._hold.month_cost)
 
-
-def _is_month_spent(account_id: int) -> bool:
-    with reading():
-        return find_spent(account_id, now()) is not None
+    def _read_hold(self) -> Row[Any]:
+        return db.session.execute(_HOLD, {"id": self._claim.refinement_id, "month": month_start(now())}).one()
 
 
 SEAL_BROKEN = "Sealed text does not open"
@@ -357,6 +361,10 @@ UNFINISHED_REASONS = {
 }
 
 
-_HOLD = select(Refinement.status, Refinement.worker, Refinement.stop_requested_at).where(
-    Refinement.id == bindparam("id")
+_LIMIT, _COST = MONTH_COLUMNS
+_ROW, _OWNER = cast(Table, Refinement.__table__).c, cast(Table, Account.__table__)
+_HOLD = (
+    select(_ROW.status, _ROW.worker, _ROW.stop_requested_at, _LIMIT, _COST.label("month_cost"))
+    .join(_OWNER, _OWNER.c.id == _ROW.account_id)
+    .where(_ROW.id == bindparam("id"))
 )
