@@ -13,10 +13,12 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from flask_sqlalchemy.session import Session
-from sqlalchemy import Column, Connection, Table, Update, bindparam, inspect, update
+from sqlalchemy import Column, Connection, Table, bindparam, inspect, update
 from sqlalchemy.orm import InstanceState, Mapper, make_transient_to_detached
 from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.sql import ClauseElement
+
+from app.prepared import Prepared
 
 T = TypeVar("T")
 
@@ -75,9 +77,9 @@ class PlainSession(Session):
             named = {f"new_{name}": value for name, value in change.values.items()}
             kinds.setdefault(change.kind, []).append({"row": number, **named})
         for (mapper, names), values in kinds.items():
-            done = self.connection().execute(_update_statement(mapper, names), values)
-            if done.rowcount != len(values):
-                raise StaleDataError(f"{done.rowcount} of {len(values)} rows of {mapper.local_table} were there")
+            done = _update_statement(mapper, names).run(self.connection(), values)
+            if done != len(values):
+                raise StaleDataError(f"{done} of {len(values)} rows of {mapper.local_table} were there")
 
 
 def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
@@ -138,7 +140,7 @@ def _plain_columns(mapper: Mapper[Any]) -> Mapping[str, Column[Any]]:
 
 
 @cache
-def _update_statement(mapper: Mapper[Any], names: tuple[str, ...]) -> Update:
+def _update_statement(mapper: Mapper[Any], names: tuple[str, ...]) -> Prepared:
     columns, key = _plain_columns(mapper), mapper.primary_key[0]
     new = {columns[name]: bindparam(f"new_{name}", type_=columns[name].type) for name in names}
-    return update(cast(Table, mapper.local_table)).where(key == bindparam("row")).values(new)
+    return Prepared(update(cast(Table, mapper.local_table)).where(key == bindparam("row")).values(new))

@@ -14,9 +14,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     DateTime,
-    Executable,
     Index,
-    Insert,
     Integer,
     LargeBinary,
     Select,
@@ -38,6 +36,7 @@ from sqlalchemy.types import JSON, TypeDecorator
 from app.errors import NotFound
 from app.extensions import Base, db, is_sqlite, now, reading, writing
 from app.plain_rows import object_of
+from app.prepared import Prepared
 from app.silo import Sealed
 
 if TYPE_CHECKING:
@@ -257,19 +256,19 @@ class Lockable:
 
 
 @cache
-def _select_for_change(model: Any) -> Select[Any]:
+def _select_for_change(model: Any) -> Prepared:
     table = cast(Table, model.__table__)
-    return lock_row(select(table).where(table.c.id == bindparam("row")))
+    return Prepared(lock_row(select(table).where(table.c.id == bindparam("row"))))
 
 
-def read_locked(query: Executable, values: Mapping[str, Any], *models: type[Any]) -> Iterator[tuple[Any, ...]]:
+def read_locked(query: Prepared, values: Mapping[str, Any], *models: type[Any]) -> Iterator[tuple[Any, ...]]:
     """The objects of the rows that a query locks or changes, never from memory; behind them its further columns.
 
     It gives all columns of each model's table, in the order of `models`.
     """
     session = db.session()
     session.flush()
-    for row in session.execute(query, values).all():
+    for row in query.fetch(session.connection(), values):
         objects, start = [], 0
         for model in models:
             columns = _column_names(cast(Any, model))
@@ -328,14 +327,16 @@ def partial_index(name: str, *columns: str, where: str, unique: bool = False) ->
 
 def insert_row(row: Model) -> int:
     """One plain INSERT of an object that stays out of the session, as append-only rows may; returns its id."""
-    return int(db.session.connection().execute(_insert_one(type(row)), _column_values(row)).scalar_one())
+    values = _column_values(row)
+    ((number,),) = _insert_one(type(row), tuple(values)).fetch(db.session.connection(), values)
+    return int(number)
 
 
 def insert_new(row: Model) -> None:
     """The same of an object with a key of its own that the session goes on with, as with one that it has loaded."""
     columns = cast(Table, row.__table__).columns
     vars(row).update({name: _default_of(column) for name, column in columns.items() if name not in vars(row)})
-    db.session.connection().execute(_insert_many(type(row)), _column_values(row))
+    insert_rows([row])
     make_transient_to_detached(row)
     db.session.add(row)
 
@@ -356,17 +357,18 @@ def insert_rows(rows: Sequence[Model]) -> None:
 def insert_values(model: type[Model], rows: Sequence[Mapping[str, Any]]) -> None:
     """The same for columns by their names, of rows that nobody needs as objects."""
     if rows:
-        db.session.connection().execute(_insert_many(model), rows)
+        _insert_many(model, tuple(rows[0])).run(db.session.connection(), rows)
 
 
 @cache
-def _insert_one(model: type[Model]) -> Insert:
-    return insert(cast(Table, model.__table__)).returning(cast(Table, model.__table__).c.id)
+def _insert_one(model: type[Model], columns: tuple[str, ...]) -> Prepared:
+    table = cast(Table, model.__table__)
+    return Prepared(insert(table).returning(table.c.id), columns)
 
 
 @cache
-def _insert_many(model: type[Model]) -> Insert:
-    return insert(cast(Table, model.__table__))
+def _insert_many(model: type[Model], columns: tuple[str, ...]) -> Prepared:
+    return Prepared(insert(cast(Table, model.__table__)), columns)
 
 
 def _column_values(row: Model) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from app.extensions import after_commit, before_commit, db, is_sqlite, now, read
 from app.models.base import Identity, Model, Moment, drop_old_rows, insert_row, insert_values
 from app.models.user import Account
 from app.plain_rows import make_row
+from app.prepared import Prepared
 
 KEPT = timedelta(days=90)
 """How long an event is kept; docs/operations.md says so."""
@@ -47,7 +48,7 @@ class Event(Model):
 _TABLE = cast(Table, Event.__table__)
 _SAID = [column for column in _TABLE.columns if not column.primary_key]
 _TURN = select(func.pg_advisory_xact_lock(_LOCK_SPACE, bindparam("account_id", type_=Integer))).cte("turn")
-_INSERT_IN_TURN = (
+_INSERT_IN_TURN = Prepared(
     insert(_TABLE)
     .from_select(_SAID, select(*(bindparam(column.name, type_=column.type) for column in _SAID)).select_from(_TURN))
     .returning(_TABLE.c.id)
@@ -91,7 +92,7 @@ def _insert_event(event: Event) -> None:
         return
     session.flush()
     values = {column.name: getattr(event, column.name) for column in _SAID}
-    event.id = session.connection().execute(_INSERT_IN_TURN, values).scalar_one()
+    ((event.id,),) = _INSERT_IN_TURN.fetch(session.connection(), values)
 
 
 def _take_turn(account_id: int) -> None:

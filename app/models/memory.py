@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import BindParameter, ForeignKey, Select, Table, and_, bindparam, select
@@ -27,6 +28,7 @@ from app.models.memory_text import (
 from app.models.refinement import Refinement
 from app.models.state import MemoryState, MemoryType, Source, StateColumns
 from app.plain_rows import make_row
+from app.prepared import Prepared, one_of, spread
 from app.silo import AgentKeys, SealedMemory
 from app.values.actor import Actor
 from app.values.dates import MOST_CARRIED_TAGS, MOST_DATES, TooManyDates, fit_one_memory
@@ -80,7 +82,10 @@ class Memory(StateColumns, Model):
     def lock_active_core(cls, agent_id: int, ids: Sequence[int]) -> dict[int, Memory]:
         """The active core memories among `ids`, locked in the order of ids; what is missing is not the agent's."""
         found: dict[int, Memory] = {}
-        for memory, *sealed in read_locked(_LOCK_ACTIVE_CORE, {"agent": agent_id, "ids": ids}, cls):
+        if not ids:
+            return found
+        count, named = spread(ids)
+        for memory, *sealed in read_locked(_lock_active_core(count), {"agent": agent_id, **named}, cls):
             memory._held, found[memory.id] = SealedMemory(*sealed), memory
         return found
 
@@ -340,16 +345,20 @@ OLDEST_MEMORIES = Keyset((Memory.origin_at, Memory.id))
 
 _MEMORIES, _TEXTS, _KEYS = (cast(Table, model.__table__) for model in (Memory, MemoryText, ContentKey))
 _HAS_TEXT = and_(_TEXTS.c.memory_id == _MEMORIES.c.id, _TEXTS.c.content_digest == _MEMORIES.c.content_digest)
-_LOCK_ACTIVE_CORE = lock_row(
-    select(*_MEMORIES.c, _TEXTS.c.sealed, _TEXTS.c.content_hash, _KEYS.c.sealed, _MEMORIES.c.content_digest)
-    .select_from(_MEMORIES.outerjoin(_TEXTS, _HAS_TEXT).outerjoin(_KEYS, _KEYS.c.memory_id == _MEMORIES.c.id))
-    .where(
-        _MEMORIES.c.agent_id == bindparam("agent"),
-        _MEMORIES.c.discarded_at.is_(None),
-        _MEMORIES.c.type == MemoryType.CORE,
-        _MEMORIES.c.id.in_(bindparam("ids", expanding=True)),
+
+
+@cache
+def _lock_active_core(count: int) -> Prepared:
+    """Behind a memory's columns, what `SealedMemory` is made of: null where it is missing, and that does not open."""
+    query = (
+        select(*_MEMORIES.c, _TEXTS.c.sealed, _TEXTS.c.content_hash, _KEYS.c.sealed, _MEMORIES.c.content_digest)
+        .select_from(_MEMORIES.outerjoin(_TEXTS, _HAS_TEXT).outerjoin(_KEYS, _KEYS.c.memory_id == _MEMORIES.c.id))
+        .where(
+            _MEMORIES.c.agent_id == bindparam("agent"),
+            _MEMORIES.c.discarded_at.is_(None),
+            _MEMORIES.c.type == MemoryType.CORE,
+            one_of(_MEMORIES.c.id, count),
+        )
+        .order_by(_MEMORIES.c.id)
     )
-    .order_by(_MEMORIES.c.id),
-    of=_MEMORIES,
-)
-"""Behind a memory's columns, what `SealedMemory` is made of: null where it is missing, and that does not open."""
+    return Prepared(lock_row(query, of=_MEMORIES))

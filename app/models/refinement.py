@@ -24,7 +24,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
-from sqlalchemy.sql.dml import ReturningUpdate
 
 from app.errors import Refused
 from app.extensions import db, is_sqlite, now
@@ -51,6 +50,7 @@ from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
 from app.models.second_reading import GroupVerdict, ReadingOutcome
 from app.models.tally import MAX_PROTECTIONS, Tally
+from app.prepared import Prepared
 from app.silo import Sealed
 from app.values.actor import WORKER, Actor
 from app.values.mass_story import NOUNS
@@ -332,7 +332,7 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
 
 
 _TABLE = cast(Table, Refinement.__table__)
-_OPEN_OF = select(_TABLE).where(_TABLE.c.agent_id == bindparam("agent"), _TABLE.c.status.in_(OPEN_STATES))
+_OPEN_OF = Prepared(select(_TABLE).where(_TABLE.c.agent_id == bindparam("agent"), _TABLE.c.status.in_(OPEN_STATES)))
 _TURN: BindParameter[int] = bindparam("turn", type_=Integer)
 _BOOK_TURN = (
     update(_TABLE)
@@ -347,11 +347,11 @@ _BOOK_TURN = (
 
 
 @cache
-def _claim_statement(_on_sqlite: bool) -> ReturningUpdate[Any]:
+def _claim_statement(_on_sqlite: bool) -> Prepared:
     """One for each database, whose clocks differ."""
     held = {"status": Status.ASKING, "worker": bindparam("by"), "started_at": bindparam("at")}
     is_free = (_TABLE.c.id == bindparam("row"), _TABLE.c.status == Status.QUEUED)
-    return update(_TABLE).where(*is_free).values(**held, heartbeat_at=database_now()).returning(_TABLE)
+    return Prepared(update(_TABLE).where(*is_free).values(**held, heartbeat_at=database_now()).returning(_TABLE))
 
 
 NEWEST_REFINEMENTS = Keyset((Refinement.requested_at, Refinement.id), newest_first=True)

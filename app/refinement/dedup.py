@@ -11,6 +11,7 @@ from app.keys.agent_keys import open_keys
 from app.models import WORKER, Action, Agent, Memory, MemoryText, MemoryType, Refinement
 from app.models.base import lock_row, read_locked
 from app.models.memory_text import is_text_of
+from app.prepared import Prepared
 from app.silo import SealBroken
 
 
@@ -85,4 +86,4 @@ def _select_duplicates() -> Select[Any]:
     return lock_row(select(rows).where(rows.c.id.in_(twins)).order_by(*order))
 
 
-_DUPLICATES = _select_duplicates()
+_DUPLICATES = Prepared(_select_duplicates())

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import Any, cast
 
 from sqlalchemy import Table, bindparam, select, update
@@ -20,6 +21,7 @@ from app.history.reversing import RETENTION_GUARD, reverse_changes
 from app.models import Agent, Memory, MemoryState, MemoryType, Refinement, Status
 from app.models.base import lock_row, read_locked
 from app.models.tally import MAX_PROTECTIONS
+from app.prepared import Prepared, one_of, spread
 from app.refinement.erosion import WINDOW, Erosion, excess_erosion
 from app.silo import AgentKeys
 from app.values.mass_story import exact_percent, percent
@@ -95,16 +97,17 @@ _FENCE = (
     .values(mutations=_ROW.mutations + bindparam("made"), protected=_ROW.protected + bindparam("guarded"))
     .returning(*_ROW)
 )
+_PASS_FENCE = Prepared(_FENCE)
 _CLAIMED = _FENCE.cte("claimed")
 _AGENTS = cast(Table, Agent.__table__)
-_FENCE_AND_LOCK = lock_row(select(_CLAIMED, _AGENTS).where(_AGENTS.c.id == _CLAIMED.c.agent_id), of=_AGENTS)
+_FENCE_AND_LOCK = Prepared(lock_row(select(_CLAIMED, _AGENTS).where(_AGENTS.c.id == _CLAIMED.c.agent_id), of=_AGENTS))
 """Both in one statement, where the database can: the agent's row is read and locked once the fence let through."""
 
 
 def _claim_row(claim: Claim, mutations: int, protections: int) -> tuple[Refinement, Agent]:
     values = {"refinement": claim.refinement_id, "held_by": claim.worker, "made": mutations, "guarded": protections}
     if is_sqlite(db.session()):
-        held = [(row, Agent.lock(row.agent_id)) for (row,) in read_locked(_FENCE, values, Refinement)]
+        held = [(row, Agent.lock(row.agent_id)) for (row,) in read_locked(_PASS_FENCE, values, Refinement)]
     else:
         held = [(row, agent) for row, agent in read_locked(_FENCE_AND_LOCK, values, Refinement, Agent)]
     if held:
@@ -127,22 +130,21 @@ def kept_weights(refinement: Refinement, memories: Sequence[Memory]) -> dict[int
     kept = {memory.id: memory.token_estimate for memory in memories if (memory.entry_id or 0) <= start}
     changed = [memory for memory in memories if memory.id not in kept]
     if changed:
-        rows = db.session.connection().execute(_KEPT_SINCE, {"start": start, "ids": [memory.id for memory in changed]})
+        count, named = spread([memory.id for memory in changed])
+        rows = _kept_since(count).fetch(db.session.connection(), {"start": start, **named})
         kept |= {memory_id: left or 0 for memory_id, left in rows}
     return kept | {memory.id: _weight_at(memory, start) for memory in changed if memory.id not in kept}
 
 
 _STATES = cast(Table, MemoryState.__table__).c
-_KEPT_SINCE = (
-    select(_STATES.memory_id, _STATES.kept)
-    .where(
-        _STATES.memory_id.in_(bindparam("ids", expanding=True)),
-        _STATES.entry_id > bindparam("start"),
-        _STATES.kept.is_not(None),
-    )
-    .order_by(_STATES.entry_id)
-)
-"""The newest states since the snapshot say it: only the one open refinement writes `kept`."""
+
+
+@cache
+def _kept_since(count: int) -> Prepared:
+    """The newest states since the snapshot say it: only the one open refinement writes `kept`."""
+    is_since = (_STATES.entry_id > bindparam("start"), _STATES.kept.is_not(None))
+    found = select(_STATES.memory_id, _STATES.kept).where(one_of(_STATES.memory_id, count), *is_since)
+    return Prepared(found.order_by(_STATES.entry_id))
 
 
 def _weight_at(memory: Memory, entry_id: int) -> int:

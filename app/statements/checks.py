@@ -16,6 +16,7 @@ from app.models.key import AgentKey, AgentToken
 from app.models.memory import Memory
 from app.models.statement import SignedRequest
 from app.models.statement_log import SIZE_OF_LOG, AgentStopped, current_of
+from app.prepared import Prepared
 from app.silo import WrappedKey
 from app.statements.settling import settle_requests
 
@@ -141,7 +142,8 @@ def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:
 _AGENT: BindParameter[int] = bindparam("agent", type_=Integer)
 _KEYS = cast(Table, AgentKey.__table__).c
 _WRAPPED = select(_KEYS.purpose, _KEYS.version, _KEYS.reader, _KEYS.sealed).where(_KEYS.agent_id == _AGENT)
-_TOKENS = select(cast(Table, AgentToken.__table__)).where(cast(Table, AgentToken.__table__).c.agent_id == _AGENT)
+_TOKENS_TABLE = cast(Table, AgentToken.__table__)
+_TOKENS = Prepared(select(_TOKENS_TABLE).where(_TOKENS_TABLE.c.agent_id == _AGENT))
 _WAITS = exists().where(SignedRequest.agent_id == _AGENT, SignedRequest.settled_at.is_(None))
 _SHOWS = exists().where(AccessGrant.agent_id == _AGENT, AccessGrant.status == GrantStatus.GRANTED)
 _AT_A_GLANCE = select(_WAITS, _SHOWS, SIZE_OF_LOG.scalar_subquery())

@@ -5,36 +5,35 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import event
-from sqlalchemy.orm import ORMExecuteState, Session
+from sqlalchemy import Connection, Engine, event
 
 from app.models.base import LOCK_ORDER
 
-HELD = "locked_tables"
+HELD = WeakKeyDictionary[Connection, list[str]]()
+"""By connection, the tables of which its open transaction has locked rows, in that order."""
 
-_tables: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+_tables = WeakKeyDictionary[object, str]()
 """By statement: those that lock are made once, and used by every test."""
 
 
 def watch() -> None:
     """From now on a lock out of order is an AssertionError, where it is taken."""
-    event.listen(Session, "do_orm_execute", _check)
-    for end in ("after_commit", "after_rollback"):
-        event.listen(Session, end, _forget)
+    event.listen(Engine, "before_execute", _check)
+    for end in ("commit", "rollback"):
+        event.listen(Engine, end, _forget)
 
 
 def unwatch() -> None:
-    event.remove(Session, "do_orm_execute", _check)
-    for end in ("after_commit", "after_rollback"):
-        event.remove(Session, end, _forget)
+    event.remove(Engine, "before_execute", _check)
+    for end in ("commit", "rollback"):
+        event.remove(Engine, end, _forget)
 
 
-def _check(state: ORMExecuteState) -> None:
-    is_lock = state.is_select and getattr(state.statement, "_for_update_arg", None) is not None
-    if not is_lock:
+def _check(connection: Connection, statement: Any, *_: Any) -> None:
+    if getattr(statement, "_for_update_arg", None) is None:
         return
-    table = _locked_table(state)
-    held: list[str] = state.session.info.setdefault(HELD, [])
+    table = _locked_table(statement)
+    held = HELD.setdefault(connection, [])
     assert table in LOCK_ORDER, f"{table} is locked, and LOCK_ORDER does not say when"
     ahead = [name for name in held if LOCK_ORDER.index(name) > LOCK_ORDER.index(table)]
     assert table in held or not ahead, f"{table} is locked behind {', '.join(ahead)}"
@@ -42,11 +41,8 @@ def _check(state: ORMExecuteState) -> None:
         held.append(table)
 
 
-def _locked_table(state: ORMExecuteState) -> str:
-    statement: Any = state.statement
+def _locked_table(statement: Any) -> str:
     of = statement._for_update_arg.of
-    if of is None and state.bind_mapper is not None:
-        return str(state.bind_mapper.local_table.name)  # type: ignore[attr-defined]
     if of is not None:
         return _only_name(of)
     if statement not in _tables:  # what a statement reads from is known when it is compiled, which takes long
@@ -60,5 +56,5 @@ def _only_name(tables: Any) -> str:
     return names.pop()
 
 
-def _forget(session: Session) -> None:
-    session.info.pop(HELD, None)
+def _forget(connection: Connection) -> None:
+    HELD.pop(connection, None)

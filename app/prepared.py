@@ -1,0 +1,155 @@
+"""Statements that hot paths send again and again: compiled once, and run on the transaction's own cursor.
+
+SQLAlchemy compiles a statement once, too, but looks that up, makes a context and a result and asks each column anew at
+every execution: several times what the database itself takes for a row. What it promises is kept here: parameters and
+columns go through their types, listeners hear of each statement, and errors come as its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Connection, Executable, bindparam
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+
+Values = Mapping[str, Any]
+Row = tuple[Any, ...]
+_Process = Callable[[Any], Any]
+
+
+class Prepared:
+    """A constant statement. `keys` are the columns that an INSERT gets, as an INSERT has none of its own."""
+
+    def __init__(self, statement: Executable, keys: Sequence[str] | None = None) -> None:
+        self.statement = statement
+        self._keys = keys
+        self._form: _Form | None = None
+
+    def fetch(self, connection: Connection, values: Values) -> list[Row]:
+        """The rows that it finds or returns."""
+        form = self._form_for(connection)
+        if form is None:
+            return [tuple(row) for row in connection.execute(self.statement, values)]
+        return form.fetch(connection, values)
+
+    def run(self, connection: Connection, rows: Sequence[Values]) -> int:
+        """Once for each of these values, at least one; returns how many rows it changed."""
+        form = self._form_for(connection)
+        if form is None:
+            return connection.execute(self.statement, rows).rowcount
+        return form.run(connection, rows)
+
+    def _form_for(self, connection: Connection) -> _Form | None:
+        """What it is for this database; None where only SQLAlchemy knows how to run it, or tells more of it."""
+        form = self._form
+        if form is None or form.dialect != connection.dialect:
+            self._form = form = _Form(self.statement, connection.dialect, self._keys)
+        return form if form.is_plain and _is_ordinary(connection) else None
+
+
+def _is_ordinary(connection: Connection) -> bool:
+    return connection.in_transaction() and not connection._echo and not connection.dispatch.after_execute
+
+
+class _Form:
+    """A statement as one database's driver takes it."""
+
+    def __init__(self, statement: Executable, dialect: Dialect, keys: Sequence[str] | None) -> None:
+        self.dialect = dialect
+        self._statement = statement
+        given = None if keys is None else list(keys)
+        compiled = cast(SQLCompiler, cast(Any, statement).compile(dialect=dialect, column_keys=given))
+        self._sql = str(compiled)
+        self.is_plain = _is_plain(compiled)
+        names = compiled.bind_names.items()
+        self._constants = {name: bound.effective_value for bound, name in names if not bound.required}
+        processors = compiled._bind_processors
+        order = compiled.positiontup if compiled.positional else [name for _, name in names]
+        self._bound = [(name, cast("_Process | None", processors.get(name))) for name in order or ()]
+        self._is_positional = compiled.positional
+        self._types = [column.type for column in compiled._result_columns]
+        self._read: list[tuple[int, _Process]] | None = None
+
+    def fetch(self, connection: Connection, values: Values) -> list[Row]:
+        cursor = self._execute(connection, self._parameters(values))
+        found: list[Row] = cursor.fetchall()
+        read = self._processors(cursor.description) if self._read is None else self._read
+        cursor.close()
+        return [_processed(row, read) for row in found] if read else found
+
+    def run(self, connection: Connection, rows: Sequence[Values]) -> int:
+        if len(rows) == 1:
+            cursor = self._execute(connection, self._parameters(rows[0]))
+        else:
+            cursor = self._execute(connection, [self._parameters(row) for row in rows], is_many=True)
+        count = int(cursor.rowcount)
+        cursor.close()
+        return count
+
+    def _parameters(self, values: Values) -> Any:
+        given = {**self._constants, **values} if self._constants else values
+        if self._is_positional:
+            return tuple([given[name] if process is None else process(given[name]) for name, process in self._bound])
+        return {name: given[name] if process is None else process(given[name]) for name, process in self._bound}
+
+    def _execute(self, connection: Connection, parameters: Any, *, is_many: bool = False) -> Any:
+        """A cursor behind it. Tells those who listen, as SQLAlchemy does, without a context."""
+        told, sql = connection.dispatch, self._sql
+        for listener in told.before_execute:
+            listener(connection, self._statement, (), {}, {})
+        cursor = connection.connection.cursor()
+        for listener in told.before_cursor_execute:
+            sql, parameters = listener(connection, cursor, sql, parameters, None, is_many)
+        try:
+            if is_many:
+                cursor.executemany(sql, parameters)
+            else:
+                cursor.execute(sql, parameters)
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, self.dialect.loaded_dbapi.Error):
+                raise
+            connection._handle_dbapi_exception(error, sql, parameters, cursor, None)
+        for listener in told.after_cursor_execute:
+            listener(connection, cursor, sql, parameters, None, is_many)
+        return cursor
+
+    def _processors(self, description: Sequence[Sequence[Any]]) -> list[tuple[int, _Process]]:
+        """Of the columns whose values are not what the driver gives."""
+        found = [
+            (place, type_._cached_result_processor(self.dialect, column[1]))
+            for place, (type_, column) in enumerate(zip(self._types, description, strict=True))
+        ]
+        self._read = [(place, process) for place, process in found if process is not None]
+        return self._read
+
+
+def _is_plain(compiled: SQLCompiler) -> bool:
+    """Whether its text and parameters are the same at each execution, but for the values."""
+    is_made_later = compiled.post_compile_params or compiled.literal_execute_params or compiled.escaped_bind_names
+    has_defaults = compiled.insert_prefetch or compiled.update_prefetch
+    is_called = any(bound.callable for bound in compiled.bind_names)
+    return not (is_made_later or has_defaults or is_called) and compiled._ordered_columns
+
+
+def _processed(row: Row, read: Sequence[tuple[int, _Process]]) -> Row:
+    values = list(row)
+    for place, process in read:
+        values[place] = process(values[place])
+    return tuple(values)
+
+
+def one_of(column: ColumnElement[Any], count: int) -> ColumnElement[bool]:
+    """The condition that a column is one of so many values: `count` as `spread` gives it."""
+    return column.in_([bindparam(f"value_{number}", type_=column.type) for number in range(count)])
+
+
+def spread(values: Sequence[Any]) -> tuple[int, dict[str, Any]]:
+    """How many there are to be in the statement, and each by its name.
+
+    That many is a power of two, the last one repeated: so there are few statements, however many values they are for.
+    """
+    count = 1 << (len(values) - 1).bit_length()
+    last = len(values) - 1
+    return count, {f"value_{number}": values[min(number, last)] for number in range(count)}

@@ -1,0 +1,166 @@
+"""A prepared statement finds and writes what SQLAlchemy's execution does, and is heard and fails like one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+from flask import Flask
+from sqlalchemy import Connection, Engine, Table, bindparam, event, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.errors import DiskFull
+from app.extensions import db, now, writing
+from app.models import Agent, AuditLog, Event, Memory, MemoryState, Refinement
+from app.models.base import insert_values, lock_row
+from app.prepared import Prepared, one_of, spread
+from tests.support.factories import begin, make_agent, remember
+from tests.support.full_disk import FullDisk
+from tests.test_statement_budgets import counted
+
+EVENTS = cast(Table, Event.__table__)
+MEMORIES = cast(Table, Memory.__table__)
+
+
+@contextmanager
+def unprepared() -> Iterator[list[str]]:
+    """What SQLAlchemy itself executes meanwhile."""
+    sent: list[str] = []
+    execute = Connection.execute
+
+    def note(self: Connection, statement: Any, *given: Any, **more: Any) -> Any:
+        sent.append(str(statement))
+        return execute(self, statement, *given, **more)
+
+    with patch.object(Connection, "execute", note):
+        yield sent
+
+
+@pytest.mark.parametrize("model", [Agent, AuditLog, Event, Memory, MemoryState, Refinement])
+def test_it_reads_each_column_as_sqlalchemy_does(app: Flask, model: Any) -> None:
+    agent = make_agent()
+    remember(agent, "Ann likes tea.", "Bob likes rum.", tags=["kept"])
+    begin(agent)
+    query = select(cast(Table, model.__table__)).order_by(*model.__table__.primary_key)
+    with writing() as session, unprepared() as sent:
+        found = Prepared(query).fetch(session.connection(), {})
+
+    assert not sent
+    assert found == [tuple(row) for row in db.session.execute(query)]
+    assert found
+
+
+def test_it_writes_what_sqlalchemy_does(app: Flask) -> None:
+    make_agent()
+    rows = [{"account_id": 1, "kind": f"agent.{name}", "data": {"é": [name]}, "at": now()} for name in ("a", "b", "c")]
+    with writing() as session, unprepared() as sent:
+        done = Prepared(insert(EVENTS), tuple(rows[0])).run(session.connection(), rows)
+
+    assert (done, sent) == (3, [])
+    written = db.session.execute(
+        select(Event.account_id, Event.kind, Event.data, Event.at).order_by(Event.id.desc()).limit(3)
+    )
+    assert [row._asdict() for row in written][::-1] == rows
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 1000])
+def test_however_many_values_it_finds_those(app: Flask, count: int) -> None:
+    ids = remember(make_agent(), *(f"Number {number}." for number in range(7)))
+    asked = (ids[1:6] + [10**9 + number for number in range(count)])[:count]
+    among, named = spread(asked)
+    query = Prepared(select(MEMORIES.c.id).where(one_of(MEMORIES.c.id, among)).order_by(MEMORIES.c.id))
+    with writing() as session:
+        found = query.fetch(session.connection(), named)
+
+    assert [number for (number,) in found] == [number for number in asked if number in ids]
+    assert len(named) == among < 2 * count
+
+
+def test_its_counts_are_those_of_all_rows_that_changed(app: Flask) -> None:
+    ids = remember(make_agent(), "Ann likes tea.", "Bob likes rum.")
+    change = update(MEMORIES).where(MEMORIES.c.id == bindparam("row")).values(merges=bindparam("new_merges"))
+    with writing() as session:
+        rows = [{"row": number, "new_merges": 0} for number in (*ids, 10**9)]
+        done = Prepared(change).run(session.connection(), rows)
+
+    assert done == 2
+
+
+def test_what_only_sqlalchemy_can_run_it_runs(app: Flask) -> None:
+    """A list of any length is put into the text at each execution, and a default is asked of the column."""
+    ids = remember(make_agent(), "Ann likes tea.", "Bob likes rum.")
+    listed = Prepared(select(MEMORIES.c.id).where(MEMORIES.c.id.in_(bindparam("ids", expanding=True))))
+    with writing() as session, unprepared() as sent:
+        found = listed.fetch(session.connection(), {"ids": ids})
+
+    assert len(sent) == 1
+    assert sorted(found) == [(number,) for number in ids]
+
+
+@pytest.mark.parametrize("name", ["before_execute", "before_cursor_execute", "after_cursor_execute", "after_execute"])
+def test_listeners_hear_of_it(app: Flask, name: Any) -> None:
+    make_agent()
+    query = Prepared(lock_row(select(cast(Table, Agent.__table__).c.id)))
+    heard: list[Any] = []
+
+    def listen(*given: Any) -> None:
+        heard.append(given)
+
+    event.listen(Engine, name, listen)
+    try:
+        with writing() as session:
+            heard.clear()
+            query.fetch(session.connection(), {})
+            told = len(heard)
+    finally:
+        event.remove(Engine, name, listen)
+
+    assert told == 1
+
+
+def test_it_is_counted_once(app: Flask) -> None:
+    agent_id = make_agent().id
+    with writing(), counted() as sent:
+        Agent.lock(agent_id)
+
+    assert len(sent) == 1
+
+
+def _no_such_account() -> None:
+    insert_values(Event, [{"account_id": 10**9, "kind": "a secret", "data": {}, "at": now()}])
+
+
+def _no_such_accounts() -> None:
+    insert_values(Event, [{"account_id": 10**9, "kind": "a secret", "data": {}, "at": now()}] * 2)
+
+
+@pytest.mark.parametrize("work", [_no_such_account, _no_such_accounts])
+def test_its_errors_are_sqlalchemys_and_say_no_values(app: Flask, work: Callable[[], None]) -> None:
+    with pytest.raises(IntegrityError) as caught, writing():
+        work()
+
+    assert "INSERT INTO events" in str(caught.value)
+    assert "a secret" not in str(caught.value)
+    assert caught.value.hide_parameters
+    with writing():
+        pass
+
+
+def test_a_full_disk_is_named(app: Flask) -> None:
+    agent = make_agent()
+    disk = FullDisk(app)
+    disk.fill()
+    try:
+        with pytest.raises(DiskFull), writing():
+            Agent.lock(agent.id).pause(by=agent.as_actor)
+    finally:
+        disk.free()
+
+
+def test_a_mistake_of_ours_comes_as_it_is(app: Flask) -> None:
+    query = Prepared(select(MEMORIES.c.id).where(MEMORIES.c.id == bindparam("row")))
+    with pytest.raises(KeyError, match="row"), writing() as session:
+        query.fetch(session.connection(), {})
