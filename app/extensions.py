@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Session
@@ -161,6 +161,8 @@ def is_sqlite(session: Session) -> bool:
 def init_app(app: Flask) -> None:
     """Bind the database to `app` and set the options of SQLite connections."""
     app.extensions.setdefault("clock", SystemClock())
+    if make_url(app.config["SQLALCHEMY_DATABASE_URI"]).get_backend_name() == "sqlite":
+        app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_pre_ping": False}  # a file does not hang up
     db.init_app(app)
     with app.app_context():
         engine = db.engine

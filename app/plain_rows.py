@@ -1,9 +1,9 @@
-"""The session of every floor: rows that only changed in plain columns are written without SQLAlchemy's unit of work,
-and rows that are locked are read without its loading.
+"""The session of every floor: rows that only changed in plain columns, and new ones that are plain and have their key,
+are written without SQLAlchemy's unit of work, and rows that are locked are read without its loading.
 
-The unit of work sorts whatever may depend on one another; for a handful of rows that exist already that costs several
-times the statements themselves. What else is there to write (new rows, removed ones, relationships, SQL expressions)
-still goes through it, with everything that changed beside. A load makes a plan for each column of each query anew.
+The unit of work sorts whatever may depend on one another; for a handful of rows that costs several times the
+statements themselves. What else is there to write (new rows that the database numbers, removed ones, relationships, SQL
+expressions) still goes through it, with everything beside. A load makes a plan for each column of each query anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from flask_sqlalchemy.session import Session
-from sqlalchemy import Column, Connection, Table, bindparam, inspect, update
+from sqlalchemy import Column, Connection, Table, bindparam, insert, inspect, update
 from sqlalchemy.orm import InstanceState, Mapper, make_transient_to_detached
 from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.sql import ClauseElement
@@ -31,6 +31,10 @@ class _Change(NamedTuple):
 
     row: InstanceState[Any]
     values: dict[str, Any]
+
+    @property
+    def table(self) -> Table:
+        return cast(Table, self.row.mapper.local_table)
 
     @property
     def kind(self) -> tuple[Mapper[Any], tuple[str, ...]]:
@@ -56,19 +60,37 @@ class PlainSession(Session):
         return held
 
     def flush(self, objects: Sequence[Any] | None = None) -> None:
-        """Write what changed; plainly, if that is all of it."""
-        if objects is not None or self.new or self.deleted or self.in_nested_transaction():
+        """Write what is new and what changed; plainly, if all of it is plain."""
+        if objects is not None or self.deleted or self.in_nested_transaction():
             super().flush(objects)
             return
+        new = [cast("InstanceState[Any]", inspect(row)) for row in self.new]
         rows = [cast("InstanceState[Any]", inspect(row)) for row in self.dirty]
-        if not all(_is_plain(row) for row in rows):
+        if not (all(_is_plain_new(row) for row in new) and all(_is_plain(row) for row in rows)):
             super().flush()
             return
-        if rows:
+        if rows or new:
             self.dispatch.before_flush(self, None, None)
-        self._write([_Change(row, _changed_values(row)) for row in rows])
+        changes = [_Change(row, _changed_values(row)) for row in rows]
+        for table in sorted({row.mapper.local_table for row in new}, key=_place_of_table):
+            self._write([change for change in changes if change.table is table])
+            changes = [change for change in changes if change.table is not table]
+            self._insert([row for row in new if row.mapper.local_table is table])
+        self._write(changes)
         for row in rows:
             row._commit_all(row.dict, self.identity_map)  # what the unit of work does with a row that it has written
+        if new:
+            self._register_persistent({*new})  # the same of new ones
+
+    def _insert(self, rows: Sequence[InstanceState[Any]]) -> None:
+        """New rows of one table, in the order in which they were added, with what nobody said filled in."""
+        columns = _new_columns(rows[0].mapper)
+        for row in rows:
+            for name, default in columns.items():
+                if default is not None and row.dict.get(name) is None:
+                    row.dict[name] = default
+        values = [{name: row.dict.get(name) for name in columns} for row in rows]
+        _insert_statement(rows[0].mapper).run(self.connection(), values)
 
     def _write(self, changes: Sequence[_Change]) -> None:
         kinds: dict[Any, list[dict[str, Any]]] = {}
@@ -104,7 +126,7 @@ def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
 
 
 def make_row(model: type[T], values: Mapping[str, Any]) -> T:
-    """`model(**values)`, without telling SQLAlchemy of each value: for rows that its unit of work does not write."""
+    """`model(**values)`, without telling SQLAlchemy of each value: for rows that are new, or that it does not write."""
     made: T = cast("Mapper[T]", inspect(model)).class_manager.new_instance()
     cast("InstanceState[Any]", inspect(made)).dict.update(values)
     return made
@@ -126,6 +148,54 @@ def _changed_values(row: InstanceState[Any]) -> dict[str, Any]:
         if not columns[name].type.compare_values(row.dict[name], before):
             found[name] = row.dict[name]
     return found
+
+
+def _is_plain_new(row: InstanceState[Any]) -> bool:
+    """Whether it has its key, and says what the database needs as values."""
+    columns, values = _new_columns(row.mapper), row.dict
+    if not columns or row.key is not None:
+        return False
+    if any(values.get(column.name) is None for column in row.mapper.primary_key):
+        return False
+    return all(not isinstance(value, ClauseElement) for value in values.values()) and all(
+        values.get(name) is not None for name in _to_be_given(row.mapper)
+    )
+
+
+@cache
+def _new_columns(mapper: Mapper[Any]) -> Mapping[str, Any]:
+    """By attribute, what a new row has where nobody said anything, if it stands in one table and nothing depends on it
+    by relationships; else nothing, and no new row of the kind is plain."""
+    columns = cast(Table, mapper.local_table).columns
+    is_simple = len(mapper.tables) == 1 and not mapper.relationships and mapper.version_id_col is None
+    is_simple = is_simple and all(mapper.has_property(column.key) for column in columns)
+    if not is_simple or any(column.server_default or column.key != column.name for column in columns):
+        return {}
+    return {column.key: _plain_default(column) for column in columns}
+
+
+@cache
+def _to_be_given(mapper: Mapper[Any]) -> Sequence[str]:
+    """Attributes for which there is no value unless somebody said one, or for which None may be one."""
+    columns = cast(Table, mapper.local_table).columns
+    made = (column.key for column in columns if column.default is not None and not column.default.is_scalar)
+    return [*made, *(column.key for column in columns if column.type.should_evaluate_none)]
+
+
+def _plain_default(column: Column[Any]) -> Any:
+    default = cast(Any, column.default)
+    return default.arg if default is not None and default.is_scalar else None
+
+
+@cache
+def _insert_statement(mapper: Mapper[Any]) -> Prepared:
+    return Prepared(insert(cast(Table, mapper.local_table)), tuple(_new_columns(mapper)))
+
+
+@cache
+def _place_of_table(table: Table) -> int:
+    """Where a table comes in an order in which each comes behind those that its rows may name."""
+    return table.metadata.sorted_tables.index(table)
 
 
 @cache

@@ -118,24 +118,25 @@ class Memory(StateColumns, Model):
         """
         number = reserve_memory_ids(1)[0] if memory_id is None else memory_id
         moment, sealed = now(), keys.seal_memory(number, content)
-        memory = cls(
-            id=number,
-            agent_id=agent.id,
-            type=type_,
-            content_digest=sealed.digest,
-            token_estimate=estimate_tokens(content),
-            constitutional=constitutional,
-            tags=list(tags),
-            immutable=agent.is_immutable(tags),
-            origin_at=origin_at or moment,
-            other_dates=sorted({*other_dates} - {origin_at or moment}),
-            merged_sources=0,
-            merges=0,
-            source=source,
-            created_at=moment,
-            updated_at=moment,
-            version=1,
-        )
+        values = {
+            "id": number,
+            "agent_id": agent.id,
+            "type": type_,
+            "content_digest": sealed.digest,
+            "token_estimate": estimate_tokens(content),
+            "constitutional": constitutional,
+            "tags": list(tags),
+            "immutable": agent.is_immutable(tags),
+            "origin_at": origin_at or moment,
+            "other_dates": sorted({*other_dates} - {origin_at or moment}),
+            "merged_sources": 0,
+            "merges": 0,
+            "source": source,
+            "created_at": moment,
+            "updated_at": moment,
+            "version": 1,
+        }
+        memory = make_row(cls, values)
         agent.weigh(added=[memory])
         db.session.add(memory)
         add_first_text(agent.id, number, sealed)

@@ -14,6 +14,7 @@ from sqlalchemy.types import NullType
 
 from app.extensions import db
 from app.models.base import Model, insert_values
+from app.plain_rows import make_row
 from app.silo import Sealed, SealedMemory
 
 Digest = InstrumentedAttribute[bytes]
@@ -47,8 +48,9 @@ class ContentKey(Model):
 
 def add_first_text(agent_id: int, memory_id: int, sealed: SealedMemory) -> None:
     """Add the rows of a new memory's text and key to the session: they follow the memory's own."""
-    db.session.add(MemoryText(**_text_columns(agent_id, memory_id, sealed)))
-    db.session.add(ContentKey(memory_id=memory_id, agent_id=agent_id, sealed=sealed.content_key))
+    key = {"memory_id": memory_id, "agent_id": agent_id, "sealed": sealed.content_key}
+    db.session.add(make_row(MemoryText, _text_columns(agent_id, memory_id, sealed)))
+    db.session.add(make_row(ContentKey, key))
 
 
 def insert_further_text(agent_id: int, memory_id: int, sealed: SealedMemory) -> None:

@@ -14,7 +14,9 @@ from sqlalchemy.orm.exc import StaleDataError
 from app.extensions import db, now, writing
 from app.models import Agent, Event, Memory, Role, User
 from app.models.base import insert_row
+from app.models.memory_text import MemoryText
 from app.plain_rows import make_row, object_of
+from app.silo import Sealed
 from tests.support.factories import make_agent, make_user, remember
 from tests.test_statement_budgets import counted
 
@@ -200,3 +202,89 @@ def test_a_row_that_was_made_plainly_has_its_values_and_awaits_nothing(app: Flas
     assert (row.account_id, row.kind, row.data) == (1, "a", {})
     assert row not in db.session
     assert not inspect(row).committed_state
+
+
+def _new_text(agent_id: int, memory_id: int) -> MemoryText:
+    sealed = Sealed(b"sealed")
+    return MemoryText(memory_id=memory_id, content_digest=b"d", agent_id=agent_id, sealed=sealed, content_hash=b"h")
+
+
+def _new_memory(agent_id: int, number: int) -> Memory:
+    said = {"type": "core", "content_digest": b"d", "token_estimate": 3, "tags": [], "other_dates": []}
+    at = dict.fromkeys(("origin_at", "created_at", "updated_at"), now())
+    return Memory(id=number, agent_id=agent_id, source="agent", **said, **at)
+
+
+def test_new_rows_that_have_their_key_are_written_plainly_behind_those_that_they_name(app: Flask) -> None:
+    number = make_agent().id
+    with patch("sqlalchemy.orm.session.UOWTransaction", side_effect=AssertionError), writing() as session:
+        Agent.lock(number).core_count = 9
+        session.add_all([_new_text(number, 7), _new_memory(number, 7), _new_memory(number, 8), _new_text(number, 8)])
+        with counted() as sent:
+            session.flush()
+        memory = session.get(Memory, 7)
+        assert not session.new
+        assert (memory.version, memory.merges, memory.discarded_at) == (1, 0, None)
+
+    assert [each.split()[:3] for each in sent] == [
+        ["INSERT", "INTO", "memories"],
+        ["INSERT", "INTO", "memory_texts"],
+        ["UPDATE", "agents", "SET"],
+    ]
+    db.session.expire_all()
+    assert [memory.version for memory in db.session.scalars(select(Memory).order_by(Memory.id))] == [1, 1]
+    assert {text.sealed.at_rest for text in db.session.scalars(select(MemoryText))} == {b"sealed"}
+
+
+def test_what_nobody_said_of_a_new_row_is_read_from_the_database_when_it_is_asked(app: Flask) -> None:
+    number = make_agent().id
+    with writing() as session:
+        session.add(memory := _new_memory(number, 7))
+        session.flush()
+        assert "discarded_at" not in vars(memory)
+        assert memory.discarded_at is None
+
+
+def test_a_new_row_that_is_rolled_back_is_gone(app: Flask) -> None:
+    number = make_agent().id
+    with pytest.raises(ZeroDivisionError), writing() as session:
+        session.add(memory := _new_memory(number, 7))
+        session.flush()
+        raise ZeroDivisionError
+
+    assert inspect(memory).transient
+    assert db.session.get(Memory, 7) is None
+
+
+def test_a_new_row_changes_like_any_other(app: Flask) -> None:
+    number = make_agent().id
+    with writing() as session:
+        session.add(memory := _new_memory(number, 7))
+        session.flush()
+        memory.version = 5
+        with counted() as sent:
+            session.flush()
+
+    assert [each.split("=")[0] for each in sent] == ["UPDATE memories SET version"]
+    db.session.expire_all()
+    assert db.session.get_one(Memory, 7).version == 5
+
+
+@pytest.mark.parametrize("missing", ["id", "tags"])
+def test_what_the_database_or_python_fills_in_goes_the_long_way(app: Flask, missing: str) -> None:
+    number = make_agent().id
+    with writing() as session:
+        memory = _new_memory(number, 7)
+        delattr(memory, missing)
+        session.add(memory)
+
+    db.session.expire_all()
+    assert db.session.scalars(select(Memory)).one().tags == []
+
+
+def test_a_row_that_is_there_already_is_an_error(app: Flask) -> None:
+    number = make_agent().id
+    (taken,) = remember(make_agent("other"), "Ann likes tea.")
+    db.session.expunge_all()
+    with pytest.raises(IntegrityError), writing() as session:
+        session.add(_new_memory(number, taken))
