@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -142,3 +143,15 @@ def test_an_ended_refinement_announces_nothing(app: Flask, agent: Agent, ids: li
     sweep()
     with pytest.raises(RuntimeError, match="has ended"), writing():
         Refinement.lock(run.refinement.id).announce("turn", turn=1)
+
+
+@pytest.mark.parametrize("worker", ["test", "another"])
+def test_only_whose_hands_it_is_in_books_a_turn(agent: Agent, ids: list[int], worker: str) -> None:
+    number = begin(agent).refinement.id
+    used = {"prompt_tokens": 70, "completion_tokens": 5, "cost_usd": Decimal("0.25")}
+    with writing():
+        assert Refinement.book_turn(number, worker, 2, **used) is (worker == "test")
+        assert Refinement.book_turn(number, worker, 1, **used) is (worker == "test")
+    row = db.session.get_one(Refinement, number)
+    told = (row.turns, row.prompt_tokens, row.completion_tokens, row.cost_usd)
+    assert told == ((2, 140, 10, Decimal("0.5")) if worker == "test" else (0, 0, 0, 0))
