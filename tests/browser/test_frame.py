@@ -19,6 +19,25 @@ from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.pages import serving
 
 
+def test_the_bar_is_as_high_before_scripts_run_as_afterwards(
+    house: House, chromium: Browser, signed_in: dict[str, object]
+) -> None:
+    bars = []
+    for scripts in (False, True):
+        context = chromium.new_context(base_url=house.address, storage_state=signed_in, java_script_enabled=scripts)  # type: ignore[arg-type]
+        page = context.new_page()
+        page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        page.goto("/")
+        if scripts:
+            page.locator("[data-theme-toggle]:not([hidden])").wait_for()
+        bars.append(page.locator(".topbar-end").bounding_box())
+        context.close()
+
+    before, after = bars
+    assert before and after
+    assert before["height"] == after["height"]
+
+
 def test_files_are_asked_for_once_and_a_page_needs_few_requests(
     house: House, chromium: Browser, signed_in: dict[str, object]
 ) -> None:
