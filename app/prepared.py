@@ -53,6 +53,17 @@ def _is_ordinary(connection: Connection) -> bool:
     return connection.in_transaction() and not connection._echo and not connection.dispatch.after_execute
 
 
+class _Execution:
+    """What listeners get as SQLAlchemy's context: one for each execution, on which they may keep what is theirs, as
+    OpenTelemetry's do from before it to behind it."""
+
+    def __init__(self, is_many: bool) -> None:
+        self.executemany = is_many
+
+    def handle_dbapi_exception(self, error: BaseException) -> None:
+        """SQLAlchemy's says more to some drivers; those that are used here want nothing."""
+
+
 class _Form:
     """A statement as one database's driver takes it."""
 
@@ -73,17 +84,16 @@ class _Form:
         self._read: list[tuple[int, _Process]] | None = None
 
     def fetch(self, connection: Connection, values: Values) -> list[Row]:
-        cursor = self._execute(connection, self._parameters(values))
-        found: list[Row] = cursor.fetchall()
+        cursor, found = self._execute(connection, self._parameters(values), has_rows=True)
         read = self._processors(cursor.description) if self._read is None else self._read
         cursor.close()
-        return [_processed(row, read) for row in found] if read else found
+        return [_processed(row, read) for row in found] if read else list(found)
 
     def run(self, connection: Connection, rows: Sequence[Values]) -> int:
         if len(rows) == 1:
-            cursor = self._execute(connection, self._parameters(rows[0]))
+            cursor, _ = self._execute(connection, self._parameters(rows[0]))
         else:
-            cursor = self._execute(connection, [self._parameters(row) for row in rows], is_many=True)
+            cursor, _ = self._execute(connection, [self._parameters(row) for row in rows], is_many=True)
         count = int(cursor.rowcount)
         cursor.close()
         return count
@@ -94,26 +104,26 @@ class _Form:
             return tuple([given[name] if process is None else process(given[name]) for name, process in self._bound])
         return {name: given[name] if process is None else process(given[name]) for name, process in self._bound}
 
-    def _execute(self, connection: Connection, parameters: Any, *, is_many: bool = False) -> Any:
-        """A cursor behind it. Tells those who listen, as SQLAlchemy does, without a context."""
-        told, sql = connection.dispatch, self._sql
+    def _execute(
+        self, connection: Connection, parameters: Any, *, is_many: bool = False, has_rows: bool = False
+    ) -> tuple[Any, Sequence[Row]]:
+        """A cursor behind it, and its rows. Tells those who listen, as SQLAlchemy does."""
+        told, sql, execution = connection.dispatch, self._sql, _Execution(is_many)
         for listener in told.before_execute:
             listener(connection, self._statement, (), {}, {})
         cursor = connection.connection.cursor()
         for listener in told.before_cursor_execute:
-            sql, parameters = listener(connection, cursor, sql, parameters, None, is_many)
+            sql, parameters = listener(connection, cursor, sql, parameters, execution, is_many)
         try:
             if is_many:
                 cursor.executemany(sql, parameters)
             else:
                 cursor.execute(sql, parameters)
-        except BaseException as error:
-            if isinstance(error, Exception) and not isinstance(error, self.dialect.loaded_dbapi.Error):
-                raise
-            connection._handle_dbapi_exception(error, sql, parameters, cursor, None)
-        for listener in told.after_cursor_execute:
-            listener(connection, cursor, sql, parameters, None, is_many)
-        return cursor
+            for listener in told.after_cursor_execute:
+                listener(connection, cursor, sql, parameters, execution, is_many)
+            return cursor, cursor.fetchall() if has_rows else []
+        except BaseException as error:  # noqa: BLE001 - SQLAlchemy tells them apart, and raises
+            connection._handle_dbapi_exception(error, sql, parameters, cursor, cast(Any, execution))
 
     def _processors(self, description: Sequence[Sequence[Any]]) -> list[tuple[int, _Process]]:
         """Of the columns whose values are not what the driver gives."""

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 from flask import Flask
-from sqlalchemy import Connection, Engine, Table, bindparam, event, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Engine, Table, bindparam, event, func, insert, literal_column, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.errors import DiskFull
 from app.extensions import db, now, writing
@@ -119,6 +119,44 @@ def test_listeners_hear_of_it(app: Flask, name: Any) -> None:
         event.remove(Engine, name, listen)
 
     assert told == 1
+
+
+def test_a_listener_keeps_what_is_its_own_from_before_to_behind_and_in_an_error(app: Flask) -> None:
+    """As OpenTelemetry's instrumentation of SQLAlchemy does with its spans."""
+    begun: list[object] = []
+    ended: list[object] = []
+
+    def begin_span(_c: Any, _k: Any, statement: str, parameters: Any, context: Any, _many: bool) -> tuple[str, Any]:
+        context._span = object()
+        begun.append(context._span)
+        return statement, parameters
+
+    def end_span(_c: Any, _k: Any, _s: str, _p: Any, context: Any, _many: bool) -> None:
+        ended.append(context._span)
+
+    def end_failed(failed: Any) -> None:
+        ended.append(failed.execution_context._span)
+
+    number = make_agent().id
+    listeners: list[tuple[Any, Any]] = [("after_cursor_execute", end_span), ("handle_error", end_failed)]
+    event.listen(db.engine, "before_cursor_execute", begin_span, retval=True)
+    for name, listener in listeners:
+        event.listen(db.engine, name, listener)
+    with writing():
+        Agent.lock(number).core_count = 9
+    with pytest.raises(IntegrityError), writing():
+        _no_such_account()
+
+    assert len(begun) >= 3  # the lock, the change, and what failed
+    assert begun == ended
+
+
+def test_an_error_while_rows_are_fetched_is_sqlalchemys(app: Flask) -> None:
+    """SQLite makes one row after the other: the second one has no absolute value."""
+    rows = text("(SELECT 1 AS value UNION ALL SELECT -9223372036854775808 UNION ALL SELECT 2) AS numbers")
+    query = Prepared(select(func.abs(literal_column("value"))).select_from(rows))
+    with pytest.raises(DBAPIError), writing() as session:
+        query.fetch(session.connection(), {})
 
 
 def test_it_is_counted_once(app: Flask) -> None:
