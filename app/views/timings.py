@@ -9,13 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import Flask, Response, before_render_template, g, has_request_context, request, template_rendered
+from flask import Flask, Response, before_render_template, g, has_request_context, template_rendered
 from sqlalchemy import Engine, event
 
 from app.extensions import db
-
-AGENTS_DOOR = "api"
-"""The blueprint whose answers no admin gets."""
 
 
 def init_app(app: Flask) -> None:
@@ -34,13 +31,11 @@ def _watch(engine: Engine) -> None:
 
 
 def _begin() -> None:
-    if request.blueprint == AGENTS_DOOR:
-        return
     g.began_at, g.statements, g.database_seconds, g.render_seconds = time.perf_counter(), 0, 0.0, 0.0
 
 
 def _begin_statement(*_: Any) -> None:
-    if has_request_context() and "began_at" in g:
+    if has_request_context():
         g.statement_began_at = time.perf_counter()
 
 
