@@ -167,7 +167,8 @@ def _new_columns(mapper: Mapper[Any]) -> Mapping[str, Any]:
     """By attribute, what a new row has where nobody said anything, if it stands in one table and nothing depends on it
     by relationships; else nothing, and no new row of the kind is plain."""
     columns = cast(Table, mapper.local_table).columns
-    is_simple = len(mapper.tables) == 1 and not mapper.relationships and mapper.version_id_col is None
+    is_simple = len(mapper.tables) == 1 and mapper.version_id_col is None
+    is_simple = is_simple and all(each.viewonly for each in mapper.relationships)
     is_simple = is_simple and all(mapper.has_property(column.key) for column in columns)
     if not is_simple or any(column.server_default or column.key != column.name for column in columns):
         return {}

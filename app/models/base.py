@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from sqlalchemy import (
     BigInteger,
-    Column,
     ColumnElement,
     DateTime,
     Index,
@@ -30,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import InstrumentedAttribute, Mapped, make_transient_to_detached, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 from sqlalchemy.types import JSON, TypeDecorator
 
 from app.errors import NotFound
@@ -330,22 +329,6 @@ def insert_row(row: Model) -> int:
     values = _column_values(row)
     ((number,),) = _insert_one(type(row), tuple(values)).fetch(db.session.connection(), values)
     return int(number)
-
-
-def insert_new(row: Model) -> None:
-    """The same of an object with a key of its own that the session goes on with, as with one that it has loaded."""
-    columns = cast(Table, row.__table__).columns
-    vars(row).update({name: _default_of(column) for name, column in columns.items() if name not in vars(row)})
-    insert_rows([row])
-    make_transient_to_detached(row)
-    db.session.add(row)
-
-
-def _default_of(column: Column[Any]) -> Any:
-    default = cast(Any, column.default)
-    if default is None:
-        return None
-    return default.arg(None) if default.is_callable else default.arg
 
 
 def insert_rows(rows: Sequence[Model]) -> None:

@@ -39,7 +39,6 @@ from app.models.base import (
     Model,
     Moment,
     database_now,
-    insert_new,
     iso,
     partial_index,
     read_locked,
@@ -178,14 +177,15 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
             max_confirmed_losses=agent.effective_max_confirmed_losses,
             requested_at=now(),
         )
-        agent.last_attempt_at = refinement.requested_at
+        db.session.add(refinement)
         try:
-            insert_new(refinement)
+            db.session.flush()
         except IntegrityError as error:
             raise Refused("Already running: a refinement of this agent is open.", "Nothing was started.") from error
+        agent.last_attempt_at = refinement.requested_at
         asked = {"trigger": str(trigger), "mode": str(mode)}
         weight = {"mass": agent.core_token_usage, "count": agent.core_count, "at": iso(agent.last_attempt_at)}
-        refinement.record_action(Action.REFINEMENT_START, agent, by, asked | weight, rows=(refinement,))
+        refinement.record_action(Action.REFINEMENT_START, agent, by, asked | weight)
         refinement.announce("queued", **asked)
         return refinement
 
