@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from app.keys.tokens import issue_token, revoke_token
 from app.models import (
     COMMAND_LINE,
     Account,
+    Action,
     Actor,
     ActorKind,
     Agent,
@@ -37,6 +39,7 @@ from app.models import (
     TokenRequest,
     Trigger,
     User,
+    record,
 )
 from app.models.logged import Logged, logged_models
 from app.models.user import ADMIN
@@ -374,3 +377,26 @@ def changed_twice() -> tuple[Agent, int]:
     db.session.refresh(made)
     db.session.expunge_all()
     return made, number
+
+
+def test_what_an_entry_says_of_a_row_is_said_anew_after_another_process_changed_it(app: Flask) -> None:
+    """Back to what this process said of it in an earlier transaction: its entry must not leave that out."""
+    user_id = make_user("ann@example.org").id
+
+    def set_zone(zone: str) -> None:
+        with writing() as session:
+            account = Account.lock(HOME)
+            session.get_one(User, user_id, populate_existing=True).time_zone = zone
+            record(Action.USER_TIME_ZONE, actor=COMMAND_LINE, of=account, subject=f"user:{user_id}", data={})
+
+    def set_in_another(zone: str) -> None:
+        with app.app_context():
+            set_zone(zone)
+
+    set_zone("Europe/Paris")
+    other = Thread(target=set_in_another, args=("Asia/Tokyo",))
+    other.start()
+    other.join()
+    set_zone("Europe/Paris")
+
+    assert verify().ok, verify().first_problem
