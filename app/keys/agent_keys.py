@@ -41,6 +41,7 @@ def open_keys(agent: Agent, opener: KeyPair | None = None) -> AgentKeys:
 
 def _open_sealed_keys(agent_id: int, uuid: str, opener: KeyPair | None) -> AgentKeys:
     current = current_of(agent_id, uuid)
+    db.session.flush()  # keys that this transaction has just made are among them
     wrapped: dict[str, list[WrappedKey]] = {}
     for row in db.session.execute(_WRAPPED, {"agent": agent_id, "readers": list(_readers(opener))}):
         wrapped.setdefault(row.reader, []).append(WrappedKey(*row))

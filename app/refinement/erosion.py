@@ -56,7 +56,8 @@ class Erosion:
 
 
 def erosion_of(agent: Agent, *, at: datetime | None = None) -> Erosion:
-    """Over the 30 days before `at` (now, unless given), an open refinement included. Reads only."""
+    """Over the 30 days before `at` (now, unless given), an open refinement included. Reads only what is written: the
+    caller flushes what counts and waits."""
     counted = _standing_refinements(agent, (at or now()) - WINDOW)
     if not counted:
         return Erosion(0, agent.core_token_usage)
