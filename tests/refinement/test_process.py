@@ -327,3 +327,21 @@ def test_nothing_is_open_on_the_database_while_the_model_thinks(agent: Agent, id
         return look(messages)
 
     assert carry(agent, look, look_again).status == "completed"
+
+
+def test_a_large_ledger_leaves_no_objects_in_the_session_while_the_model_thinks(agent: Agent) -> None:
+    """Hundreds of refinements wait at once: what each of them holds meanwhile must not grow with its memories."""
+    held: list[list[str]] = []
+
+    def look(reply: Reply) -> Callable[[object], Reply]:
+        def answer(_: object) -> Reply:
+            held.append(sorted(type(row).__name__ for row in db.session().identity_map.values()))
+            return reply
+
+        return answer
+
+    first, *_, last = remember(agent, LONG, *(f"Day {day}: to the harbour." for day in range(300)), LONG + ".")
+    done = carry(agent, look(say("YES")), look(call("delete_memory", id=first, carried_by=last)), look(DONE))
+
+    assert (done.status, done.refinement.mutations) == ("completed", 1)
+    assert held == [["Agent", "Refinement"]] * 3
