@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from app.errors import NotFound, Refused
 from app.extensions import db
@@ -92,9 +92,8 @@ class TargetRows:
     def entries(self) -> Entries:
         """The entries that an undo of it takes back."""
         if self.refinement is None:
-            return select(AuditLog.id).where(AuditLog.id == self.entry_id)
-        entries = select(AuditLog.id).where(AuditLog.refinement_id == self.refinement.id)
-        return entries.where(AuditLog.action == Action.DEDUP) if self.reversed else entries
+            return Entries(_ENTRY, {"entry": self.entry_id})
+        return Entries(_DEDUP if self.reversed else _OF_REFINEMENT, {"refinement": self.refinement.id})
 
     @property
     def first_entry(self) -> int:
@@ -107,7 +106,15 @@ class TargetRows:
         """Whether nothing of it is left to undo, because a guard took it back for good."""
         if self.reversed is None or self.undone_by is not None or self.target.kind == RollbackKind.REWIND:
             return False
-        return self.refinement is None or db.session.scalar(self.entries.limit(1)) is None
+        if self.refinement is None:
+            return True
+        query, values = self.entries
+        return db.session.scalar(query.limit(1), values) is None
+
+
+_ENTRY = select(AuditLog.id).where(AuditLog.id == bindparam("entry"))
+_OF_REFINEMENT = select(AuditLog.id).where(AuditLog.refinement_id == bindparam("refinement"))
+_DEDUP = _OF_REFINEMENT.where(AuditLog.action == Action.DEDUP)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from app.extensions import db, now, writing
 from app.history.telling import tell_agent
-from app.history.trace import MemoryReversal
+from app.history.trace import Entries, MemoryReversal
 from app.history.undo_rules import plan_undo
 from app.models import (
     WORKER,
@@ -39,6 +39,10 @@ from app.values.plural import count_nouns
 RETENTION_GUARD = "retention guard"
 SECOND_READING = "second reading"
 
+_ALL_BUT_DEDUP = select(AuditLog.id).where(
+    AuditLog.refinement_id == bindparam("refinement"), AuditLog.action != Action.DEDUP
+)
+
 _UNTOLD = "reversal:"
 """Marks of refinements that were reversed by a process without the agent's keys: a worker writes the journal note."""
 
@@ -52,8 +56,7 @@ def reverse_changes(
     the agent is told by a worker, as soon as one looks.
     """
     db.session.flush()
-    operations = select(AuditLog.id).where(AuditLog.refinement_id == refinement.id, AuditLog.action != Action.DEDUP)
-    findings = plan_undo(operations, lock=True)
+    findings = plan_undo(Entries(_ALL_BUT_DEDUP, {"refinement": refinement.id}), lock=True)
     text, notes = _journal_text(refinement, guard, reason), list[Memory]()
     if keys is None:
         InstallationMark.write(f"{_UNTOLD}{refinement.id}", guard)
@@ -177,7 +180,7 @@ def give_back(
         removed=[change.memory for change in changes], added=[change.state for change in changes if change.state]
     )
     entry = record(action, actor=by, of=agent, restored=ways, **of_entry)
-    then = {change.memory: agent.is_immutable(change.state.tags) for change in changes if change.state}
-    changed_flags = {memory.id: immutable for memory, immutable in then.items() if immutable != memory.immutable}
+    then = [(change.memory, agent.is_immutable(change.state.tags)) for change in changes if change.state]
+    changed_flags = {memory.id: immutable for memory, immutable in then if immutable != memory.immutable}
     restore_states(entry.id, ways, immutable=changed_flags)
     return entry

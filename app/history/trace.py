@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
@@ -14,8 +14,12 @@ from app.models import Action, AuditLog, Memory, MemoryState, MemoryType, Restor
 from app.models.base import lock_row
 from app.models.state import NO_EARLIER_STATE, StateColumns
 
-Entries = Select[tuple[int]]
-"""A query for the ids of audit entries."""
+
+class Entries(NamedTuple):
+    """Audit entries: a constant query for their ids, and the values of its parameters."""
+
+    query: Select[tuple[int]]
+    values: Mapping[str, Any]
 
 
 class MemoryWrite(NamedTuple):
@@ -53,37 +57,38 @@ class Trace(dict[int, MemoryWrite]):
 
     def was_toggled_after(self, entry_id: int) -> bool:
         """Whether an admin set or cleared the constitutional flag since."""
-        return any(step.is_toggle and step.entry_id > entry_id for step in self.values())
+        toggles = [step.entry_id for step in self.values() if step.action == Action.CONSTITUTIONAL_TOGGLE]
+        return bool(toggles) and max(toggles) > entry_id
 
 
-def read_rows(query: Select[Any]) -> Result[Any]:
+def read_rows(query: Select[Any], values: Mapping[str, Any] | None = None) -> Result[Any]:
     """What a query for columns finds, past the ORM, which does as much for each row again as the database."""
     session = db.session()
     session.flush()
-    return session.connection().execute(query)
+    return session.connection().execute(query, values or {})
 
 
-def read_traces(memories: Select[tuple[int]], since: int) -> dict[int, Trace]:
-    """By memory id: every write since an entry, that one included."""
+def read_traces(memories: Select[tuple[int]], since: int, values: Mapping[str, Any] | None = None) -> dict[int, Trace]:
+    """By memory id: every write since an entry, that one included. `values` are those of the query's parameters."""
     query = (
-        select(*_WRITE_COLUMNS)
+        select(*WRITE_COLUMNS)
         .join(AuditLog, AuditLog.id == MemoryState.entry_id)
         .where(MemoryState.memory_id.in_(memories), MemoryState.entry_id >= since)
         .order_by(MemoryState.memory_id, MemoryState.entry_id)
     )
     found: dict[int, Trace] = {}
-    for write in map(MemoryWrite._make, read_rows(query)):
+    for write in map(MemoryWrite._make, read_rows(query, values)):
         found.setdefault(write.memory_id, Trace())[write.entry_id] = write
     return found
 
 
-_WRITE_COLUMNS = [
+WRITE_COLUMNS = [
     getattr(AuditLog if name in ("action", "refinement_id") else MemoryState, name) for name in MemoryWrite._fields
 ]
 
 
-def written_by(entries: Entries) -> Select[tuple[int]]:
-    """The ids of the memories that these entries wrote."""
+def written_by(entries: Select[tuple[int]]) -> Select[tuple[int]]:
+    """The ids of the memories that the entries of a query for ids wrote."""
     return select(MemoryState.memory_id).where(MemoryState.entry_id.in_(entries)).distinct()
 
 
@@ -102,10 +107,13 @@ class PresentMemory(NamedTuple):
 
 def present_memories(memories: Select[tuple[int]], *, lock: bool) -> list[PresentMemory]:
     """The rows of these memories in the order of ids, locked against other writers if they are to be changed."""
-    columns = (Memory.id, Memory.entry_id, Memory.immutable, *_fact_columns(Memory), Memory.erased_at.is_not(None))
-    query = select(*columns).where(Memory.id.in_(memories))
-    query = query.order_by(Memory.id)
+    query = select(*memory_columns()).where(Memory.id.in_(memories)).order_by(Memory.id)
     return [PresentMemory._make(row) for row in db.session.execute(lock_row(query) if lock else query)]
+
+
+def memory_columns() -> Sequence[Any]:
+    """The columns of a `PresentMemory`."""
+    return Memory.id, Memory.entry_id, Memory.immutable, *_fact_columns(Memory), Memory.erased_at.is_not(None)
 
 
 class RecordedState(NamedTuple):
@@ -131,17 +139,20 @@ def read_states(query: Select[Any]) -> list[RecordedState]:
     return [RecordedState._make(row) for row in read_rows(query)]
 
 
+def state_columns(of: type[MemoryState]) -> Sequence[Any]:
+    """The columns of a `RecordedState`; `of` may be an alias."""
+    return of.memory_id, of.entry_id, of.restores_entry_id, of.tags, *_fact_columns(of)
+
+
 def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:
     return of.constitutional, cast(Any, of.discarded_at).is_(None), of.type, of.token_estimate
 
 
-_ID_COLUMNS = (MemoryState.memory_id, MemoryState.entry_id, MemoryState.restores_entry_id, MemoryState.tags)
-STATES = select(*_ID_COLUMNS, *_fact_columns(MemoryState))
+STATES = select(*state_columns(MemoryState))
 """A query for all of them, to be narrowed."""
 
 
-@dataclass(frozen=True)
-class MemoryReversal:
+class MemoryReversal(NamedTuple):
     """One memory's way back. Without a state it is removed: what is undone had made it."""
 
     memory: PresentMemory

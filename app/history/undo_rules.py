@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 
-from sqlalchemy import and_, exists, func, or_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import exists, func, or_, select
 
 from app.extensions import db
 from app.history.trace import (
@@ -25,55 +23,46 @@ from app.history.trace import (
     RecordedState,
     Trace,
     present_memories,
-    read_rows,
     read_states,
     read_traces,
     written_by,
 )
+from app.history.undo_case import Decision, UndoCase, read_cases
 from app.models import Action, AuditLog, MemoryState, Refinement, Rollback, Status
-from app.models.state import NO_EARLIER_STATE
 
 
 def plan_undo(entries: Entries, *, lock: bool) -> PlanFindings:
     """What it takes to undo all of these entries, and nothing else."""
-    written = _memory_writes(entries)
-    if not written:
-        return PlanFindings()
-    before = _states_before(entries, written)
-    found = read_traces(written_by(entries), since=min(writes[0] for writes in written.values()))
-    memories = present_memories(written_by(entries), lock=lock)
-    cases = [
-        _UndoCase(memory, written[memory.id], before.get(memory.id), found[memory.id])
-        for memory in memories
-        if not memory.is_erased
-    ]
-    return replace(_collect_findings(_judge_with_full_history(cases, entries)), erased=_erased_among(memories))
+    found = read_cases(entries, lock=lock)
+    cases = [case for case in found if not case.memory.is_erased]
+    erased = _erased_among([case.memory for case in found]) if len(cases) < len(found) else ()
+    return _collect_findings(_judge_with_full_history(cases, entries), erased)
 
 
 def _erased_among(memories: Sequence[PresentMemory]) -> tuple[int, ...]:
     return tuple(memory.id for memory in memories if memory.is_erased)
 
 
-def _judge_with_full_history(cases: list[_UndoCase], entries: Entries) -> list[tuple[_UndoCase, _Decision]]:
+def _judge_with_full_history(cases: list[UndoCase], entries: Entries) -> list[tuple[UndoCase, Decision]]:
     """Where the recent part of a history leaves a doubt, read all of it and decide again."""
     judged = [(case, case.decision()) for case in cases]
     if not any(case.is_doubtful(decision) for case, decision in judged):
         return judged
-    whole = read_traces(written_by(entries), since=0)
-    again = [replace(case, trace=whole[case.memory.id]) for case in cases]
+    whole = read_traces(written_by(entries.query), since=0, values=entries.values)
+    again = [case._replace(trace=whole[case.memory.id]) for case in cases]
     return [
         (case, case.decision() if first.is_doubtful(decision) else decision)
         for case, (first, decision) in zip(again, judged, strict=True)
     ]
 
 
-def _collect_findings(judged: list[tuple[_UndoCase, _Decision]]) -> PlanFindings:
-    changes = tuple(case.change() for case, decision in judged if decision is _Decision.RESTORE)
-    conflicts = [case for case, decision in judged if decision is _Decision.CONFLICT]
-    stays = tuple(case.memory.id for case, decision in judged if decision is _Decision.KEEP)
+def _collect_findings(judged: list[tuple[UndoCase, Decision]], erased: tuple[int, ...]) -> PlanFindings:
+    changes = tuple([case.change() for case, decision in judged if decision is Decision.RESTORE])
+    conflicts = [case for case, decision in judged if decision is Decision.CONFLICT]
+    stays = tuple(case.memory.id for case, decision in judged if decision is Decision.KEEP)
     later = dict.fromkeys(number for case in conflicts for number in case.later_refinements())
     conflicting = tuple(case.memory.id for case in conflicts)
-    return PlanFindings(changes, conflicting, stays, later=_standing_refinements(later))
+    return PlanFindings(changes, conflicting, stays, erased, later=_standing_refinements(later))
 
 
 def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
@@ -83,98 +72,6 @@ def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
     stands = (Refinement.undone_by.is_(None), Refinement.status != Status.ROLLED_BACK)
     found = set(db.session.scalars(select(Refinement.id).where(Refinement.id.in_(refinement_ids), *stands)))
     return tuple(each for each in refinement_ids if each in found)
-
-
-class _Decision(Enum):
-    ALREADY_RESTORED = auto()
-    """It is already as it was before."""
-    RESTORE = auto()
-    KEEP = auto()
-    """These entries made it, and an admin made it constitutional since."""
-    CONFLICT = auto()
-
-
-@dataclass(frozen=True)
-class _UndoCase:
-    """One memory in an undo of `entries`. `before` is its state before them, None when these entries made it."""
-
-    memory: PresentMemory
-    entries: Sequence[int]
-    before: RecordedState | None
-    trace: Trace
-
-    def decision(self) -> _Decision:
-        if self._changed_the_flag_only:
-            return self._decision_on_a_toggle()
-        origin = self.trace.origin(self.memory.entry_id)
-        is_of_these_entries = any(origin == self.trace.origin(entry_id) for entry_id in self.entries)
-        if self._is_restored(origin, is_of_these_entries):
-            return _Decision.ALREADY_RESTORED
-        if not is_of_these_entries:
-            return _Decision.CONFLICT
-        protected = self.before is None and self.memory.constitutional and self._was_toggled_since
-        return _Decision.KEEP if protected else _Decision.RESTORE
-
-    def is_doubtful(self, decision: _Decision) -> bool:
-        """Whether an admin's flag set before the part of the history that was read could change the decision."""
-        if decision is _Decision.RESTORE and self.before is not None:
-            now, then = self.memory, self.before
-            return (now.is_active, now.type, now.token_estimate) == (then.is_active, then.type, then.token_estimate)
-        return decision is _Decision.CONFLICT
-
-    def change(self) -> MemoryReversal:
-        if self.before is None:
-            return MemoryReversal(self.memory, None, False)
-        holder = self.memory if self._was_toggled_since else self.before
-        return MemoryReversal(self.memory, self.before, holder.constitutional)
-
-    def later_refinements(self) -> list[str]:
-        """The refinements that wrote the memory since."""
-        last = self.entries[-1]
-        return [step.refinement_id for step in self.trace.values() if step.entry_id > last and step.refinement_id]
-
-    def _is_restored(self, origin: int | None, is_of_these_entries: bool) -> bool:
-        if self.before is not None:
-            return origin == self.trace.origin(self.before.origin_entry_id)
-        return not self.memory.is_active and (is_of_these_entries or origin == NO_EARLIER_STATE)
-
-    def _decision_on_a_toggle(self) -> _Decision:
-        """A flag that an admin set again since stays as it is."""
-        if self._was_toggled_since or self.before is None or self.memory.constitutional == self.before.constitutional:
-            return _Decision.ALREADY_RESTORED
-        is_same = self.trace.origin(self.memory.entry_id) == self.trace.origin(self.entries[0])
-        return _Decision.RESTORE if is_same else _Decision.CONFLICT
-
-    @property
-    def _changed_the_flag_only(self) -> bool:
-        """An admin's toggle, or the undo of one."""
-        if self.trace[self.entries[0]].is_toggle:
-            return True
-        if self.before is None:
-            return False
-        was = self.trace.origin(self.before.origin_entry_id)
-        return all(self.trace.origin(entry_id) == was for entry_id in self.entries)
-
-    @property
-    def _was_toggled_since(self) -> bool:
-        return self.trace.was_toggled_after(self.entries[0])
-
-
-def _memory_writes(entries: Entries) -> dict[int, list[int]]:
-    """By memory id: those of the entries that wrote it, oldest first."""
-    query = select(MemoryState.memory_id, MemoryState.entry_id).where(MemoryState.entry_id.in_(entries))
-    found: dict[int, list[int]] = {}
-    for memory_id, entry_id in read_rows(query.order_by(MemoryState.entry_id)):
-        found.setdefault(memory_id, []).append(entry_id)
-    return found
-
-
-def _states_before(entries: Entries, written: Mapping[int, Sequence[int]]) -> dict[int, RecordedState]:
-    """By memory id: the state just before the first of the entries that wrote it; none for what they made."""
-    later = aliased(MemoryState)
-    is_previous = and_(later.memory_id == MemoryState.memory_id, later.previous_entry_id == MemoryState.entry_id)
-    states = read_states(STATES.join(later, is_previous).where(later.entry_id.in_(entries)))
-    return {state.memory_id: state for state in states if state.entry_id < written[state.memory_id][0]}
 
 
 _Undone = tuple[int | None, int]
