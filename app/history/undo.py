@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import cast
 
-from sqlalchemy import update
+from sqlalchemy import String, Table, bindparam, update
+from sqlalchemy.orm.attributes import set_committed_value
+from sqlalchemy.orm.util import identity_key
 
 from app.errors import Refused
 from app.extensions import db, writing
@@ -13,7 +18,9 @@ from app.history.plan import Plan, Target, find_target, make_plan
 from app.history.reversing import end_unread, give_back
 from app.models import Action, Actor, Agent, Refinement, Rollback, RollbackKind, Status, announce
 from app.models.audit import queue_note_to_agent
+from app.models.memory import AT_ONCE
 from app.models.rollback import ROLLED_BACK
+from app.prepared import Prepared, one_of, spread
 
 ATTEMPTS = 5
 """A refinement may start between the look and the lock; not five times in a row."""
@@ -95,13 +102,30 @@ def _apply_plan(plan: Plan, agent: Agent, by: Actor) -> Rollback:
     queue_note_to_agent(entry)
     db.session.add(rollback)
     db.session.flush()
-    for rows in (Refinement, Rollback):
-        for ids, mark in ((rollback.undid, rollback.id), (rollback.redid, None)):
-            statement = update(rows).where(rows.id.in_(ids)).values(undone_by=mark)
-            db.session.execute(statement.execution_options(synchronize_session="fetch"))
+    for ids, mark in ((rollback.undid, rollback.id), (rollback.redid, None)):
+        for model in (Refinement, Rollback):
+            _mark_undone(model, ids, mark)
     about = {"rollback": rollback.id, "kind": str(rollback.kind)}
     announce(ROLLED_BACK, *agent.audited_as, rollback.refinement_id, **about)
     return rollback
+
+
+def _mark_undone(model: type[Refinement | Rollback], ids: Sequence[str], by: str | None) -> None:
+    """Say of those of these rows that there are which rollback undid them; None for one that stands again."""
+    session = db.session()
+    for start in range(0, len(ids), AT_ONCE):
+        count, named = spread(ids[start : start + AT_ONCE])
+        for (number,) in _mark_statement(model, count).fetch(session.connection(), {"by": by, **named}):
+            row = session.identity_map.get(identity_key(model, number))
+            if row is not None:
+                set_committed_value(row, "undone_by", by)
+
+
+@cache
+def _mark_statement(model: type[Refinement | Rollback], count: int) -> Prepared:
+    table = cast(Table, model.__table__)
+    marked = update(table).where(one_of(table.c.id, count)).values(undone_by=bindparam("by", type_=String))
+    return Prepared(marked.returning(table.c.id))
 
 
 def _make_rollback(plan: Plan, by: Actor) -> Rollback:

@@ -301,7 +301,7 @@ class Agent(Chained, ScheduleColumns, Model):
 
     def is_immutable(self, tags: Sequence[str]) -> bool:
         """Whether one of these tags forbids the Knife to touch a memory."""
-        return any(tag.lower() in operator_settings().immutable_tags for tag in tags)
+        return bool(tags) and any(tag.lower() in operator_settings().immutable_tags for tag in tags)
 
     def weigh(self, *, added: Iterable[Weighed] = (), removed: Iterable[Weighed] = ()) -> None:
         """Keep the running totals true while the states of memories change."""

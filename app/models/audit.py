@@ -8,7 +8,6 @@ for the rest.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +20,7 @@ from app.models.base import Identity, Lockable, Model, Moment, insert_row, inser
 from app.models.logged import Logged, Said, take_what_changed, take_what_changed_of
 from app.plain_rows import make_row
 from app.values.actor import COMMAND_LINE, Actor, ActorKind
+from app.values.canonical import canonical_json
 
 if TYPE_CHECKING:
     from app.models.memory import Memory
@@ -286,7 +286,7 @@ def _digest_entry(entry: Mapping[str, Any], states: Iterable[MemoryState | Resto
         "states": _digest_states(states),
         "previous": entry["previous_hash"].hex(),
     }
-    return hashlib.sha256(_canonical_json(said)).digest()
+    return hashlib.sha256(canonical_json(said).encode()).digest()
 
 
 def _store_entry(
@@ -309,18 +309,8 @@ def _store_entry(
 
 
 def _digest_states(states: Iterable[MemoryState | Restoration]) -> str:
-    digest = hashlib.sha256()
-    for state in states:
-        digest.update(_canonical_json(state.as_recorded()) + b"\n")
-    return digest.hexdigest()
-
-
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-"""Made once: an undo encodes hundreds of states."""
-
-
-def _canonical_json(value: object) -> bytes:
-    return _CANONICAL.encode(value).encode()
+    """Of a line of JSON for each."""
+    return hashlib.sha256("".join([f"{state.recorded_json()}\n" for state in states]).encode()).hexdigest()
 
 
 TOLD_ACTIONS = (Action.ROLLBACK, Action.CONSTITUTIONAL_TOGGLE, Action.IMPORT, Action.ERASE)
@@ -362,4 +352,5 @@ def is_by_human() -> ColumnElement[bool]:
 def queue_note_to_agent(entry: AuditLog) -> None:
     """Have the agent told of a human's act, in the transaction of its entry; of others' acts, nothing is kept."""
     if is_human_act(entry):
-        db.session.add(HumanAct(agent_id=entry.agent_id, entry_id=entry.id, actor=entry.actor, at=entry.at))
+        about = {"agent_id": entry.agent_id, "entry_id": entry.id, "actor": entry.actor, "at": entry.at}
+        insert_values(HumanAct, [about])

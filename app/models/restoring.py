@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from functools import cache
+from typing import NamedTuple, cast
 
 from sqlalchemy import Table, bindparam, select, text, update
 
@@ -12,6 +13,7 @@ from app.extensions import db, is_sqlite
 from app.models.base import UtcDateTime
 from app.models.memory import Memory
 from app.models.state import NO_EARLIER_STATE, STATE_FIELDS, MemoryState, Restoration
+from app.prepared import Prepared
 
 
 def restore_states(entry_id: int, ways: Sequence[Restoration], *, immutable: Mapping[int, bool]) -> None:
@@ -20,32 +22,22 @@ def restore_states(entry_id: int, ways: Sequence[Restoration], *, immutable: Map
     The constitutional flags are cleared first, so that their protection does not block the rest of a state.
     `immutable` names the memories for which that changes with the tags.
     """
-    copied = [
-        [w.memory_id, w.source_entry_id, w.restores_entry_id, w.constitutional] for w in ways if w.source_entry_id
-    ]
-    taken = [[w.memory_id] for w in ways if not w.source_entry_id]
-    _insert_states(_COPY, copied, {"entry": entry_id})
+    connection = db.session.connection()
+    copied = [(each[0], *each[2:5]) for each in ways if each.source_entry_id]
+    taken = [(each.memory_id,) for each in ways if not each.source_entry_id]
+    of_database = _Statements.of(is_sqlite(db.session()))
+    if copied:
+        of_database.copy.run(connection, [{"entry": entry_id, "given": json.dumps(copied)}])
     if taken:
-        _insert_states(_TAKE_AWAY, taken, {"entry": entry_id, "at": ways[0].at})
+        given = json.dumps(taken)
+        of_database.take_away.run(connection, [{"entry": entry_id, "at": ways[0].at, "given": given}])
     for statement in (_CLEAR_CONSTITUTIONAL, _COPY_STATES_TO_MEMORIES):
-        db.session.execute(statement, {"entry": entry_id})
+        statement.run(connection, [{"entry": entry_id}])
     if immutable:
-        values = [{"number": number, "value": value} for number, value in immutable.items()]
-        db.session.connection().execute(_SET_IMMUTABLE, values)
+        _SET_IMMUTABLE.run(connection, [{"number": number, "value": value} for number, value in immutable.items()])
     for loaded in list(db.session.identity_map.values()):
         if isinstance(loaded, Memory):
             db.session.expire(loaded)
-
-
-def _insert_states(statement: str, rows: list[list[Any]], values: dict[str, Any]) -> None:
-    """One INSERT … SELECT over rows that are given as JSON: the one form that both databases take as a set."""
-    if not rows:
-        return
-    dialect = _SQLITE if is_sqlite(db.session()) else _POSTGRESQL
-    ready = text(statement.format(**dialect))
-    if "at" in values:
-        ready = ready.bindparams(bindparam("at", type_=UtcDateTime()))
-    db.session.execute(ready, values | {"given": json.dumps(rows)})
 
 
 _COLUMNS = {"memory": "bigint", "source": "bigint", "restores": "bigint", "flag": "boolean"}
@@ -68,18 +60,31 @@ _CHANGED = {"constitutional": "(1 = 0)", "updated_at": ":at", "discarded_at": ":
 _TAKEN = ", ".join(_CHANGED.get(name, f"m.{name}") for name in STATE_FIELDS)
 _TAKE_AWAY = f"{_INSERT}, {NO_EARLIER_STATE}, {_TAKEN} FROM {{given}} JOIN memories m ON m.id = {{memory}}"
 
-_GIVEN = select(MemoryState.memory_id).where(MemoryState.entry_id == bindparam("entry"))
-_CLEAR_CONSTITUTIONAL = (
-    update(Memory)
-    .where(Memory.constitutional, Memory.id.in_(_GIVEN))
-    .values(constitutional=False)
-    .execution_options(synchronize_session=False)
+
+class _Statements(NamedTuple):
+    """INSERT … SELECT over rows that are given as JSON: the one form that both databases take as a set."""
+
+    copy: Prepared
+    take_away: Prepared
+
+    @classmethod
+    @cache
+    def of(cls, on_sqlite: bool) -> _Statements:
+        words, at = _SQLITE if on_sqlite else _POSTGRESQL, bindparam("at", type_=UtcDateTime())
+        take_away = text(_TAKE_AWAY.format(**words)).bindparams(at)
+        return cls(Prepared(text(_COPY.format(**words))), Prepared(take_away))
+
+
+_MEMORIES, _STATES = (cast(Table, model.__table__) for model in (Memory, MemoryState))
+_GIVEN = select(_STATES.c.memory_id).where(_STATES.c.entry_id == bindparam("entry"))
+_CLEAR_CONSTITUTIONAL = Prepared(
+    update(_MEMORIES).where(_MEMORIES.c.constitutional, _MEMORIES.c.id.in_(_GIVEN)).values(constitutional=False)
 )
-_COPY_STATES_TO_MEMORIES = (
-    update(Memory)
-    .where(Memory.id == MemoryState.memory_id, MemoryState.entry_id == bindparam("entry"))
-    .values({name: getattr(MemoryState, name) for name in STATE_FIELDS} | {"entry_id": MemoryState.entry_id})
-    .execution_options(synchronize_session=False)
+_COPY_STATES_TO_MEMORIES = Prepared(
+    update(_MEMORIES)
+    .where(_MEMORIES.c.id == _STATES.c.memory_id, _STATES.c.entry_id == bindparam("entry"))
+    .values({name: _STATES.c[name] for name in (*STATE_FIELDS, "entry_id")})
 )
-_TABLE = cast(Table, Memory.__table__)
-_SET_IMMUTABLE = update(_TABLE).where(_TABLE.c.id == bindparam("number")).values(immutable=bindparam("value"))
+_SET_IMMUTABLE = Prepared(
+    update(_MEMORIES).where(_MEMORIES.c.id == bindparam("number")).values(immutable=bindparam("value"))
+)

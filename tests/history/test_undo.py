@@ -89,6 +89,20 @@ def test_the_undo_can_be_undone_and_that_again(agent: Agent, ids: list[int], clo
     assert (undoer_of(Rollback, first), undoer_of(Refinement, refinement)) == (None, third)
 
 
+def test_rows_that_are_held_say_by_what_they_were_undone(agent: Agent, ids: list[int]) -> None:
+    first, second = (refined(agent, update(number, "One.")) for number in ids[:2])
+    held = [db.session.get_one(Refinement, each) for each in (first, second)]
+
+    undone = roll_back(Target.refinement(first), by=COMMAND_LINE).rollback
+    assert undone is not None
+    assert [each.undone_by for each in held] == [undone.id, None]
+
+    again = roll_back(Target.rollback(undone.id), by=COMMAND_LINE).rollback
+    assert again is not None
+    assert [each.undone_by for each in held] == [None, None]
+    assert undone.undone_by == again.id
+
+
 def test_the_entry_of_an_undo_stands_for_the_undo(agent: Agent, ids: list[int]) -> None:
     refinement = refined(agent, update(ids[0]), delete(ids[1], ids[9]))
     refined_to = everything(agent)
