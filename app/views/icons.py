@@ -84,7 +84,5 @@ DRAWINGS = {
 def icon(name: str) -> Markup:
     """Silent to screen readers: a word beside it says the same."""
     return Markup(  # noqa: S704 - constants of this module
-        f'<svg class="icon icon-{name}" viewBox="0 0 16 16" width="16" height="16" fill="none" stroke="currentColor" '
-        'stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true" focusable="false">'
-        f"{DRAWINGS[name]}</svg>"
+        f'<svg class="icon icon-{name}" viewBox="0 0 16 16" aria-hidden="true">{DRAWINGS[name]}</svg>'
     )

@@ -105,14 +105,16 @@ def _stamp(at: datetime) -> str:
     return at.isoformat(timespec="seconds")[:19]
 
 
-_BUDGET = """<span class="budget budget-{}">
-  <svg class="bar" width="100%" height="8" role="img" aria-label="{}: {:,} of {:,} tokens{}">
-    <rect class="bar-track" width="100%" height="8" rx="4"/>
-    <rect class="bar-fill" width="{:.2f}%" height="8" rx="4"/>
-    <rect class="bar-limit" x="33.33%" width="2" height="8"/>
-  </svg>
-  <span class="budget-text" aria-hidden="true"><b>{:,}</b> of {:,} tokens{}</span>
-</span>"""
+_BUDGET = (
+    '<span class="budget budget-{}">'
+    '<svg class="bar" role="img" aria-label="{}: {:,} of {:,} tokens{}">'
+    '<rect class="bar-track"/>'
+    '<rect class="bar-fill" width="{:.2f}%"/>'
+    '<rect class="bar-limit"/>'
+    "</svg>"
+    '<span class="budget-text" aria-hidden="true"><b>{:,}</b> of {:,} tokens{}</span>'
+    "</span>"
+)
 
 
 def budget_bar(used: int, budget: int, label: str = "Core memory") -> Markup:
@@ -127,14 +129,16 @@ def budget_bar(used: int, budget: int, label: str = "Core memory") -> Markup:
     return fill(_BUDGET, tone, label, used, budget, spoken, width, used, budget, written)
 
 
-_RETENTION = """<span class="budget budget-{} budget-inline">
-  <svg class="bar" width="72" height="8" role="img" aria-label="Retention {}{}, limit {}">
-    <rect class="bar-track" width="100%" height="8" rx="4"/>
-    <rect class="bar-fill" width="{}%" height="8" rx="4"/>
-    <rect class="bar-limit" x="{}%" width="2" height="8"/>
-  </svg>
-  <span class="budget-text" aria-hidden="true">{}</span>
-</span>"""
+_RETENTION = (
+    '<span class="budget budget-{} budget-inline">'
+    '<svg class="bar" role="img" aria-label="Retention {}{}, limit {}">'
+    '<rect class="bar-track"/>'
+    '<rect class="bar-fill" width="{}%"/>'
+    '<rect class="bar-limit" x="{}%"/>'
+    "</svg>"
+    '<span class="budget-text" aria-hidden="true">{}</span>'
+    "</span>"
+)
 
 
 def retention_bar(retention: Decimal | None, threshold: Decimal, state: str = "") -> Markup:
@@ -148,10 +152,12 @@ def retention_bar(retention: Decimal | None, threshold: Decimal, state: str = ""
     return fill(_RETENTION, tone, kept, said, exact_percent(threshold), filled, limit, kept)
 
 
-_SPARKLINE = """<svg class="spark" viewBox="-2 -2 100 28" width="96" height="24" role="img" aria-label="{}">
-  <path class="chart-line" d="{}"/>
-  <circle class="chart-end" cx="96" cy="{:.1f}" r="2"/>
-</svg>"""
+_SPARKLINE = (
+    '<svg class="spark" viewBox="-2 -2 100 28" role="img" aria-label="{}">'
+    '<path class="chart-line" d="{}"/>'
+    '<circle class="chart-end" cx="96" cy="{:.1f}" r="2"/>'
+    "</svg>"
+)
 
 
 def sparkline(points: Sequence[tuple[int, int]], label: str) -> Markup:

@@ -21,14 +21,16 @@ from app.views.shown.entry import Fact, actor_name
 from app.views.shown.log import AuditRow, Fold
 from app.views.words import ago_words
 
-_AGENT = """<tr id="agent-{}">{}
-  <th scope="row"><a href="{}">{}</a></th>
-  <td class="wide">{}</td>
-  <td data-label="Trend">{}</td>
-  <td data-label="State">{}</td>
-  <td data-label="Last refinement">{}</td>
-  <td data-label="Next run" class="nowrap">{}</td>
-</tr>"""
+_AGENT = (
+    '<tr id="agent-{}">{}'
+    '<th scope="row"><a href="{}">{}</a></th>'
+    '<td class="wide">{}</td>'
+    '<td data-label="Trend">{}</td>'
+    '<td data-label="State">{}</td>'
+    '<td data-label="Last refinement">{}</td>'
+    '<td data-label="Next run" class="nowrap">{}</td>'
+    "</tr>"
+)
 _PICK = '<td class="pick"><input type="checkbox" name="agent" value="{}" aria-label="Select {}"{}></td>'
 _CHECKED = Markup(" checked")
 _LAST = '<span class="chips"><a class="plain" href="{}">{}</a> {}</span>'
@@ -83,15 +85,17 @@ def agent_chips(agent: Agent, running: OpenRefinement | None, has_keys: bool) ->
     return fill(_CHIPS, shown)
 
 
-_ENTRY = """<li id="entry-{}" class="tone-{}">
-  <span class="timeline-icon">{}</span>
-  <div class="timeline-what">
-    <div class="headline"><strong>{}</strong>{}
-      <span class="muted">by <a href="{}" title="Only what {} did">{}</a></span>{}</div>
-    <ul class="facts">{}<li class="seal" title="SHA-256 {}">entry {}, hash {}</li></ul>
-  </div>
-  <div class="timeline-side">{}{}</div>
-</li>"""
+_ENTRY = (
+    '<li id="entry-{}" class="tone-{}">'
+    '<span class="timeline-icon">{}</span>'
+    '<div class="timeline-what">'
+    '<div class="headline"><strong>{}</strong>{}'
+    '<span class="muted">by <a href="{}" title="Only what {} did">{}</a></span>{}</div>'
+    '<ul class="facts">{}<li class="seal" title="SHA-256 {}">entry {}, hash {}</li></ul>'
+    "</div>"
+    '<div class="timeline-side">{}{}</div>'
+    "</li>"
+)
 _LINK = ' <span><a href="{}">{}</a></span>'
 _AGENT_LOG = ' <span><a href="{}" title="The log of this agent">{}</a></span>'
 _UNDID = ' <span>of <a href="{}">refinement {}</a></span>'
@@ -133,19 +137,21 @@ def _fact(fact: Fact) -> Markup:
     return fill("<li><span>{}</span> {}</li>", fact.name, fact.value)
 
 
-_FOLD = """<li id="fold-{}" class="tone-neutral">
-  <span class="timeline-icon">{}</span>
-  <div class="timeline-what">
-    <div class="headline"><strong><a href="{}">Refinement</a></strong>{} {}
-      <span class="muted">started by {}</span></div>
-    <ul class="facts"><li>{}</li></ul>
-  </div>
-  <div class="timeline-side">{}</div>
-  <details class="fold" id="opened-{}" hx-get="{}" hx-trigger="toggle" hx-target="#entries-{}" hx-swap="innerHTML">
-    <summary>{}</summary>
-    <div id="entries-{}" hx-morph-skip-children><p><a href="{}">Show them on a page of their own</a></p></div>
-  </details>
-</li>"""
+_FOLD = (
+    '<li id="fold-{}" class="tone-neutral">'
+    '<span class="timeline-icon">{}</span>'
+    '<div class="timeline-what">'
+    '<div class="headline"><strong><a href="{}">Refinement</a></strong>{} {}'
+    '<span class="muted">started by {}</span></div>'
+    '<ul class="facts"><li>{}</li></ul>'
+    "</div>"
+    '<div class="timeline-side">{}</div>'
+    '<details class="fold" id="opened-{}" hx-get="{}" hx-trigger="toggle" hx-target="#entries-{}" hx-swap="innerHTML">'
+    "<summary>{}</summary>"
+    '<div id="entries-{}" hx-morph-skip-children><p><a href="{}">Show them on a page of their own</a></p></div>'
+    "</details>"
+    "</li>"
+)
 
 
 def fold_row(row: AuditRow, fold: Fold, names_agent: bool = True) -> Markup:

@@ -10,6 +10,8 @@ from flask import Flask
 
 from app.views import assets
 from app.views.assets import Asset, bundle_scripts, bundle_sheets, load_assets
+from app.views.icons import icon
+from app.views.markup import budget_bar
 from tests.support.factories import make_agent
 from tests.views.conftest import Browser
 from tests.views.site import make_subject
@@ -41,6 +43,35 @@ def test_the_stylesheet_keeps_layers_and_licences_and_names_no_file() -> None:
     assert not re.search(r"@import|url\((?!\"?data:)", sheet)
     comments = re.findall(r"/\*.*?\*/", sheet, re.S)
     assert [each for each in comments if not each.startswith("/*!")] == []
+
+
+def test_the_stylesheet_says_once_how_icons_and_bars_are_drawn() -> None:
+    """What stands on a page hundreds of times says only what it is."""
+    sheet = bundle_sheets()
+    drawn = {each: re.search(rf"\n{re.escape(each)} {{([^}}]*)}}", sheet) for each in (".icon", ".bar", ".bar-track")}
+
+    assert re.fullmatch(
+        r'<svg class="icon icon-check" viewBox="0 0 16 16" aria-hidden="true"><path [^>]*/></svg>', icon("check")
+    )
+    assert not re.search(r"height|rx=|stroke", budget_bar(3, 2))
+    assert {
+        name: found and [part.split(":")[0].strip() for part in found[1].split(";")][:-1]
+        for name, found in drawn.items()
+    } == {
+        ".icon": [
+            "flex",
+            "width",
+            "height",
+            "vertical-align",
+            "fill",
+            "stroke",
+            "stroke-width",
+            "stroke-linecap",
+            "stroke-linejoin",
+        ],
+        ".bar": ["width", "height"],
+        ".bar-track": ["width", "rx", "fill", "stroke", "stroke-width"],
+    }
 
 
 def test_our_listeners_come_before_htmx_and_its_extension_with_it() -> None:
