@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.api import (
+    context,
     conversations,
     exceptions,
     memories,
@@ -19,7 +20,7 @@ from app.api.operation import Operation
 OPERATIONS = tuple(
     each
     for module in (
-        *(profile, memories, conversations, settings, setting_requests),
+        *(profile, memories, context, conversations, settings, setting_requests),
         *(refinements, exceptions, tokens, receipts, transfer),
     )
     for each in vars(module).values()

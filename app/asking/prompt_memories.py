@@ -18,7 +18,7 @@ from app.asking.rendering import encode_json, render_prompt
 from app.extensions import db, now
 from app.models import Action, AuditLog, Memory, MemoryState, MemoryType
 from app.models.audit import is_by_human
-from app.models.memory_rows import SealedRow, complete_revealed, read_revealed
+from app.models.memory_rows import complete_revealed, read_revealed
 from app.models.state import PLATFORM_NOTES
 from app.silo import AgentKeys
 from app.values.dates import shown_days
@@ -59,17 +59,12 @@ class PromptMemory(NamedTuple):
     source: str = ""
     merge_depth: MergeDepth = NEVER_MERGED
 
-    @classmethod
-    def of(cls, row: SealedRow, content: str) -> PromptMemory:
-        tags, dates, depth = tuple(row.tags), tuple(row.other_dates), row.merge_depth
-        return cls(row.id, row.origin_at, row.tokens, content, row.constitutional, tags, dates, row.source, depth)
-
     def __repr__(self) -> str:
         return f"<Entry {self.id}, {self.tokens} tokens>"
 
     def as_dict(self, *, with_source: bool = False) -> dict[str, Any]:
         """Its public form in the ledger and in search results; in questions of consent with its source."""
-        shown = {"id": self.id, **shown_days(self.date, self.other_dates), "tokens": self.tokens}
+        shown: dict[str, Any] = {"id": self.id, **shown_days(self.date, self.other_dates), "tokens": self.tokens}
         if self.merge_depth.merges:
             shown |= {"merged_sources": self.merge_depth.sources, "merges": self.merge_depth.merges}
         if self.constitutional:
@@ -78,7 +73,8 @@ class PromptMemory(NamedTuple):
             shown["tags"] = list(self.tags)
         if with_source:
             shown["source"] = self.source
-        return shown | {"content": self.content}
+        shown["content"] = self.content
+        return shown
 
 
 def read_entries(agent_id: int, keys: AgentKeys) -> list[PromptMemory]:

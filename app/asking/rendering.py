@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,12 +19,22 @@ from app.config import ROOT
 
 def encode_json(value: Any) -> str:
     """JSON on one line that can hold no line break, no invisible character and no angle bracket."""
-    line = _ENCODER.encode(value)
+    line = _encode(value)
     is_plain = line.isascii() and line.isprintable() and "<" not in line and ">" not in line
     return line if is_plain else line.translate(_ESCAPES)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+def _one_encoder() -> Callable[[Any], str]:
+    """`JSONEncoder.encode` makes its encoder in C anew at each call, which takes longer than to encode a memory."""
+    encoder, make = json.JSONEncoder(ensure_ascii=False, allow_nan=False), getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    signs = encoder.key_separator, encoder.item_separator
+    pieces = make(None, encoder.default, json.encoder.encode_basestring, None, *signs, False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encode = _one_encoder()
 
 
 class _Escapes(dict[int, str]):

@@ -5,6 +5,8 @@ A memory is blind, as those who run an agent see it, or has its text, which only
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
@@ -70,24 +72,48 @@ class OneMemory(ResponseModel):
 
     @classmethod
     def reveal(cls, row: SealedRow, content: str) -> Self:
-        """Of columns, which have these types already: a context tells of hundreds, so pydantic checks none of them."""
-        at, created_at = iso(row.origin_at), row.created_at
+        """Of columns, which have these types already: pydantic checks none of them."""
+        return cls.of_columns(
+            *(row.id, row.type, content, row.tokens, row.constitutional, row.tags, row.origin_at, row.other_dates),
+            *(row.merged_sources, row.merges, row.source, row.created_at, row.updated_at, row.version),
+        )
+
+    @classmethod
+    def of_columns(
+        cls,
+        number: int,
+        kind: str,
+        content: str,
+        tokens: int,
+        constitutional: bool,
+        tags: Sequence[str],
+        origin_at: datetime,
+        other_dates: Sequence[datetime],
+        merged_sources: int,
+        merges: int,
+        source: str,
+        created_at: datetime,
+        updated_at: datetime,
+        version: int,
+    ) -> Self:
+        """The same without a row: a context tells of hundreds."""
+        at = iso(origin_at)
         return cls.of_checked(
             {
-                "id": row.id,
-                "type": row.type,
+                "id": number,
+                "type": kind,
                 "content": content,
-                "tokens": row.tokens,
-                "constitutional": row.constitutional,
-                "tags": row.tags,
+                "tokens": tokens,
+                "constitutional": constitutional,
+                "tags": tags,
                 "origin_at": at,
-                "other_dates": [iso(moment) for moment in row.other_dates],
-                "merged_sources": row.merged_sources,
-                "merges": row.merges,
-                "source": row.source,
-                "created_at": at if created_at == row.origin_at else iso(created_at),
-                "updated_at": at if row.updated_at == row.origin_at else iso(row.updated_at),
-                "version": row.version,
+                "other_dates": [iso(moment) for moment in other_dates] if other_dates else [],
+                "merged_sources": merged_sources,
+                "merges": merges,
+                "source": source,
+                "created_at": at if created_at == origin_at else iso(created_at),
+                "updated_at": at if updated_at == origin_at else iso(updated_at),
+                "version": version,
             }
         )
 

@@ -6,7 +6,7 @@ Moments are kept exactly. What an agent reads are days, each once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -40,10 +40,12 @@ def other_days(origin_at: datetime, other_dates: Iterable[datetime]) -> list[dat
     return sorted({moment.date() for moment in other_dates} - {origin_at.date()})
 
 
-def shown_days(origin_at: datetime, other_dates: Iterable[datetime]) -> dict[str, Any]:
+def shown_days(origin_at: datetime, other_dates: Collection[datetime]) -> dict[str, Any]:
     """`date` and, where there are any, `other_dates` (the latest of them) as a ledger shows them."""
-    days = other_days(origin_at, other_dates)
     shown: dict[str, Any] = {"date": origin_at.date().isoformat()}
+    if not other_dates:  # as most memories, of which a ledger has thousands
+        return shown
+    days = other_days(origin_at, other_dates)
     if days:
         shown["other_dates"] = [day.isoformat() for day in days[-SHOWN_DAYS:]]
     if len(days) > SHOWN_DAYS:

@@ -208,7 +208,7 @@ def test_what_breaks_inside_says_a_kind_and_a_place_and_no_word_of_what_was_sent
         def broken(*_: object, error: Exception = error, **__: object) -> None:
             raise error from RuntimeError(canary("raised"))
 
-        monkeypatch.setattr("app.api.memories.load_context", broken)
+        monkeypatch.setattr("app.api.context.load_context", broken)
         monkeypatch.setattr("app.models.Memory.save", broken)
         for answer in (door("GET", "/context"), door("POST", "/memories", {"content": canary("sent")})):
             assert_refused(answer, status, "unexpected" if status == 500 else "unavailable")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from app.api.memories import Context, Found, NewMemory, SavedMemory, Search
+from app.api.context import Context
+from app.api.memories import Found, NewMemory, SavedMemory, Search
 from app.shapes.memory import OneMemory
 
 CANARY = "the canary sang at dawn"
