@@ -27,14 +27,12 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
     Flask and the settings are imported here, because every small command imports this package. Only Flask's own command
     line (`flask --app app db …`) gets Flask-Migrate's commands, which take long to import.
     """
-    from flask import Flask
-
     from app import events, extensions
     from app import models as models
     from app.config import ROOT, load_settings
 
     settings = settings or load_settings()
-    app = Flask("whetstone", template_folder=str(ROOT / "templates"), static_folder=None)
+    app = _application_class(part)("whetstone", template_folder=str(ROOT / "templates"), static_folder=None)
     app.config.update(SQLALCHEMY_DATABASE_URI=settings.sqlalchemy_url)
     app.extensions.update(settings=settings, part=part, wake_streams=events.wake_streams, settle_soon=lambda _: None)
     extensions.init_app(app)
@@ -51,3 +49,13 @@ def create_app(settings: Settings | None = None, *, part: Part = Part.COMMAND_LI
         app.register_blueprint(stream.blueprint)
         app.register_blueprint(well_known.blueprint)
     return app
+
+
+def _application_class(part: Part) -> type[Flask]:
+    if part is Part.WEB:
+        from app.views.webapp import WebApp
+
+        return WebApp
+    from flask import Flask
+
+    return Flask

@@ -111,7 +111,7 @@ def init_app(app: Flask) -> None:
     app.jinja_env.filters.update(count_nouns=count_nouns, noun_for=noun_for, actor_name=actor_name)
     app.jinja_env.filters["running_words"] = running_words
     app.context_processor(_template_context)
-    app.after_request(_add_headers)
+    app.after_request(add_headers)
 
 
 def _allow_files() -> None:
@@ -171,7 +171,8 @@ def _navigation_items() -> list[dict[str, Any]]:
     ]
 
 
-def _add_headers(response: Response) -> Response:
+def add_headers(response: Response) -> Response:
+    """Those of every answer."""
     said = {name.lower() for name in response.headers.keys()}  # noqa: SIM118 - it is a list of pairs
     for name, value in HEADERS.items():
         if name.lower() not in said:
