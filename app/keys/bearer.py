@@ -18,6 +18,7 @@ from app.keys.agent_keys import check_wrapped, open_keys
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken
 from app.models.statement_log import SIZE_OF_LOG, current_of
+from app.prepared import Prepared
 from app.silo import AgentKeys, TokenKey, WrappedKey, hash_token, open_agent_keys, parse_token
 
 USED_EVERY = timedelta(minutes=1)
@@ -74,37 +75,37 @@ def authenticate(bearer: str) -> Bearer | None:
     if parsed is None:
         return None
     public_id, opener = parsed
-    rows = db.session.connection().execute(_FIND, {"public_id": public_id, "reader": opener.public.hex}).all()
-    if not rows or not hmac.compare_digest(rows[0].token_hash, hash_token(bearer)):
+    reader = opener.public.hex
+    rows = _FIND.fetch(db.session.connection(), {"public_id": public_id, "reader": reader})
+    if not rows or not hmac.compare_digest(rows[0][0], hash_token(bearer)):
         return None
-    first, moment = rows[0], now()
-    current = current_of(first.agent_id, first.uuid, first.size)
+    (_, token_id, agent_id, name, last_used_at, uuid, size, *_), moment = rows[0], now()
+    current = current_of(agent_id, uuid, size)
     if public_id in current.ended_tokens:
         return None
     stated = current.tokens.get(public_id)
-    if first.last_used_at is None or first.last_used_at <= moment - USED_EVERY:
-        _note_use(first.id, public_id, moment)
-    wrapped = [WrappedKey(row.purpose, row.version, opener.public.hex, row.sealed) for row in rows if row.purpose]
+    if last_used_at is None or last_used_at <= moment - USED_EVERY:
+        _note_use(token_id, public_id, moment)
+    wrapped = [WrappedKey(purpose, version, reader, sealed) for *_, purpose, version, sealed in rows if purpose]
     return Bearer(
-        id=first.id,
-        agent_id=first.agent_id,
-        agent_uuid=first.uuid,
+        id=token_id,
+        agent_id=agent_id,
+        agent_uuid=uuid,
         public_id=public_id,
-        name=first.name,
+        name=name,
         scopes=list(stated.body["scopes"]) if stated else [],
-        last_used_at=first.last_used_at,
+        last_used_at=last_used_at,
         opener=opener,
         wrapped=wrapped,
-        digests=current.digests(opener.public.hex),
+        digests=current.digests(reader),
         is_stated=stated is not None,
     )
 
 
-_FIND = (
+_FIND = Prepared(
     select(
-        *(AgentToken.id, AgentToken.agent_id, AgentToken.name, AgentToken.token_hash),
-        *(AgentToken.last_used_at, Agent.uuid, AgentKey.purpose, AgentKey.version, AgentKey.sealed),
-        SIZE_OF_LOG.scalar_subquery().label("size"),
+        *(AgentToken.token_hash, AgentToken.id, AgentToken.agent_id, AgentToken.name, AgentToken.last_used_at),
+        *(Agent.uuid, SIZE_OF_LOG.scalar_subquery(), AgentKey.purpose, AgentKey.version, AgentKey.sealed),
     )
     .join(Agent, Agent.id == AgentToken.agent_id)
     .outerjoin(AgentKey, and_(AgentKey.agent_id == AgentToken.agent_id, AgentKey.reader == bindparam("reader")))

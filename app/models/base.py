@@ -19,12 +19,14 @@ from sqlalchemy import (
     Select,
     Table,
     bindparam,
+    column,
     delete,
     func,
     insert,
     literal_column,
     or_,
     select,
+    table,
     text,
     update,
 )
@@ -390,7 +392,15 @@ def reserve_memory_ids(count: int) -> list[int]:
     session = db.session()
     if is_sqlite(session):
         session.flush()
-        highest = session.scalar(text("SELECT coalesce(max(id), 0) FROM memories")) or 0
+        ((highest,),) = _HIGHEST_MEMORY.fetch(session.connection(), {})
         return list(range(highest + 1, highest + 1 + count))
-    numbers = text("SELECT nextval(pg_get_serial_sequence('memories', 'id')) FROM generate_series(1, :count)")
-    return list(session.scalars(numbers, {"count": count}))
+    return [number for (number,) in _NEXT_MEMORIES.fetch(session.connection(), {"count": count})]
+
+
+_MEMORY_ID = column("id", Integer)
+_HIGHEST_MEMORY = Prepared(select(func.coalesce(func.max(_MEMORY_ID), 0)).select_from(table("memories", _MEMORY_ID)))
+_NEXT_MEMORIES = Prepared(
+    select(func.nextval(func.pg_get_serial_sequence("memories", "id"))).select_from(
+        func.generate_series(1, bindparam("count", type_=Integer)).alias()
+    )
+)

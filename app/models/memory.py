@@ -172,9 +172,9 @@ class Memory(StateColumns, Model):
     def same_core(cls, agent_id: int, content_hash: bytes, at: datetime) -> Memory | None:
         """The active core memory of exactly this text and day (UTC): the constitutional one, else the earliest."""
         db.session.flush()
-        copies = db.session.connection().execute(_SAME_CORE, {"agent": agent_id, "hash": content_hash}).all()
+        copies = _SAME_CORE.fetch(db.session.connection(), {"agent": agent_id, "hash": content_hash})
         day = at.astimezone(UTC).date()
-        same = (row.id for row in copies if day in {moment.date() for moment in (row.origin_at, *row.other_dates)})
+        same = (number for number, at, others in copies if day in {moment.date() for moment in (at, *others)})
         found = next(same, None)
         return None if found is None else db.session.get(cls, found, populate_existing=True)
 
@@ -329,7 +329,7 @@ class Memory(StateColumns, Model):
         return make_row(MemoryState, {"kept": kept, **ids, **self.fields()})
 
 
-_SAME_CORE = (
+_SAME_CORE = Prepared(
     select(Memory.id, Memory.origin_at, Memory.other_dates)
     .join(MemoryText, is_text_of(Memory.id, Memory.content_digest))
     .where(
