@@ -13,7 +13,6 @@ import functools
 import socket
 import ssl
 from collections.abc import Iterable
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpcore
@@ -40,8 +39,16 @@ def shared_tls_context() -> ssl.SSLContext:
 
 def own_connections() -> httpx.Client:
     """A client to lend to one refinement after another, where a provider takes one of ours: it keeps no cookie."""
-    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-    return httpx.Client(verify=shared_tls_context(), cookies=no_cookies)
+    client = httpx.Client(verify=shared_tls_context())
+    client._cookies = _NoCookies()
+    return client
+
+
+class _NoCookies(httpx.Cookies):
+    """Takes none, without the two copies of request and response that the standard library's jar would look at."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        pass
 
 
 def bound_every_client() -> None:
