@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
+import operator
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 _PROMPTS_IN_LOGS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router", "openai")
 _ADDRESSES_IN_LOGS = ("httpx", "httpcore", "botocore", "boto3", "urllib3")
+
+_BRIDGE = "litellm.completion_extras.litellm_responses_transformation.handler"
+_OF_THE_BRIDGE = (
+    "litellm.proxy.openai_files_endpoints.common_utils",
+    "litellm.responses.mcp.litellm_proxy_mcp_handler",
+)
 
 _LONGEST_NAME, _MOST_UNKNOWN = 200, 1_000
 """Of models without a price that are remembered."""
@@ -17,6 +27,9 @@ def break_habits(litellm: Any) -> None:
     """Of the library, which only `litellm.py` imports."""
     _leave_arguments_alone(litellm)
     _leave_out_what_nobody_reads(litellm)
+    _leave_out_what_never_comes(litellm)
+    _read_names_of_providers_at_once(litellm)
+    _load_the_bridge_by_one_thread()
     _silence_logs(litellm)
 
 
@@ -40,6 +53,43 @@ def _leave_out_what_nobody_reads(litellm: Any) -> None:
     logging_of_calls.Logging._record_zero_cost_diagnostic = lambda *_, **__: None
     look_up = _remember_unknown(litellm.utils.get_model_info_helper, litellm.utils.ModelNotMappedError)
     litellm.main.get_model_info_helper = litellm.utils.get_model_info_helper = look_up
+
+
+def _leave_out_what_never_comes(litellm: Any) -> None:
+    """Each of these loads a web framework, or walks through what is asked, for what we never send.
+
+    Files of LiteLLM's proxy in messages, its guardrails, patterns in the parameters of tools. And the tokens of Claude
+    2 are kept once: as the text that a tokenizer is made of, not as a dictionary of it too.
+    """
+    litellm.main.update_messages_with_model_file_ids = lambda messages, *_, **__: messages
+    litellm.litellm_core_utils.exception_mapping_utils._is_guardrail_block = lambda _: False
+    requests = litellm.llms.openai.chat.gpt_transformation.OpenAIGPTConfig
+    requests._sanitized_tools_update_for_openai = _add_nothing
+    del litellm.utils.json_data
+
+
+def _add_nothing(*_: object) -> Mapping[str, object]:
+    return {}
+
+
+def _read_names_of_providers_at_once(litellm: Any) -> None:
+    """Each call reads all 169 of them twice, each through a descriptor in Python of the standard library's."""
+    litellm.types.utils.LlmProviders.value = property(operator.attrgetter("_value_"))
+
+
+def _load_the_bridge_by_one_thread() -> None:
+    """Models that are asked by OpenAI's newer protocol load 270 modules at their first call, MCP's among them."""
+    bridge, loading = importlib.import_module(_BRIDGE).ResponsesToCompletionBridgeHandler, threading.Lock()
+    complete = bridge.completion
+
+    @functools.wraps(complete)
+    def complete_once_loaded(*given: Any, **named: Any) -> Any:
+        with loading:
+            for name in _OF_THE_BRIDGE:
+                importlib.import_module(name)
+        return complete(*given, **named)
+
+    bridge.completion = complete_once_loaded
 
 
 def _remember_unknown(look_up: Any, not_found: type[Exception]) -> Any:

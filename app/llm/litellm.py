@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import threading
 import warnings
@@ -144,6 +145,7 @@ class _Line:
             timeout=exchange.seconds_left(),
             max_retries=0,
             num_retries=0,
+            _skip_mcp_handler=True,
             **({"tools": [dict(tool) for tool in tools]} if tools else {}),
             **route.arguments,
         )
@@ -184,7 +186,9 @@ def _make_route(litellm: Any, model_id: str, api_base: str | None, api_key: str 
     arguments = {"model": known_as, "api_base": api_base, "api_key": api_key}
     if provider == "openai":
         return _through_openai(model_id, arguments)
-    return _through_http_handler(provider, arguments) if provider in _WITH_HTTP_HANDLER else _ModelRoute(arguments)
+    if provider in _WITH_HTTP_HANDLER:
+        return _through_http_handler(provider, arguments)
+    return _through_default_client(arguments)
 
 
 def _find_provider(litellm: Any, model_id: str, api_base: str | None) -> tuple[str, str]:
@@ -221,6 +225,13 @@ def _through_http_handler(provider: str, arguments: dict[str, Any]) -> _ModelRou
 
     reached, wire = _lend(provider, arguments["api_base"], arguments["api_key"])
     return _ModelRoute({**arguments, "client": HTTPHandler(client=wire)}, reached, wire)
+
+
+def _through_default_client(arguments: dict[str, Any]) -> _ModelRoute:
+    """By a client that LiteLLM makes: for many providers OpenAI's, whose first use loads 450 modules, by one thread."""
+    with _one_at_a_time:
+        importlib.import_module("openai.resources")
+    return _ModelRoute(arguments)
 
 
 def _lend(provider: str, base: str | None, key: str | None) -> tuple[Reached, Client]:
@@ -301,13 +312,21 @@ def _make_first_calls(litellm: Any) -> None:
     import httpx
     from openai import OpenAI
 
+    from app.llm.openai_chat import ChatClient
+
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ""}}
     body = {"id": "", "object": "chat.completion", "created": 0, "model": "", "choices": [choice]}
     answers = iter([httpx.Response(200, json=body), httpx.Response(500)])
     nobody = httpx.Client(transport=httpx.MockTransport(lambda _: next(answers)))
     tool = {"type": "function", "function": {"name": "nothing", "parameters": {"type": "object", "properties": {}}}}
-    asked: dict[str, Any] = {"messages": [{"role": "user", "content": ""}], "tools": [tool], "max_retries": 0}
-    with OpenAI(api_key=PLACEHOLDER_KEY, base_url="http://127.0.0.1", http_client=nobody, max_retries=0) as client:
+    asked: dict[str, Any] = {
+        "messages": [{"role": "user", "content": ""}],
+        "tools": [tool],
+        "max_retries": 0,
+        "_skip_mcp_handler": True,
+    }
+    with OpenAI(api_key=PLACEHOLDER_KEY, base_url="http://127.0.0.1", http_client=nobody, max_retries=0) as plain:
+        client = ChatClient(plain)
         litellm.completion(model="openai/gpt-4o", client=client, **asked)
         with contextlib.suppress(litellm.InternalServerError):
             litellm.completion(model="openai/gpt-4o", client=client, **asked)
