@@ -32,8 +32,8 @@ LOOK_SECONDS = 2.0
 RECHECK_SECONDS = 5.0
 """How long a user who was deactivated, or whose roles changed, may still hold a stream."""
 
-GATHER_SECONDS = 0.03
-"""How long to wait for the other events of one action, so that a page is rendered once for all of them."""
+GATHER_SECONDS = 0.05
+"""From one delivery to the next: a first event goes out at once, and what follows right behind it is one rendering."""
 
 SHARED_SECONDS = 1.0
 """How long a rendered frame is reused for others who ask for the same."""
@@ -85,11 +85,13 @@ class Listener:
         self.end = self.end or end
         self._news.set()
 
-    async def wait(self, seconds: float) -> Frame | None:
-        """The next frame, or None when there was none for so long, or when `end` says why there will be none."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
+    def nudge(self) -> None:
+        """Have its `wait` return, with or without a frame."""
+        self._news.set()
+
+    async def wait(self) -> Frame | None:
+        """The next frame, or None when it was nudged, or when `end` says why there will be none."""
+        await self._news.wait()
         self._news.clear()
         frame, self._frame = self._frame, None
         if self.end is not None:
@@ -179,20 +181,24 @@ class Hub:
             del self._frames[key]
 
     async def _deliver_news(self) -> None:
+        delivered = -GATHER_SECONDS
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), self._look)
-                await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(delivered + GATHER_SECONDS - time.monotonic())
             self._woken.clear()
+            began = time.monotonic()
             try:
-                await self._deliver_new_notes()
+                if await self._deliver_new_notes():
+                    delivered = began
             except Exception as error:  # noqa: BLE001 - the database may be away for a while; the cursors stay
                 log.warning("streams not fed", error=type(error).__name__, at=error_place(error))
 
-    async def _deliver_new_notes(self) -> None:
+    async def _deliver_new_notes(self) -> bool:
+        """Whether there were any."""
         cursors = dict(self._cursors)
         if not cursors:
-            return
+            return False
         news = await self.in_thread(lambda: _read_new_notes(cursors))
         for account_id, notes in news.items():
             if account_id in self._cursors:
@@ -201,6 +207,7 @@ class Hub:
         for listener in self._listeners:
             groups[listener.topic, listener.visitor.viewer].append(listener)
         await asyncio.gather(*(self._offer_frame(*group, listeners, news) for group, listeners in groups.items()))
+        return bool(news)
 
     async def _offer_frame(
         self, topic: Topic, viewer: Viewer, listeners: list[Listener], news: dict[int, list[EventSummary]]

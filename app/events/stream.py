@@ -19,9 +19,10 @@ import structlog
 from a2wsgi.wsgi import build_environ
 from flask import Blueprint, Response, abort, current_app, request
 from flask_security import current_user
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from app.errors import NotFound
+from app.events.clock import ClockedStream, StreamClock
 from app.events.hub import End, Hub, Listener
 from app.events.topics import StreamUser, Topic, catch_up, last_seen
 from app.logs import error_place
@@ -85,7 +86,7 @@ class EventStream:
 
     def __init__(self, hub: Hub, *, keep_alive: float = KEEP_ALIVE_SECONDS, patience: float = SEND_SECONDS) -> None:
         self._hub = hub
-        self._keep_alive = keep_alive
+        self._clock = StreamClock(keep_alive, patience)
         self._patience = patience
         self._held = 0
         self._held_by: Counter[int] = Counter()
@@ -135,30 +136,32 @@ class EventStream:
         self._held_by[user_id] += 1
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            await self._serve_stream(listener, receive, send)
+            async with self._clock.watching(listener) as stream:
+                await self._serve_stream(stream, receive, send)
         except TimeoutError:
             return  # without a last part: the server closes the connection
         except Exception as error:  # noqa: BLE001 - the page comes back and asks again
             _log_error("stream broke", error)
             with suppress(TimeoutError):
-                await self._send_body(send, b"", last=True)
+                await self._send_last(send, b"")
         finally:
             self._held_by[user_id] -= 1
             self._held_by += Counter()  # forget who holds none
 
-    async def _serve_stream(self, listener: Listener, receive: Receive, send: Send) -> None:
+    async def _serve_stream(self, stream: ClockedStream, receive: Receive, send: Send) -> None:
+        listener = stream.listener
         seen = listener.seen
         watching = asyncio.create_task(_watch_disconnect(receive, listener))
         try:
-            await self._send_body(send, KEEP_ALIVE)
+            await stream.sending(send(_part(KEEP_ALIVE)))
             await self._hub.join(listener)
             await self._replay_missed(listener, seen)
             while listener.end is None:
-                frame = await listener.wait(self._keep_alive)
+                frame = await listener.wait()
                 if frame is not None or listener.end is None:
-                    await self._send_body(send, frame.wire if frame else KEEP_ALIVE)
+                    await stream.sending(send(_part(frame.wire if frame else KEEP_ALIVE)))
             if listener.end is not End.GONE:
-                await self._send_body(send, BYE if listener.end is End.BYE else b"", last=True)
+                await self._send_last(send, BYE if listener.end is End.BYE else b"")
         finally:
             watching.cancel()
             self._hub.leave(listener)
@@ -170,11 +173,14 @@ class EventStream:
         if newest is not None:
             listener.offer(await self._hub.frame(topic, viewer, newest))
 
-    async def _send_body(self, send: Send, body: bytes, *, last: bool = False) -> None:
+    async def _send_last(self, send: Send, body: bytes) -> None:
         """Raises TimeoutError for a client that does not read."""
-        message = {"type": "http.response.body", "body": body, "more_body": not last}
         async with asyncio.timeout(self._patience):
-            await send(message)
+            await send(_part(body, more=False))
+
+
+def _part(body: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": more}
 
 
 async def _watch_disconnect(receive: Receive, listener: Listener) -> None:

@@ -91,6 +91,27 @@ def test_a_page_that_names_no_real_event_is_brought_to_now(app: Flask, web: Flas
         wait_for(lambda: shows(page, 3))
 
 
+def test_a_first_event_goes_out_at_once_and_those_right_behind_it_as_one(
+    app: Flask, web: Flask, broker: EmbeddedBroker, admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.events.hub.GATHER_SECONDS", NEVER)
+    with serving(web, look=NEVER) as site, Page(site, "overview", site.cookie_of(admin)) as page:
+        wait_for(lambda: shows(page, 0))
+        first = happen()
+        wait_for(lambda: shows(page, 1))
+        assert page.newest().id == str(first)
+
+    monkeypatch.setattr("app.events.hub.GATHER_SECONDS", 1.0)
+    with serving(web, look=NEVER) as site, Page(site, "overview", site.cookie_of(admin), after=str(first)) as page:
+        wait_for(lambda: page.beats > 1)
+        second = happen()
+        wait_for(lambda: shows(page, 2))
+        happen(2)
+        last = happen()
+        wait_for(lambda: shows(page, 5))
+        assert [message.id for message in page.messages] == [str(second), str(last)]
+
+
 def test_nothing_is_lost_while_pages_come_and_go(app: Flask, web: Flask, broker: EmbeddedBroker, admin: User) -> None:
     happening, last = threading.Event(), ""
 
