@@ -273,6 +273,15 @@ class Hub:
         elif what.isdigit() and int(what) in self._cursors:
             self._woken.set()
 
+    def wake_soon(self, account_id: int, _event_id: int) -> None:
+        """`wake_streams` for the only process with pages, from any of its threads: behind the event's commit.
+
+        Who finds the hub woken already needs no more: it looks into the table only after that was taken back.
+        """
+        if account_id in self._cursors and self._loop is not None and not self._woken.is_set():
+            with suppress(RuntimeError):  # the server has just stopped; what was written is written
+                self._loop.call_soon_threadsafe(self._woken.set)
+
     def sign_out_soon(self, user_id: int) -> None:
         """From any thread: close a user's streams, in all tabs; those that are signed in elsewhere come back."""
         if self._loop is not None:

@@ -75,9 +75,19 @@ def serve(settings: Settings) -> None:
     gc.freeze()  # what was loaded stays: the collector need not look through it with every few hundred requests
     gc.set_threshold(*COLLECTED_AFTER)
     keep_closing(flask)
-    StreamWaker(flask).start()
+    wake_pages_of(flask, application.state.hub, settings)
     NoticeTimer.for_web(flask, lambda: worker_answers(ECHO_SECONDS)).start()
     server_of(application, settings).run(None if settings.web_processes == 1 else [shared_socket(settings)])
+
+
+def wake_pages_of(flask: Flask, hub: Hub, settings: Settings) -> None:
+    """Have what this process writes reach the open pages: its own at once where no other process has any (which is
+    told as for the counting of requests), else everybody's by the broker.
+    """
+    if settings.counting_url:
+        StreamWaker(flask).start()
+    else:
+        flask.extensions["wake_streams"] = hub.wake_soon
 
 
 def assemble_application(

@@ -12,14 +12,16 @@ from flask import Flask
 from itsdangerous import URLSafeTimedSerializer
 from starlette.types import Receive, Scope, Send
 
+from app.config import Settings
 from app.events import stream
+from app.events.hub import Hub
 from app.events.topics import Topic
 from app.extensions import db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, Trigger, User
 from app.models.user import ADMIN, AUDITOR, SITE_ADMIN
-from app.processes.asgi import RequestNormalizer
+from app.processes.asgi import RequestNormalizer, wake_pages_of
 from app.processes.broker import EmbeddedBroker
 from app.refinement.start import start_refinement
 from tests.events.conftest import Rendered, happen, make_neighbour
@@ -44,6 +46,39 @@ def test_an_event_reaches_the_page_by_the_broker(app: Flask, web: Flask, broker:
         wait_for(lambda: shows(page, 1))
         assert page.newest().id == str(event_id)
         assert page.newest().data == "<hx-partial>\n1 so far</hx-partial>"
+
+
+def test_the_only_web_process_wakes_its_pages_itself(web: Flask, settings: Settings, admin: User) -> None:
+    with serving(web, look=NEVER) as site, Page(site, "overview", site.cookie_of(admin)) as page:
+        wait_for(lambda: shows(page, 0))
+        wake_pages_of(web, web.extensions["stream_hub"], settings.model_copy(update={"redis_url": ""}))
+        happen_in(web)
+        wait_for(lambda: shows(page, 1))
+        for _ in range(30):
+            happen_in(web)
+        wait_for(lambda: shows(page, 31))
+
+
+def happen_in(web: Flask) -> None:
+    """By a thread of the web process."""
+
+    def work() -> None:
+        with web.app_context():
+            happen()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_several_web_processes_wake_one_another_by_the_broker(
+    app: Flask, web: Flask, settings: Settings, broker: EmbeddedBroker, admin: User
+) -> None:
+    with serving(web, look=NEVER) as site, Page(site, "overview", site.cookie_of(admin)) as page:
+        wait_for(lambda: shows(page, 0))
+        wake_pages_of(app, Hub(app), settings.model_copy(update={"web_processes": 2}))
+        happen()
+        wait_for(lambda: shows(page, 1))
 
 
 def test_without_a_broker_the_page_hears_it_all_the_same(app: Flask, web: Flask, admin: User) -> None:
