@@ -22,6 +22,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from app.config import ROOT
 from app.errors import DiskFull, Unavailable
 from app.plain_rows import CONNECTION, PlainSession
+from app.prepared import NO_VALUES, Prepared, Row, Values
 from app.write_turns import TurnConnection, WriteTurn, WriteTurns
 
 
@@ -152,6 +153,13 @@ def reading() -> Iterator[Session]:
 def end_reading() -> None:
     """End the read transaction, if one is open: nothing holds a snapshot while a model thinks or a client waits."""
     db.session.rollback()
+
+
+def read_rows(query: Prepared, values: Values = NO_VALUES) -> list[Row]:
+    """What a query finds, as plain rows, in the transaction that is open or begins here."""
+    session = db.session()
+    session.flush()
+    return query.fetch(session.connection(), values)
 
 
 def is_sqlite(session: Session) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from flask_sqlalchemy.session import Session
 from sqlalchemy import Column, Connection, Table, bindparam, insert, inspect, update
-from sqlalchemy.orm import InstanceState, Mapper, make_transient_to_detached
+from sqlalchemy.orm import InstanceState, Mapper
 from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.sql import ClauseElement
 
@@ -108,20 +108,27 @@ def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
     """The session's object of a row that a query has just read whole: as the row says, whatever it said before.
 
     `values` are all columns by their names. What waits to be written is written before such a query, by the caller.
+    Listeners hear of it as of a load, those that make a list one whose changes are seen among them.
     """
     mapper = cast("Mapper[T]", inspect(model))
     key = mapper.identity_key_from_primary_key(tuple(values[column.name] for column in mapper.primary_key))
     found: T | None = session.identity_map.get(key)
     if found is None:
         found = make_row(model, values)
-        make_transient_to_detached(found)
-        session.add(found)
+        row = cast("InstanceState[Any]", inspect(found))
+        row.key, row.session_id = key, session.hash_key  # all of this is what a load does
+        session.identity_map._add_unpresent(row, key)
+        row._commit_all(row.dict, session.identity_map)
+        if listeners := cast(Any, mapper.class_manager).dispatch.load:
+            listeners(row, None)
         return found
     row = cast("InstanceState[Any]", inspect(found))
     row.dict.update(values)
     for name in mapper.relationships.keys():  # noqa: SIM118 - no mapping
         row.dict.pop(name, None)
     row._commit_all(row.dict, session.identity_map)
+    if listeners := cast(Any, mapper.class_manager).dispatch.refresh:
+        listeners(row, None, values.keys())
     return found
 
 

@@ -7,15 +7,18 @@ columns go through their types, listeners hear of each statement, and errors com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Connection, Executable, bindparam
+from sqlalchemy import ColumnElement, Connection, Executable, bindparam, literal
 from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Values = Mapping[str, Any]
 Row = tuple[Any, ...]
+NO_VALUES: Values = {}
+Column = ColumnElement[Any] | InstrumentedAttribute[Any]
 _Process = Callable[[Any], Any]
 
 
@@ -150,9 +153,14 @@ def _processed(row: Row, read: Sequence[tuple[int, _Process]]) -> Row:
     return tuple(values)
 
 
-def one_of(column: ColumnElement[Any], count: int) -> ColumnElement[bool]:
+def one_of(column: Column, count: int) -> ColumnElement[bool]:
     """The condition that a column is one of so many values: `count` as `spread` gives it."""
     return column.in_([bindparam(f"value_{number}", type_=column.type) for number in range(count)])
+
+
+def one_of_these(column: Column, values: Iterable[Any]) -> ColumnElement[bool]:
+    """The same for values that are constants."""
+    return column.in_([literal(value, column.type) for value in values])
 
 
 def spread(values: Sequence[Any]) -> tuple[int, dict[str, Any]]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, func, select
 
-from app.extensions import db
+from app.extensions import db, read_rows
 from app.models import AccessGrant, Agent, Event, Refinement, Rollback, User, UserSession
 from app.models.user import ROLES, VISITING_ROLES
+from app.prepared import Prepared
 
 NONE_SEEN = -1
 _ID = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -141,10 +142,11 @@ class Topic:
 
 def newest_event(account_id: int) -> int:
     """The id of the account's newest event; 0 when there is none. Whatever is read after this call already shows it."""
-    return db.session.scalar(_NEWEST_EVENT, {"account_id": account_id}) or 0
+    ((newest,),) = read_rows(_NEWEST_EVENT, {"account_id": account_id})
+    return newest or 0
 
 
-_NEWEST_EVENT = select(func.max(Event.id)).where(Event.account_id == bindparam("account_id"))
+_NEWEST_EVENT = Prepared(select(func.max(Event.id)).where(Event.account_id == bindparam("account_id")))
 
 
 def notes_after(account_id: int, event_id: int, *, limit: int = 5000) -> list[EventSummary]:

@@ -13,8 +13,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import available_timezones
 
+from flask_security import AsaList
 from flask_security.models import sqla
-from sqlalchemy import ColumnElement, ForeignKey, String, and_, select
+from sqlalchemy import ColumnElement, ForeignKey, String, and_, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
@@ -30,6 +31,7 @@ from app.models.user_session import AccountVisit, UserSession
 from app.values.actor import SETUP, Actor, ActorKind
 from app.values.text import clean_name
 
+AsaList.cache_ok = True  # it has no options; else statements with it are compiled anew each time
 sqla.FsModels.set_db_info(base_model=Model, user_table_name="users", role_table_name="roles")
 
 
@@ -250,7 +252,7 @@ class User(SecondFactor, Logged, Model, sqla.FsUserMixin):
     def is_active_with(cls, role: str) -> ColumnElement[bool]:
         """The same for a query: active now, with a role that includes `role`."""
         sufficient = [held for held, included in _INCLUDED.items() if role in included]
-        return and_(cls.active.is_(True), cls.roles.any(Role.name.in_(sufficient)))
+        return and_(cls.active.is_(True), cls.roles.any(or_(*(Role.name == held for held in sufficient))))
 
     @classmethod
     def of_account(cls, account: Account, user_id: int) -> User:

@@ -6,19 +6,24 @@ password makes the first part anew and ends all, the end of one session ends wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import structlog
 from flask import Flask, Response, current_app, g, request, session
 from flask_security import current_user
 from flask_security.utils import set_request_attr
-from sqlalchemy import Select, bindparam, select
-from sqlalchemy.orm import joinedload
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm.attributes import set_committed_value
 
 from app.errors import Unavailable
-from app.extensions import db, writing
-from app.models import User, UserSession
+from app.extensions import db, read_rows, writing
+from app.models import Role, User, UserSession
+from app.models.base import Model
 from app.models.visits import end_visits
+from app.plain_rows import make_row, object_of
+from app.prepared import Prepared, Row
 
 log = structlog.get_logger(__name__)
 
@@ -39,10 +44,10 @@ def init_app(app: Flask) -> None:
 def load_user(cookie_id: str) -> User | None:
     """The active user of an open session; None for anybody else."""
     uniquifier, _, key = cookie_id.rpartition(":")
-    found = db.session.execute(_session_query(), {"uniquifier": uniquifier, "key": key}).unique().one_or_none()
-    if found is None:
+    found = read_rows(_session_query(), {"uniquifier": uniquifier, "key": key})
+    if not found:
         return None
-    user, opened = found._tuple()
+    user, opened = _read_user(found), make_row(UserSession, _part_of(found[0], UserSession))
     if opened.is_to_be_noted:
         g.session_to_note = opened.id
     user.ask_in_session(opened)
@@ -52,13 +57,42 @@ def load_user(cookie_id: str) -> User | None:
     return user
 
 
+def _read_user(found: Sequence[Row]) -> User:
+    """As the rows of `_session_query` say, with its roles, whatever was known of it before."""
+    held = (_part_of(row, Role) for row in found)
+    roles = [object_of(db.session(), Role, role) for role in held if role["id"] is not None]
+    user = object_of(db.session(), User, _part_of(found[0], User))
+    set_committed_value(user, "roles", roles)
+    return user
+
+
+def _part_of(row: Row, model: type[Model]) -> dict[str, Any]:
+    names, start = _PARTS[model]
+    return dict(zip(names, row[start:], strict=False))
+
+
 @cache
-def _session_query() -> Select[tuple[User, UserSession]]:
-    """Made once: every request asks it."""
-    theirs = select(User, UserSession).join(UserSession, UserSession.user_id == User.id)
+def _session_query() -> Prepared:
+    """Made once: every request asks it. A row for each role of the user, and one without for who has none."""
+    users, roles, held = User.__table__, Role.__table__, db.metadata.tables["roles_users"]
+    joined = users.join(UserSession, UserSession.user_id == User.id)
+    joined = joined.outerjoin(held.join(roles, roles.c.id == held.c.role_id), held.c.user_id == users.c.id)
+    theirs = select(*(model.__table__ for model in _PARTS)).select_from(joined).order_by(roles.c.id)
     is_open = (User.active.is_(True), UserSession.key == bindparam("key"), UserSession.ended_at.is_(None))
-    named = theirs.where(User.fs_uniquifier == bindparam("uniquifier"), *is_open)
-    return named.options(joinedload(User.roles))
+    return Prepared(theirs.where(User.fs_uniquifier == bindparam("uniquifier"), *is_open))
+
+
+def _places() -> dict[type[Model], tuple[Sequence[str], int]]:
+    places, start = dict[type[Model], tuple[Sequence[str], int]](), 0
+    for model in (User, UserSession, Role):
+        names = model.__table__.columns.keys()
+        places[model] = names, start
+        start += len(names)
+    return places
+
+
+_PARTS = _places()
+"""Whose columns a row of `_session_query` has: their names, and where they begin."""
 
 
 def _renew_token_at_the_door() -> None:

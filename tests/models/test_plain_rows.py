@@ -288,3 +288,23 @@ def test_a_row_that_is_there_already_is_an_error(app: Flask) -> None:
     db.session.expunge_all()
     with pytest.raises(IntegrityError), writing() as session:
         session.add(_new_memory(number, taken))
+
+
+def test_a_row_that_was_read_plainly_is_the_sessions_own_and_its_lists_are_watched(app: Flask) -> None:
+    """As after a load: one object a row, and what is changed within a list is written."""
+    number = make_user("ann@example.org").id
+    db.session.remove()
+    with writing() as session:
+        columns = User.__table__.columns.keys()
+        (row,) = session.execute(select(User.__table__).where(User.id == number)).tuples()
+        user = object_of(session, User, {**dict(zip(columns, row, strict=True)), "mf_recovery_codes": ["one", "two"]})
+        attributes.flag_modified(user, "mf_recovery_codes")
+        assert session.get(User, number) is user
+        assert user.roles == []
+    with writing() as session:
+        (row,) = session.execute(select(User.__table__).where(User.id == number)).tuples()
+        assert object_of(session, User, dict(zip(columns, row, strict=True))) is user
+        user.mf_recovery_codes.append("three")  # type: ignore[union-attr]
+    db.session.remove()
+
+    assert db.session.scalar(select(User.mf_recovery_codes).where(User.id == number)) == ["one", "two", "three"]

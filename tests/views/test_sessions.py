@@ -12,13 +12,13 @@ import pytest
 from flask import Flask
 from flask_security import hash_password
 from passlib.hash import argon2
-from sqlalchemy import select, update
+from sqlalchemy import delete, insert, select, update
 from werkzeug.test import TestResponse
 
 from app.extensions import db, writing
 from app.history.verify import verify
-from app.models import Account, User
-from app.models.user import ADMIN
+from app.models import Account, Role, User
+from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
 from tests.views.conftest import PASSWORD, Browser, browser
 
 UNKNOWN = "nobody@example.org"
@@ -326,3 +326,25 @@ def token_in(answer: TestResponse) -> str:
     found = re.search(r'name="csrf_token" value="([^"]+)"', answer.text)
     assert found is not None
     return found[1]
+
+
+def test_each_page_asks_anew_which_roles_its_user_has(web: Flask) -> None:
+    """Several at once, none, and others than a moment ago, whoever changed them."""
+    user = browser(web, OWNER)
+    assert user.user is not None
+    number = user.user.id
+    assert user.get("/agents/new").status_code == 200
+    held = db.metadata.tables["roles_users"]
+    with writing() as session:
+        for role in (AUDITOR, SITE_ADMIN):
+            session.execute(insert(held).values(user_id=number, role_id=Role.named(role).id))
+    assert user.get("/agents/new").status_code == 200
+    assert user.get("/settings/accounts").status_code == 200
+    with writing() as session:
+        named = select(Role.id).where(Role.name.in_([OWNER, SITE_ADMIN]))
+        session.execute(delete(held).where(held.c.user_id == number, held.c.role_id.in_(named)))
+    assert user.get("/agents/new").status_code == 403
+    assert user.get("/agents").status_code == 200
+    with writing() as session:
+        session.execute(delete(held).where(held.c.user_id == number))
+    assert user.get("/agents").status_code == 403
