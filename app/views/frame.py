@@ -7,21 +7,27 @@ import shlex
 from functools import cache
 from typing import IO, Any
 
-from flask import Flask, Request, Response, g, request, url_for
+from flask import Flask, Request, Response, g, request
 from flask_security import current_user
 from flask_wtf.csrf import CSRFProtect, generate_csrf
-from sqlalchemy import Select, bindparam, exists, select
+from jinja2 import Template
+from jinja2.environment import TemplateModule
+from jinja2.runtime import Context
+from sqlalchemy import bindparam, exists, select
 from sqlalchemy.orm import aliased
 
 from app.config import Settings
-from app.extensions import db
+from app.extensions import db, read_rows
 from app.models import AccessGrant, Account
 from app.models.user import ROLES
+from app.prepared import Prepared
 from app.values.durations import running_words
 from app.values.mass_story import exact_percent, percent
 from app.values.plural import count_nouns, noun_for
 from app.version import app_version
+from app.views import addresses
 from app.views.access import may_act, viewer
+from app.views.addresses import page_url
 from app.views.assets import asset_url
 from app.views.inert import inert
 from app.views.live import my_live_exceptions
@@ -73,12 +79,12 @@ _OTHER = aliased(Account)
 
 
 @cache
-def _account_query(_dialect: str) -> Select[tuple[str, bool, bool]]:
+def _account_query(_dialect: str) -> Prepared:
     """The name of an account; whether there are others: then every command names it; and whether the user has a live
     exception there: hardly any page has to load one."""
     others = exists().where(_OTHER.id != Account.id)
     live = exists().where(AccessGrant.user_id == bindparam("user_id"), AccessGrant.is_live())
-    return select(Account.name, others, live).where(Account.id == bindparam("id"))
+    return Prepared(select(Account.name, others, live).where(Account.id == bindparam("id")))
 
 
 csrf = CSRFProtect()
@@ -89,6 +95,14 @@ class MemoryRequest(Request):
 
     def _get_file_stream(self, *_about: Any, **_more: Any) -> IO[bytes]:
         return io.BytesIO()
+
+
+class PageTemplate(Template):
+    """Jinja compares at each import of a macro which names its importer has: all of ours have the same."""
+
+    def _get_default_module(self, ctx: Context | None = None) -> TemplateModule:
+        knows_all = ctx is None or ctx.globals_keys.issubset(self.environment.globals)
+        return super()._get_default_module(None if knows_all else ctx)
 
 
 def init_app(app: Flask) -> None:
@@ -104,6 +118,8 @@ def init_app(app: Flask) -> None:
     )
     app.before_request(_allow_files)
     csrf.init_app(app)
+    addresses.init_app(app)
+    app.jinja_env.template_class = PageTemplate
     app.jinja_env.globals.update(csrf_token=_csrf_token, vocabulary=FOR_TEMPLATES, asset_url=asset_url)
     app.jinja_env.globals.update({**PIECES, **ROWS})
     app.jinja_env.filters.update(ago_words=ago_words, left_words=left_words, shell=quote_for_shell, inert=inert)
@@ -132,13 +148,13 @@ def _csrf_token() -> str:
 
 def _template_context() -> dict[str, Any]:
     """What templates/base.html reads. Error pages of a broken server get only what needs no database."""
-    common = {"home_url": url_for("overview.index"), "app_version": app_version(), "nav": []}
+    common = {"home_url": page_url("overview.index"), "app_version": app_version(), "nav": []}
     if g.get("bare") or g.get("streaming") or not current_user.is_authenticated:
         return common
     user = viewer()
     asked = {"id": user.account_id, "user_id": user.id}
     query = _account_query(db.session().get_bind().dialect.name)
-    account_name, has_others, has_exceptions = db.session.execute(query, asked).one()
+    ((account_name, has_others, has_exceptions),) = read_rows(query, asked)
     held = [role for role in reversed(ROLES) if user.may(role)]
     role = next((role for role in held if role in ROLES[:3]), held[0] if held else "no role")
     return common | {
@@ -146,11 +162,11 @@ def _template_context() -> dict[str, Any]:
         "account_name": account_name,
         "account_option": f" --account {quote_for_shell(account_name)}" if has_others else "",
         "viewer": {"email": user.email, "role": role.replace("_", " "), "time_zone": user.time_zone},
-        "sign_out_url": url_for("security.logout"),
+        "sign_out_url": page_url("security.logout"),
         "may_act": may_act(),
         "my_exceptions": _my_exceptions() if has_exceptions else [],
         "visit": user.visit,
-        "leave_url": url_for("accounts.leave"),
+        "leave_url": page_url("accounts.leave"),
     }
 
 
@@ -166,7 +182,7 @@ def _navigation_items() -> list[dict[str, Any]]:
     blueprint = request.blueprint or ""
     here = "agents" if "agent_id" in (request.view_args or {}) else _NAVIGATION_SECTIONS.get(blueprint, blueprint)
     return [
-        {"label": label, "url": url_for(endpoint), "icon": icon, "key": key, "current": here == endpoint.split(".")[0]}
+        {"label": label, "url": page_url(endpoint), "icon": icon, "key": key, "current": here == endpoint.split(".")[0]}
         for label, endpoint, icon, key in NAVIGATION
     ]
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flask import current_app, jsonify, request, url_for
+from flask import current_app, jsonify, request
 from flask.typing import ResponseReturnValue
 
 from app.errors import NotFound, Refused
 from app.models.user import AUDITOR, SITE_ADMIN
 from app.views.access import signed_in_pages, viewer
+from app.views.addresses import page_url
 from app.views.answers import redirect_to
 
 blueprint = signed_in_pages("house", __name__)
@@ -84,7 +85,7 @@ def tabs() -> Sequence[dict[str, Any]]:
     inside = viewer().visit is not None
     tabs_here = [tab for tab in TABS if not (inside and tab.endpoint == "house.account")]
     mine = [tab for tab in tabs_here if tab.endpoint in current_app.view_functions and viewer().may(tab.role)]
-    return [{"label": tab.label, "url": url_for(tab.endpoint), "current": here == tab.endpoint} for tab in mine]
+    return [{"label": tab.label, "url": page_url(tab.endpoint), "current": here == tab.endpoint} for tab in mine]
 
 
 def _first_tab() -> dict[str, Any]:
