@@ -28,13 +28,14 @@ from app.models.agent_settings import (
     clean_settings,
     operator_settings,
 )
+from app.models.agent_standing import AgentStanding
 from app.models.audit import NOT_LOGGED_YET, Action, Chained, record, record_each
 from app.models.base import ExactRatio, Identity, Model, Moment, partial_index, require_row
 from app.models.declaring import declare
 from app.models.event import announce, announce_each
 from app.models.grant import AccessGrant
 from app.models.proposal import SettingProposal
-from app.models.schedule import SCHEDULE_INDEXES, ScheduleColumns
+from app.models.schedule import SCHEDULE_INDEXES
 from app.models.settings_request import SettingsRequest
 from app.models.state import MemoryType
 from app.models.statement import StatementKind
@@ -79,7 +80,7 @@ class AgentNameTaken(Refused):
     """Another agent of the account has this name."""
 
 
-class Agent(Chained, ScheduleColumns, Model):
+class Agent(Chained, AgentStanding, Model):
     """`core_token_usage` (tokens) and the counts are running totals, true at every commit.
 
     `forgotten_at` is when its keys were destroyed: what it remembered is unreadable for ever, its record stays.
@@ -193,11 +194,6 @@ class Agent(Chained, ScheduleColumns, Model):
     def as_actor(self) -> Actor:
         """The agent, as the one who acts."""
         return Actor(ActorKind.AGENT, self.name)
-
-    @property
-    def effective_refinement_threshold(self) -> Decimal:
-        own = operator_settings().default_threshold if self.refinement_threshold is None else self.refinement_threshold
-        return max(own, operator_settings().min_threshold)
 
     @property
     def effective_max_confirmed_losses(self) -> int:
@@ -323,7 +319,7 @@ class Agent(Chained, ScheduleColumns, Model):
 
         `changeable` says whether there is, where the caller knows.
         """
-        if self.forgotten_at is not None or not self.is_wanted(at):
+        if not self.may_need_refinement(at):
             return False
         return self.has_changeable_memories() if changeable is None else changeable
 

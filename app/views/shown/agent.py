@@ -65,6 +65,7 @@ INTAKE_NEWS = timedelta(minutes=10)
 class AgentState(AgentRow):
     """The head of all pages of an agent."""
 
+    agent: Agent
     last_refinement: Refinement | None
     erosion: Erosion
     last_event: int

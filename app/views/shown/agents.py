@@ -8,17 +8,19 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from flask import url_for
-from sqlalchemy import Select, bindparam, exists, func, select
+from sqlalchemy import bindparam, exists, func, select
 from sqlalchemy.orm import aliased
 
 from app.events.topics import newest_event
-from app.extensions import db, now
+from app.extensions import db, now, read_rows
 from app.models import OPEN_STATES, Agent, AgentKey, Refinement
+from app.models.agent_standing import LISTED, ListedAgent
 from app.models.base import UtcDateTime
+from app.prepared import Prepared, one_of, spread
 from app.refinement.fleet import DUE, FILTERS, OUTCOMES, STATES, FilterRefused, Fleet
 from app.refinement.timetable import Due, OpenRefinement, Timetable
 from app.shapes.agent import AdminAgent
+from app.views.addresses import list_url
 from app.views.forms import Wrong
 from app.vocabulary import STATUSES
 
@@ -36,6 +38,7 @@ RECENT = timedelta(minutes=10)
 TREND_DAYS = 90
 TREND_POINTS = 12
 
+_WHOLE = Prepared(select(func.count()).select_from(Agent).where(Agent.account_id == bindparam("account_id")))
 _IS_OPEN = Refinement.status.in_(OPEN_STATES)
 
 Trend = Sequence[tuple[int, int]]
@@ -51,11 +54,14 @@ class EndedRefinement(NamedTuple):
     undone_by: str | None
 
 
+AgentInHand = Agent | ListedAgent
+
+
 @dataclass(frozen=True)
 class AgentRow:
     """How an agent stands: its open refinement, the last one that ended, and when the next one starts by itself."""
 
-    agent: Agent
+    agent: AgentInHand
     last: EndedRefinement | None
     running: OpenRefinement | None
     due: Due
@@ -70,7 +76,7 @@ class AgentRow:
 
     @property
     def needs_refinement(self) -> bool:
-        return self.agent.needs_refinement(now(), changeable=self.changeable)
+        return self.changeable and self.agent.may_need_refinement(now())
 
     def as_json(self) -> dict[str, Any]:
         running, needs = self.running and self.running.id, self.needs_refinement
@@ -102,8 +108,7 @@ class AgentList:
         self.after, self.selects_all, self.problem = after, False, ""
         self.selected: Sequence[int] = ()
         self.last_event = newest_event(account_id)
-        whole = select(func.count()).select_from(Agent).where(Agent.account_id == account_id)
-        self.total = db.session.scalar(whole) or 0
+        ((self.total,),) = read_rows(_WHOLE, {"account_id": account_id})
         self.rows, self.next_after, self.matched = list[AgentRow](), "", 0
         if not self.errors:
             self._load_page()
@@ -117,7 +122,7 @@ class AgentList:
 
     def _load_page(self) -> None:
         fleet = self.fleet
-        agents, last = fleet.order.load(fleet.agents(), ROWS, fleet.position_of(self.after))
+        agents, last = fleet.load(ROWS, self.after)
         self.matched = fleet.count() if fleet.is_filtered else self.total
         self.rows, self.next_after = load_rows(agents, with_trend=True), last.name if last else ""
 
@@ -139,8 +144,8 @@ class AgentList:
 
     def url(self, **changed: str) -> str:
         """The address of this list with other filters, from its start."""
-        typed: dict[str, Any] = {name: value for name, value in (self.fleet.typed | changed).items() if value}
-        return url_for("agents.index", **typed)
+        typed = {name: value for name, value in (self.fleet.typed | changed).items() if value}
+        return list_url("agents.index", **typed)
 
     def sort_url(self, column: str) -> str:
         """Its order by a column; the other way round where it is ordered so already."""
@@ -156,15 +161,18 @@ class AgentList:
         return {"agents": rows, **counted, "next_after": self.next_after or None}
 
 
-def load_rows(agents: Sequence[Agent], *, with_trend: bool = False) -> list[AgentRow]:
+def load_rows(agents: Sequence[AgentInHand], *, with_trend: bool = False) -> list[AgentRow]:
     """Rows for some agents of one account: a handful of queries, whatever their number."""
+    if not agents:
+        return []
     outlooks, trends = Timetable().outlooks(agents), load_trends(agents) if with_trend else {}
-    asked = db.session.execute(_standing_query(), {"ids": [agent.id for agent in agents]})
+    count, asked = spread([agent.id for agent in agents])
+    found = read_rows(_standing_query(count), asked)
     standing = {
-        agent_id: (has_keys, EndedRefinement(*last) if last[0] else None) for agent_id, has_keys, *last in asked
+        agent_id: (has_keys, EndedRefinement(*last) if last[0] else None) for agent_id, has_keys, *last in found
     }
 
-    def row(agent: Agent) -> AgentRow:
+    def row(agent: AgentInHand) -> AgentRow:
         has_keys, last = standing[agent.id]
         return AgentRow(agent, last, *outlooks[agent.id], has_keys, trend=trends.get(agent.id, ()))
 
@@ -172,34 +180,34 @@ def load_rows(agents: Sequence[Agent], *, with_trend: bool = False) -> list[Agen
 
 
 @cache
-def _standing_query() -> Select[Any]:
-    """Made once: whether an agent has keys, and its newest ended refinement, by one probe of an index each."""
+def _standing_query(count: int) -> Prepared:
+    """Whether an agent has keys, and its newest ended refinement, by one probe of an index each."""
     ended = select(Refinement.id).where(Refinement.agent_id == Agent.id, Refinement.ended_at.is_not(None))
     newest = ended.order_by(Refinement.requested_at.desc()).limit(1).scalar_subquery()
     last = aliased(Refinement)
     columns = (last.id, last.status, last.ended_at, last.undone_by)
     query = select(Agent.id, exists().where(AgentKey.agent_id == Agent.id), *columns).outerjoin(last, last.id == newest)
-    return query.where(Agent.id.in_(bindparam("ids", expanding=True)))
+    return Prepared(query.where(one_of(Agent.id, count)))
 
 
-def load_trends(agents: Sequence[Agent]) -> dict[int, Trend]:
+def load_trends(agents: Sequence[AgentInHand]) -> dict[int, Trend]:
     """What each agent's last refinements left, and what it holds now; nothing of one that had none lately."""
-    asked = {"ids": [agent.id for agent in agents], "since": now() - timedelta(days=TREND_DAYS)}
+    count, asked = spread([agent.id for agent in agents])
     found: dict[int, list[tuple[int, int]]] = {}
-    for agent_id, at, mass, _ in db.session.execute(_trend_query(), asked).tuples():
+    for agent_id, at, mass, _ in read_rows(_trend_query(count), {**asked, "since": now() - timedelta(days=TREND_DAYS)}):
         found.setdefault(agent_id, []).append((int(at.timestamp()), mass))
     today = int(now().timestamp())
     return {agent.id: (*found[agent.id], (today, agent.core_token_usage)) for agent in agents if agent.id in found}
 
 
 @cache
-def _trend_query() -> Select[tuple[int, datetime, int, int]]:
+def _trend_query(count: int) -> Prepared:
     newest = func.row_number().over(partition_by=Refinement.agent_id, order_by=Refinement.requested_at.desc())
-    wanted = Refinement.agent_id.in_(bindparam("ids", expanding=True))
+    wanted = one_of(Refinement.agent_id, count)
     lately = (Refinement.requested_at >= bindparam("since", type_=UtcDateTime), Refinement.mass_after.is_not(None))
     columns = (Refinement.agent_id, Refinement.requested_at, Refinement.mass_after, newest.label("place"))
     ended = select(*columns).where(wanted, *lately).subquery()
-    return select(ended).where(ended.c.place < TREND_POINTS).order_by(ended.c.requested_at)
+    return Prepared(select(ended).where(ended.c.place < TREND_POINTS).order_by(ended.c.requested_at))
 
 
 def recently_moved(account_id: int) -> list[AgentRow]:
@@ -209,5 +217,6 @@ def recently_moved(account_id: int) -> list[AgentRow]:
         _IS_OPEN | (Refinement.ended_at >= now() - RECENT),
         Refinement.requested_at >= now() - timedelta(days=1),
     )
-    agents = db.session.scalars(select(Agent).where(Agent.id.in_(moved)).order_by(Agent.name).limit(200))
-    return load_rows(list(agents), with_trend=True)
+    found = select(*(getattr(Agent, name) for name in LISTED)).where(Agent.id.in_(moved))
+    rows = db.session.execute(found.order_by(Agent.name).limit(200)).tuples()
+    return load_rows([ListedAgent(row) for row in rows], with_trend=True)
