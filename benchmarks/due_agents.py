@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from app.extensions import db, end_reading, now
 from app.models import Agent, Memory
-from app.refinement.due import Queries, due_by_schedule, due_hourly
+from app.refinement.due import DueMoments, Queries, due_by_schedule, due_hourly
 from app.refinement.sweep import BATCH
 from benchmarks.bulk import multiply_row, set_sequence
 from benchmarks.figures import Figure
@@ -30,9 +30,17 @@ def measure(agents: int = 100_000, memories: int = 10_000_000, rounds: int = 15)
     with scratch():
         fill_agents(agents, memories)
         at = now()
-        due = medians(rounds, schedule=lambda: first_due(due_by_schedule(at)), budget=lambda: first_due(due_hourly(at)))
+        due = medians(
+            rounds,
+            schedule=lambda: first_due(due_by_schedule(DueMoments.of(at))),
+            budget=lambda: first_due(due_hourly(DueMoments.of(at))),
+        )
         grouped = medians(GROUPED_ROUNDS, grouped=lambda: _grouped(at))["grouped"]
-        found = len(first_due(due_by_schedule(at))), len(first_due(due_hourly(at))), len(_grouped(at))
+        found = (
+            len(first_due(due_by_schedule(DueMoments.of(at)))),
+            len(first_due(due_hourly(DueMoments.of(at)))),
+            len(_grouped(at)),
+        )
     if found != (BATCH,) * 3:
         raise RuntimeError(f"due: {found}")
     size = f"{agents:,} agents, {memories:,} memories"
@@ -52,6 +60,14 @@ def first_due(queries: Queries) -> Sequence[int]:
             break
     end_reading()
     return found
+
+
+def _first_by_schedule(at: datetime) -> Sequence[int]:
+    return first_due(due_by_schedule(DueMoments.of(at)))
+
+
+def _first_over_budget(at: datetime) -> Sequence[int]:
+    return first_due(due_hourly(DueMoments.of(at)))
 
 
 def _grouped(at: datetime) -> Sequence[int]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
-from sqlalchemy import Select, Table, bindparam, case, func, select
+from sqlalchemy import BindParameter, Select, Table, bindparam, case, func, select
 
 from app.errors import Refused
 from app.extensions import db, now
@@ -54,8 +54,13 @@ def next_month(at: datetime) -> datetime:
 
 def spent_accounts(at: datetime) -> Select[tuple[int]]:
     """Ids of accounts whose model cost has reached their limit in the month of a moment; none in a month to come."""
+    return spent_since(month_start(at))
+
+
+def spent_since(month: datetime | BindParameter[datetime]) -> Select[tuple[int]]:
+    """The same of a month by its start, which may be a parameter of the statement."""
     spent = select(func.coalesce(func.sum(ModelCall.cost_usd), 0)).where(
-        ModelCall.account_id == Account.id, ModelCall.started_at >= month_start(at)
+        ModelCall.account_id == Account.id, ModelCall.started_at >= month
     )
     return select(Account.id).where(
         Account.max_monthly_cost.is_not(None), spent.scalar_subquery() >= Account.max_monthly_cost

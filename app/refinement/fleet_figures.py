@@ -6,14 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, case, cast, func, select, union
+from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, cast, func, select, union
 
 from app.extensions import db
 from app.models import Agent, Mode, Refinement, Status
 from app.models.agent_settings import operator_settings
-from app.refinement.due import Queries, due_again, due_by_schedule, due_hourly
+from app.prepared import Prepared
+from app.refinement.due import DueMoments, Queries, due_again, due_by_schedule, due_hourly
 from app.refinement.erosion import WINDOW, Erosion, erosion_of
 from app.refinement.fleet import OVER_BUDGET
 from app.refinement.timetable import HOUR, Timetable
@@ -72,19 +74,28 @@ def trend_of(account_id: int, at: datetime) -> Trend:
 def count_next_attempts(account_id: int, timetable: Timetable) -> list[tuple[str, int]]:
     """How many agents are refined by themselves how soon, the soonest first: none twice, none that is not at all.
 
-    A number above `COUNTED` stands for many.
+    A number above `COUNTED` stands for many; what comes after it is not counted.
     """
     now, midnight = timetable.at, timetable.at.replace(hour=0, minute=0, second=0, microsecond=0)
     hour, today, tomorrow = now + HOUR, midnight + DAY - MOMENT, midnight + 2 * DAY - MOMENT
     ends = {"within the hour": hour, "today": max(today, hour), "tomorrow": tomorrow, "later": now + LATER}
-    counts = _count_due(account_id, [(end, timetable.last_tick_until(end)) for end in ends.values()])
     before = 0
     found = []
-    for words, count in zip(ends, counts, strict=True):
+    for words, end in ends.items():
+        count = _count_due(account_id, end, timetable.last_tick_until(end))
         if count > before:
             found.append((words, count - before))
         before = max(before, count)
+        if before > COUNTED:
+            break
     return found
+
+
+def count_at_tick(account_id: int, at: datetime) -> int:
+    """How many agents the scheduled tick starts at a moment, as their rows are now. Above `COUNTED`: many."""
+    values = {"account": account_id} | DueMoments.of(at).named("tick")
+    ((count,),) = _at_tick().fetch(db.session.connection(), values)
+    return int(count)
 
 
 def over_budget_twice(account_id: int, limit: int) -> Sequence[tuple[int, str]]:
@@ -152,19 +163,35 @@ def _read_week(row: Sequence[Any]) -> WeekFigures:
     return WeekFigures(refinements, completed, -removed, cost or Decimal(0))
 
 
-def _count_due(account_id: int, ends: Sequence[tuple[datetime, datetime | None]]) -> Sequence[int]:
-    """How many agents are due until each of these moments, in one statement; with the last tick until then."""
-    counted = [_counting(account_id, _due_until(end, tick)).label(f"until_{n}") for n, (end, tick) in enumerate(ends)]
-    return db.session.execute(select(*counted)).one()
+def _count_due(account_id: int, at: datetime, tick: datetime | None) -> int:
+    """How many agents are due until a moment, with the last tick until then."""
+    values = {"account": account_id} | DueMoments.of(at).named("end")
+    if tick is not None:
+        values |= DueMoments.of(tick).named("tick")
+    ((count,),) = _until(has_tick=tick is not None).fetch(db.session.connection(), values)
+    return int(count)
 
 
-def _due_until(at: datetime, tick: datetime | None) -> Queries:
-    return *due_hourly(at), *due_again(at), *(due_by_schedule(tick) if tick else ())
-
-
-def _counting(account_id: int, queries: Queries) -> Any:
+def _counting(*queries: Select[tuple[int]]) -> Prepared:
+    """Of the account, each agent once; of each query a little more than are counted."""
     mine = (
-        query.where(Agent.account_id == account_id).order_by(None).limit(COUNTED + 1).subquery() for query in queries
+        query.where(Agent.account_id == bindparam("account")).order_by(None).limit(COUNTED + 1).subquery()
+        for query in queries
     )
     once = union(*(select(found.c.id) for found in mine)).subquery()
-    return select(func.count()).select_from(once).scalar_subquery()
+    return Prepared(select(func.count()).select_from(once))
+
+
+@cache
+def _until(*, has_tick: bool) -> Prepared:
+    end = DueMoments.parameters("end")
+    return _counting(*due_hourly(end), *due_again(end), *(_of_tick() if has_tick else ()))
+
+
+@cache
+def _at_tick() -> Prepared:
+    return _counting(*_of_tick())
+
+
+def _of_tick() -> Queries:
+    return due_by_schedule(DueMoments.parameters("tick"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 
 import pytest
 from flask import Flask
@@ -14,6 +15,7 @@ from app.extensions import db, now, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, Refinement, Status
+from app.refinement import fleet_figures
 from app.refinement.fleet_figures import count_next_attempts, eroding_agents, over_budget_twice, trend_of
 from app.refinement.timetable import HOUR, Timetable
 from tests.support.clock import FakeClock
@@ -69,6 +71,22 @@ def test_the_counts_of_next_attempts_are_those_of_each_agent_s_own_timetable(
     assert len(expected) == 4
     assert dict(count_next_attempts(HOME, timetable)) == expected
     assert count_next_attempts(77, timetable) == []
+
+
+def test_of_many_that_are_tried_soon_nobody_is_told_how_many_come_later(
+    app: Flask, settings: Settings, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.advance(days=5, hours=8)
+    for number in range(5):
+        remember(make_agent(f"large {number}", core_token_budget=3), "Ann likes tea.", "Bob likes rum.")
+    remember(make_agent("small"), "Ann likes tea.")
+    timetable = Timetable(settings, now())
+    (soon, large), (_, small) = count_next_attempts(HOME, timetable)
+    assert (soon, large, small) == ("within the hour", 5, 1)
+
+    monkeypatch.setattr(fleet_figures, "COUNTED", 3)
+    monkeypatch.setattr(fleet_figures, "_until", cache(fleet_figures._until.__wrapped__))
+    assert count_next_attempts(HOME, timetable) == [("within the hour", 4)]
 
 
 def test_the_trend_compares_seven_days_with_the_seven_before(app: Flask, clock: FakeClock) -> None:

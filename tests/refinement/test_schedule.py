@@ -14,7 +14,7 @@ from sqlalchemy import text
 from app.config import Settings
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent, Trigger
-from app.refinement.due import due_again, due_by_schedule, due_hourly
+from app.refinement.due import DueMoments, due_again, due_by_schedule, due_hourly
 from app.refinement.start import start_refinement
 from app.refinement.timetable import Timetable
 from tests.support.clock import MONDAY
@@ -88,8 +88,12 @@ def test_the_database_finds_exactly_those_that_the_rule_names(agents: list[Agent
     free = locked[0]
     can_start = free.active and not free.paused and free.rested_from <= AT
 
-    hourly = {found for due in (*due_hourly(AT), *due_again(AT)) for found in db.session.scalars(due)}
-    at_tick = {found for due in due_by_schedule(AT) for found in db.session.scalars(due)}
+    hourly = {
+        found
+        for due in (*due_hourly(DueMoments.of(AT)), *due_again(DueMoments.of(AT)))
+        for found in db.session.scalars(due)
+    }
+    at_tick = {found for due in due_by_schedule(DueMoments.of(AT)) for found in db.session.scalars(due)}
 
     assert hourly == ({free.id} if can_start and free.is_wanted_hourly(AT) else set())
     assert at_tick == ({free.id} if can_start and free.scheduled_from <= AT else set())

@@ -47,7 +47,7 @@ from app.models.base import iso
 from app.models.declaring import declare
 from app.models.key import AgentKey
 from app.models.statement import StatementKind
-from app.refinement.due import due_by_schedule
+from app.refinement.due import DueMoments, due_by_schedule
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from app.silo import SealBroken, seal_intake
@@ -363,7 +363,7 @@ def test_no_sweep_starts_it(agent: Agent, clock: FakeClock) -> None:
     from app.refinement.sweep import sweep_over_budget, sweep_weekly
 
     clock.advance(days=30)
-    assert [each for due in due_by_schedule(now()) for each in db.session.scalars(due)] == [agent.id]
+    assert [each for due in due_by_schedule(DueMoments.of(now())) for each in db.session.scalars(due)] == [agent.id]
     db.session.rollback()
     forget_agent(agent.id, by=COMMAND_LINE)
 

@@ -15,9 +15,15 @@ from sqlalchemy import Select, bindparam, func, select
 from app.extensions import db, now
 from app.models import OPEN_STATES, Agent, Refinement
 from app.models.agent_settings import operator_settings
-from app.refinement.due import due_by_schedule
 from app.refinement.fleet import IS_KEPT, OVER_BUDGET
-from app.refinement.fleet_figures import Trend, count_next_attempts, eroding_agents, over_budget_twice, trend_of
+from app.refinement.fleet_figures import (
+    Trend,
+    count_at_tick,
+    count_next_attempts,
+    eroding_agents,
+    over_budget_twice,
+    trend_of,
+)
 from app.refinement.timetable import Timetable
 from app.values.plural import count_nouns
 
@@ -63,10 +69,8 @@ class NextStarts:
 
     @classmethod
     def count(cls, account_id: int) -> NextStarts:
-        timetable, due = Timetable(), 0
-        for query in due_by_schedule(timetable.next_tick):
-            some = query.where(Agent.account_id == account_id).order_by(None).limit(DUE_LIMIT + 1)
-            due += db.session.scalar(select(func.count()).select_from(some.subquery())) or 0
+        timetable = Timetable()
+        due = count_at_tick(account_id, timetable.next_tick)
         return cls(timetable.next_tick, due, count_next_attempts(account_id, timetable))
 
 
