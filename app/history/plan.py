@@ -19,6 +19,8 @@ from app.history.trace import Entries, MemoryReversal, PlanFindings, read_traces
 from app.history.undo_rules import plan_rewind, plan_undo
 from app.models import Action, Agent, AuditLog, Memory, MemoryState, Refinement, Rollback, RollbackKind
 from app.models.audit import OPERATIONS
+from app.models.base import read_row
+from app.prepared import Prepared
 
 UNLESS_REVERSED = (*OPERATIONS, Action.REFINEMENT_ROLLBACK)
 """Entries that can be undone, unless a guard reversed their refinement."""
@@ -156,11 +158,13 @@ def find_target(target: Target) -> TargetRows:
 def preview_plan(target: Target) -> Plan:
     """What `roll_back` would do now. Reads only. Raises NotFound or NothingToUndo."""
     found = find_target(target)
-    return make_plan(found, db.session.get_one(Agent, found.agent_id, populate_existing=True), lock=False)
+    agent = db.session.get_one(Agent, found.agent_id, populate_existing=True)
+    return make_plan(found, agent, Refinement.open_of(agent.id), lock=False)
 
 
-def make_plan(found: TargetRows, agent: Agent, *, lock: bool) -> Plan:
-    """The plan as of now; with `lock`, which needs the agent's lock, it holds until the transaction ends."""
+def make_plan(found: TargetRows, agent: Agent, running: Refinement | None, *, lock: bool) -> Plan:
+    """The plan as of now, while the agent's refinement `running` is open; with `lock`, which needs the agent's lock, it
+    holds until the transaction ends."""
     mass, findings = agent.core_token_usage, PlanFindings()
     final = found.reversed if found.is_final else None
     if final is None and found.undone_by is None:
@@ -173,14 +177,13 @@ def make_plan(found: TargetRows, agent: Agent, *, lock: bool) -> Plan:
         final = find_reversed_work(found.account_id, found.agent_id, findings.changes)
     if final is not None:
         return Plan(found=found, mass_before=mass, mass_after=mass, final=final)
-    after = mass + sum(change.gain for change in findings.changes)
-    stops = _refinement_to_end(found, findings)
+    after = mass + findings.gain
+    stops = _refinement_to_end(found, findings, running)
     return Plan(**vars(findings), found=found, stops=stops, mass_before=mass, mass_after=after)
 
 
-def _refinement_to_end(found: TargetRows, findings: PlanFindings) -> str | None:
+def _refinement_to_end(found: TargetRows, findings: PlanFindings, running: Refinement | None) -> str | None:
     """The open refinement that has to end first; its own undo ends it even where it has changed nothing yet."""
-    running = Refinement.open_of(found.agent_id)
     if running is None or findings.conflicts or found.undone_by is not None:
         return None
     is_target = found.refinement is not None and found.refinement.id == running.id
@@ -188,7 +191,7 @@ def _refinement_to_end(found: TargetRows, findings: PlanFindings) -> str | None:
 
 
 def _find_refinement(target: Target) -> TargetRows:
-    refinement = db.session.get(Refinement, target.id, populate_existing=True)
+    refinement = read_row(Refinement, target.id)
     if refinement is None:
         raise NotFound("There is no such refinement.")
     return TargetRows(
@@ -202,7 +205,7 @@ def _find_refinement(target: Target) -> TargetRows:
 
 
 def _find_rollback(target: Target) -> TargetRows:
-    rollback = db.session.get(Rollback, target.id, populate_existing=True)
+    rollback = read_row(Rollback, target.id)
     if rollback is None:
         raise NotFound("There is no such rollback.")
     owner, entry_id = (rollback.account_id, rollback.agent_id), rollback.entry_id
@@ -262,12 +265,10 @@ def final_among(entries: Sequence[LogEntry]) -> set[int]:
 
 def find_reversed_work(account_id: int, agent_id: int, changes: Sequence[MemoryReversal]) -> str | None:
     """The refinement whose reversed work one of these changes would show again, if there is one."""
-    restored = {change.memory.id: change.state.origin_entry_id for change in changes if change.state is not None}
-    if not restored:
-        return None
-    reversed_ = _reversed_work(account_id, agent_id)
+    reversed_ = _reversed_work(account_id, agent_id) if changes else {}
     if not reversed_:
         return None
+    restored = {change.memory.id: change.state.origin_entry_id for change in changes if change.state is not None}
     found = read_traces(select(Memory.id).where(Memory.id.in_(restored)), since=min(reversed_))
     for memory_id, trace in found.items():
         origin = trace.origin(restored[memory_id])
@@ -278,9 +279,17 @@ def find_reversed_work(account_id: int, agent_id: int, changes: Sequence[MemoryR
 
 def _reversed_work(account_id: int, agent_id: int) -> dict[int, str]:
     """By entry: the refinement of everything that a guard reversed for this agent."""
-    tripped = select(AuditLog.refinement_id).where(
-        AuditLog.account_id == account_id, AuditLog.action == Action.REFINEMENT_ROLLBACK, AuditLog.agent_id == agent_id
-    )
-    query = select(AuditLog.id, AuditLog.refinement_id).where(AuditLog.refinement_id.in_(tripped))
-    rows = db.session.execute(query.where(AuditLog.action.in_(OPERATIONS))).tuples()
+    rows = _REVERSED_WORK.fetch(db.session.connection(), {"account": account_id, "agent": agent_id})
     return {entry_id: refinement_id for entry_id, refinement_id in rows if refinement_id is not None}
+
+
+_REVERSED = select(AuditLog.refinement_id).where(
+    AuditLog.account_id == bindparam("account"),
+    AuditLog.action == Action.REFINEMENT_ROLLBACK,
+    AuditLog.agent_id + 0 == bindparam("agent"),  # or SQLite looks through all entries of the agent
+)
+_REVERSED_WORK = Prepared(
+    select(AuditLog.id, AuditLog.refinement_id).where(
+        AuditLog.refinement_id.in_(_REVERSED), AuditLog.action.in_(OPERATIONS)
+    )
+)

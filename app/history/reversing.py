@@ -176,11 +176,14 @@ def give_back(
     """
     moment = now()
     ways = [change.restoration(moment) for change in changes]
-    agent.weigh(
-        removed=[change.memory for change in changes], added=[change.state for change in changes if change.state]
-    )
+    memories = [change.memory for change in changes]
+    agent.weigh(removed=memories, added=[change.state for change in changes if change.state])
     entry = record(action, actor=by, of=agent, restored=ways, **of_entry)
-    then = [(change.memory, agent.is_immutable(change.state.tags)) for change in changes if change.state]
-    changed_flags = {memory.id: immutable for memory, immutable in then if immutable != memory.immutable}
-    restore_states(entry.id, ways, immutable=changed_flags)
+    changed_flags = {
+        memory.id: immutable
+        for memory, state, _ in changes
+        if state is not None and (immutable := agent.is_immutable(state.tags)) != memory.immutable
+    }
+    are_protected = any(memory.constitutional for memory in memories)
+    restore_states(entry.id, ways, are_protected=are_protected, immutable=changed_flags)
     return entry

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import Result, Select, select
+from sqlalchemy import Integer, Result, Select, Text, select, type_coerce
+from sqlalchemy import cast as sql_cast
 
 from app.extensions import db
 from app.models import Action, AuditLog, Memory, MemoryState, MemoryType, Restoration
 from app.models.base import lock_row
 from app.models.state import NO_EARLIER_STATE, StateColumns
+
+_CORE, _TOGGLE = MemoryType.CORE, Action.CONSTITUTIONAL_TOGGLE
 
 
 class Entries(NamedTuple):
@@ -35,7 +39,7 @@ class MemoryWrite(NamedTuple):
 
     @property
     def is_toggle(self) -> bool:
-        return self.action == Action.CONSTITUTIONAL_TOGGLE
+        return self.action == _TOGGLE
 
 
 class Trace(dict[int, MemoryWrite]):
@@ -46,7 +50,8 @@ class Trace(dict[int, MemoryWrite]):
 
         `NO_EARLIER_STATE` for what a reversal took away. `through_protects`: a protect is looked through like a toggle.
         """
-        while entry_id is not None and (step := self.get(entry_id)) is not None:
+        while entry_id is not None and entry_id in self:
+            step = self[entry_id]
             if step.restores_entry_id is not None:
                 entry_id = step.restores_entry_id
             elif step.is_toggle or (through_protects and step.action == Action.REFINEMENT_PROTECT):
@@ -57,8 +62,12 @@ class Trace(dict[int, MemoryWrite]):
 
     def was_toggled_after(self, entry_id: int) -> bool:
         """Whether an admin set or cleared the constitutional flag since."""
-        toggles = [step.entry_id for step in self.values() if step.action == Action.CONSTITUTIONAL_TOGGLE]
-        return bool(toggles) and max(toggles) > entry_id
+        return len(self) > 1 and any(step.is_toggle and step.entry_id > entry_id for step in self.values())
+
+
+def _plain_flag(of: Any) -> Any:
+    """Without SQLAlchemy's step for each value: an undo reads thousands."""
+    return type_coerce(of, Integer)
 
 
 def read_rows(query: Select[Any], values: Mapping[str, Any] | None = None) -> Result[Any]:
@@ -82,9 +91,13 @@ def read_traces(memories: Select[tuple[int]], since: int, values: Mapping[str, A
     return found
 
 
-WRITE_COLUMNS = [
-    getattr(AuditLog if name in ("action", "refinement_id") else MemoryState, name) for name in MemoryWrite._fields
-]
+def _write_column(name: str) -> Any:
+    of = AuditLog if name in ("action", "refinement_id") else MemoryState
+    return _plain_flag(getattr(of, name)) if name == "constitutional" else getattr(of, name)
+
+
+WRITE_COLUMNS = [_write_column(name) for name in MemoryWrite._fields]
+"""The columns of a `MemoryWrite`."""
 
 
 def written_by(entries: Select[tuple[int]]) -> Select[tuple[int]]:
@@ -104,6 +117,11 @@ class PresentMemory(NamedTuple):
     token_estimate: int
     is_erased: bool
 
+    @property
+    def weight(self) -> int:
+        """Its share of the ledger's mass, in tokens."""
+        return self.token_estimate if self.is_active and self.type == _CORE else 0
+
 
 def present_memories(memories: Select[tuple[int]], *, lock: bool) -> list[PresentMemory]:
     """The rows of these memories in the order of ids, locked against other writers if they are to be changed."""
@@ -112,8 +130,9 @@ def present_memories(memories: Select[tuple[int]], *, lock: bool) -> list[Presen
 
 
 def memory_columns() -> Sequence[Any]:
-    """The columns of a `PresentMemory`."""
-    return Memory.id, Memory.entry_id, Memory.immutable, *_fact_columns(Memory), Memory.erased_at.is_not(None)
+    """The columns of a `PresentMemory`. Flags are as the driver gives them: SQLite's are 0 and 1."""
+    flags = _plain_flag(Memory.immutable), _plain_flag(Memory.erased_at.is_not(None))
+    return Memory.id, Memory.entry_id, flags[0], *_fact_columns(Memory), flags[1]
 
 
 class RecordedState(NamedTuple):
@@ -122,7 +141,7 @@ class RecordedState(NamedTuple):
     memory_id: int
     entry_id: int
     restores_entry_id: int | None
-    tags: Sequence[str]
+    tags_json: str
     constitutional: bool
     is_active: bool
     type: MemoryType
@@ -133,6 +152,15 @@ class RecordedState(NamedTuple):
         """What a copy of it names."""
         return self.restores_entry_id or self.entry_id
 
+    @property
+    def tags(self) -> Sequence[str]:
+        return () if self.tags_json == "[]" else json.loads(self.tags_json)
+
+    @property
+    def weight(self) -> int:
+        """Its share of the ledger's mass, in tokens."""
+        return self.token_estimate if self.is_active and self.type == _CORE else 0
+
 
 def read_states(query: Select[Any]) -> list[RecordedState]:
     """The states of `STATES`, as far as it is narrowed."""
@@ -141,11 +169,12 @@ def read_states(query: Select[Any]) -> list[RecordedState]:
 
 def state_columns(of: type[MemoryState]) -> Sequence[Any]:
     """The columns of a `RecordedState`; `of` may be an alias."""
-    return of.memory_id, of.entry_id, of.restores_entry_id, of.tags, *_fact_columns(of)
+    return of.memory_id, of.entry_id, of.restores_entry_id, sql_cast(of.tags, Text), *_fact_columns(of)
 
 
 def _fact_columns(of: type[StateColumns]) -> tuple[Any, ...]:
-    return of.constitutional, cast(Any, of.discarded_at).is_(None), of.type, of.token_estimate
+    flags = _plain_flag(of.constitutional), _plain_flag(cast(Any, of.discarded_at).is_(None))
+    return *flags, of.type, of.token_estimate
 
 
 STATES = select(*state_columns(MemoryState))
@@ -159,21 +188,12 @@ class MemoryReversal(NamedTuple):
     state: RecordedState | None
     constitutional: bool
 
-    @property
-    def gain(self) -> int:
-        """What the ledger's mass gains by it, in tokens."""
-        return (_core_weight(self.state) if self.state else 0) - _core_weight(self.memory)
-
     def restoration(self, at: datetime) -> Restoration:
         """The same, ready to be recorded and carried out."""
-        return Restoration(
-            memory_id=self.memory.id,
-            previous_entry_id=self.memory.entry_id,
-            source_entry_id=self.state.entry_id if self.state else None,
-            restores_entry_id=self.state.origin_entry_id if self.state else NO_EARLIER_STATE,
-            constitutional=self.constitutional,
-            at=at,
-        )
+        memory, state, flag = self
+        if state is None:
+            return Restoration(memory.id, memory.entry_id, None, NO_EARLIER_STATE, flag, at)
+        return Restoration(memory.id, memory.entry_id, state.entry_id, state.origin_entry_id, flag, at)
 
 
 @dataclass(frozen=True)
@@ -205,10 +225,12 @@ class PlanFindings:
         return len(self.changes) - self.restored
 
     @property
+    def gain(self) -> int:
+        """What the ledger's mass gains by it, in tokens."""
+        restored = sum([state.weight for _, state, _ in self.changes if state is not None])
+        return restored - sum([memory.weight for memory, _, _ in self.changes])
+
+    @property
     def removed_notes(self) -> int:
         """How many of the removed are notes in the journal."""
         return sum(change.state is None and change.memory.type == MemoryType.JOURNAL for change in self.changes)
-
-
-def _core_weight(of: PresentMemory | RecordedState) -> int:
-    return of.token_estimate if of.is_active and of.type == MemoryType.CORE else 0

@@ -78,7 +78,7 @@ def _try_roll_back(target: Target, by: Actor) -> UndoResult | None:
         still = Refinement.open_of(agent.id)
         if still is not None and (running is None or running.id != still.id):
             return None
-        plan = make_plan(find_target(target), agent, lock=True)
+        plan = make_plan(find_target(target), agent, still, lock=True)
         plan.check_not_final()
         if plan.conflicts:
             raise RollbackConflict(plan)

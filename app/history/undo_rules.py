@@ -49,7 +49,7 @@ def _judge_with_full_history(cases: list[UndoCase], entries: Entries) -> list[tu
     if not any(case.is_doubtful(decision) for case, decision in judged):
         return judged
     whole = read_traces(written_by(entries.query), since=0, values=entries.values)
-    again = [case._replace(trace=whole[case.memory.id]) for case in cases]
+    again = [case._replace(history=whole[case.memory.id]) for case in cases]
     return [
         (case, case.decision() if first.is_doubtful(decision) else decision)
         for case, (first, decision) in zip(again, judged, strict=True)
@@ -103,7 +103,7 @@ def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
             continue
         if goal.entry_id is not None:
             state = states[memory.id]
-            change = MemoryReversal(memory, state, state.constitutional if goal.flag is None else goal.flag)
+            change = MemoryReversal(memory, state, bool(state.constitutional if goal.flag is None else goal.flag))
             changes += [change] if _differs_from_goal(change, trace) else []
         elif memory.is_active and goal.flag:
             stays.append(memory.id)
@@ -148,7 +148,7 @@ def _next_goal(
     if step.refinement_id is not None or step.action == Action.PROMOTE:
         return None
     if step.is_toggle:
-        return replace(goal, flag=step.constitutional, flag_entry_id=step.entry_id)
+        return replace(goal, flag=bool(step.constitutional), flag_entry_id=step.entry_id)
     if undone is None:
         return _Goal(step.entry_id)
     undone_entry, undone_since = undone

@@ -297,7 +297,9 @@ class Agent(Chained, AgentStanding, Model):
 
     def is_immutable(self, tags: Sequence[str]) -> bool:
         """Whether one of these tags forbids the Knife to touch a memory."""
-        return bool(tags) and any(tag.lower() in operator_settings().immutable_tags for tag in tags)
+        if not tags:
+            return False
+        return any(tag.lower() in operator_settings().immutable_tags for tag in tags)
 
     def weigh(self, *, added: Iterable[Weighed] = (), removed: Iterable[Weighed] = ()) -> None:
         """Keep the running totals true while the states of memories change."""

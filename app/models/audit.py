@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import JSON, ColumnElement, ForeignKey, Index, LargeBinary, String, UniqueConstraint, or_
@@ -216,7 +217,7 @@ def record(
     """
     said = take_what_changed(of.logged_for, rows)
     states = [memory.state(kept=(kept or {}).get(memory.id)) for memory in memories]
-    written: list[MemoryState | Restoration] = sorted([*states, *restored], key=lambda state: state.memory_id)
+    written: list[MemoryState | Restoration] = sorted([*states, *restored], key=attrgetter("memory_id"))
     entry = make_row(AuditLog, _next_entry(of, action, actor, subject, data, said, refinement_id, states=written))
     _store_entry(entry, memories, states, must_flush=bool(restored))
     return entry

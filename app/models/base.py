@@ -262,6 +262,17 @@ def _select_for_change(model: Any) -> Prepared:
     return Prepared(lock_row(select(table).where(table.c.id == bindparam("row"))))
 
 
+def read_row(model: type[T], row_id: int | str) -> T | None:
+    """The row of this id as the database has it, whatever the session held of it."""
+    return next((row for (row,) in read_locked(_select_by_id(cast(Any, model)), {"row": row_id}, model)), None)
+
+
+@cache
+def _select_by_id(model: Any) -> Prepared:
+    table = cast(Table, model.__table__)
+    return Prepared(select(table).where(table.c.id == bindparam("row")))
+
+
 def read_locked(query: Prepared, values: Mapping[str, Any], *models: type[Any]) -> Iterator[tuple[Any, ...]]:
     """The objects of the rows that a query locks or changes, never from memory; behind them its further columns.
 
