@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, TextClause, and_, bindparam, exists, func, literal, or_, select, text
+from sqlalchemy import ColumnElement, Select, TextClause, and_, bindparam, exists, func, or_, select, text
 
 from app.extensions import db
 from app.models.account_use import month_start, spent_since
@@ -17,6 +17,7 @@ from app.models.agent import Agent, is_changeable
 from app.models.base import UtcDateTime
 from app.models.refinement import Refinement
 from app.models.schedule import ATTEMPT_PAUSE, GROWN, LOOK_PAUSE, OVER_BUDGET, STARTABLE, refinement_interval
+from app.prepared import one_of_these
 from app.values.refinement_states import OPEN_STATES
 
 Queries = tuple[Select[tuple[int]], ...]
@@ -101,5 +102,5 @@ def _is_spent(at: DueMoments) -> ColumnElement[bool]:
 
 def _is_free() -> tuple[ColumnElement[bool], ...]:
     """It has something to change, and no open refinement."""
-    states = [literal(state, Refinement.status.type) for state in OPEN_STATES]
-    return ~exists().where(Refinement.agent_id == Agent.id, Refinement.status.in_(states)), is_changeable()
+    is_open = one_of_these(Refinement.status, OPEN_STATES)
+    return ~exists().where(Refinement.agent_id == Agent.id, is_open), is_changeable()
