@@ -11,6 +11,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -180,15 +181,20 @@ class WrappedKey:
 class AgentKeys:
     """An agent's open keys, for the length of one request or one refinement.
 
-    `renew` opens them anew: who holds them while a new version is made reads what was sealed with it since.
+    `dedup`: the key of the hashes, or what opens it. `renew` opens them all anew: who holds them while a new version is
+    made reads what was sealed with it since.
     """
 
     def __init__(
-        self, agent_uuid: str, data: dict[int, bytes], dedup: bytes, renew: Callable[[], AgentKeys] | None = None
+        self,
+        agent_uuid: str,
+        data: dict[int, bytes],
+        dedup: bytes | Callable[[], bytes],
+        renew: Callable[[], AgentKeys] | None = None,
     ) -> None:
         self.agent_uuid = agent_uuid
         self._data = data
-        self._dedup = dedup
+        self._held_dedup = dedup
         self._renew = renew
         self._ciphers: dict[int, AESGCM] = {}
 
@@ -197,6 +203,13 @@ class AgentKeys:
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return (str, (repr(self),))
+
+    @property
+    def _dedup(self) -> bytes:
+        """Who only reads needs none, and does not wait for it to be opened. Raises SealBroken."""
+        if not isinstance(self._held_dedup, bytes):
+            self._held_dedup = self._held_dedup()
+        return self._held_dedup
 
     @property
     def versions(self) -> list[int]:
@@ -330,18 +343,20 @@ def make_agent_keys(agent_uuid: str) -> AgentKeys:
 def open_agent_keys(
     agent_uuid: str, wrapped: Iterable[WrappedKey], *openers: KeyPair, renew: Callable[[], AgentKeys] | None = None
 ) -> AgentKeys:
-    """Open the keys that are sealed to one of `openers`. Raises SealBroken when there are none or one does not open."""
+    """Open the keys that are sealed to one of `openers`. Raises SealBroken when there are none or one does not open;
+    that of the hashes is opened when it is wanted first, and then says so.
+    """
     held = {opener.public.hex: opener for opener in openers}
     data: dict[int, bytes] = {}
-    dedup = b""
+    dedup: Callable[[], bytes] | None = None
     for row in wrapped:
         if row.reader not in held:
             continue
-        key = held[row.reader].open(row.sealed, _key_info(agent_uuid, row.purpose, row.version))
+        open_key = partial(held[row.reader].open, row.sealed, _key_info(agent_uuid, row.purpose, row.version))
         if row.purpose == DATA:
-            data[row.version] = key
+            data[row.version] = open_key()
         else:
-            dedup = key
+            dedup = open_key
     if not data or not dedup:
         raise SealBroken(f"No keys of agent {agent_uuid} are sealed to {', '.join(held) or 'any key that is here'}.")
     return AgentKeys(agent_uuid, data, dedup, renew)

@@ -155,6 +155,24 @@ def test_data_keys_open_only_for_their_agent_purpose_version_and_reader() -> Non
             open_agent_keys(uuid, rows, opener)
 
 
+def test_the_key_of_the_hashes_is_refused_when_it_is_wanted_and_opens_for_its_purpose_only() -> None:
+    master = MasterKey.generate()
+    keys = make_agent_keys("agent-1")
+    data, dedup = keys.wrap_for(master.public)
+    sealed = keys.seal_memory(1, "tea")
+    for altered in (data.sealed, b"", dedup.sealed[:-1], dedup.sealed[:-1] + bytes([dedup.sealed[-1] ^ 1])):
+        opened = open_agent_keys("agent-1", [data, replace(dedup, sealed=altered)], master)
+        assert opened.reveal_memory(1, sealed) == "tea"
+        for work in (
+            lambda opened=opened: opened.content_hash("tea"),
+            lambda opened=opened: opened.request_hash(b"tea"),
+            lambda opened=opened: opened.seal_memory(2, "tea"),
+            lambda opened=opened: opened.wrap_for(master.public),
+        ):
+            with pytest.raises(SealBroken, match="does not open"):
+                work()
+
+
 def test_sealed_content_swapped_between_rows_or_agents_refuses_to_open(app: Flask) -> None:
     ezra, eve = make_agent("ezra"), make_agent("eve")
     (first, second), (hers,) = remember(ezra, "Ann likes tea.", "Bob likes rum."), remember(eve, "Eve likes gin.")
