@@ -30,6 +30,7 @@ from app.models.base import insert_rows
 from app.models.model_call import ANSWERED, UNEXPECTED
 from app.models.state import JOURNAL_DAYS
 from app.silo import AgentKeys
+from app.work_turns import waiting_elsewhere
 
 LONGEST_SECONDS = 540
 """A question is given up before another worker may take it over (`CLAIM_EXPIRES_AFTER`)."""
@@ -138,7 +139,8 @@ class ModelCalls:
         started_at, start = now(), self._dependencies.monotonic()
         outcome, usage = UNEXPECTED, Usage()
         try:
-            reply = self._send_with_retries(client, messages, tools, within)
+            with waiting_elsewhere():
+                reply = self._send_with_retries(client, messages, tools, within)
             outcome, usage = ANSWERED, reply.usage
         except ModelError as error:
             outcome = str(error.kind)

@@ -20,7 +20,7 @@ from app.asking.calls import Dependencies, ModelCalls
 from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull
-from app.extensions import db, end_reading, now, reading, writing
+from app.extensions import db, end_reading, is_sqlite, now, reading, writing
 from app.history.reversing import end_unread
 from app.llm.client import Message, ModelError, Reply, Usage
 from app.llm.retry import FailedAttempt
@@ -56,6 +56,7 @@ from app.refinement.sweep import DISK_FULL
 from app.refinement.tool import RefinementTool
 from app.silo import SealBroken
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
+from app.work_turns import WorkTurns, in_turn, waiting_elsewhere
 
 log = structlog.get_logger(__name__)
 
@@ -69,13 +70,21 @@ def run_refinement(refinement_id: str, dependencies: Dependencies) -> AgentStopp
 
     Returns what stopped the agent, where its rows differ from the log of statements: the caller raises the alarm.
     """
-    claim = _claim_refinement(refinement_id)
-    if claim is None:
-        return None
-    process = _Process(claim, dependencies)
-    with heartbeat().beating(claim):
-        process.run()
-    return process.stopped
+    with in_turn(_work_turns()):
+        claim = _claim_refinement(refinement_id)
+        if claim is None:
+            return None
+        process = _Process(claim, dependencies)
+        with heartbeat().beating(claim):
+            process.run()
+        return process.stopped
+
+
+def _work_turns() -> WorkTurns:
+    """This app's, made on first use."""
+    at_once = AT_ONCE_ON_SQLITE if is_sqlite(db.session()) else AT_ONCE_ON_SERVER
+    found: WorkTurns = current_app.extensions.setdefault("work_turns", WorkTurns(at_once))
+    return found
 
 
 def _claim_refinement(refinement_id: str) -> Claim | None:
@@ -313,7 +322,8 @@ class _Process:
     def _write_the_end(self, end: Callable[[Refinement, Agent], None]) -> None:
         """Where the disk is full, wait for room: else nobody would know why it ended."""
         while not self._try_to_end(end):
-            self._dependencies.pause(ROOM_SECONDS)
+            with waiting_elsewhere():
+                self._dependencies.pause(ROOM_SECONDS)
 
     def _try_to_end(self, end: Callable[[Refinement, Agent], None]) -> bool:
         """End it, unless somebody did. False where the disk has no room for that."""
@@ -345,6 +355,10 @@ class _Process:
     def _read_hold(self) -> Row[Any]:
         return db.session.execute(_HOLD, {"id": self._claim.refinement_id, "month": month_start(now())}).one()
 
+
+AT_ONCE_ON_SQLITE, AT_ONCE_ON_SERVER = 2, 16
+"""Refinements of one process that work while all others wait for their models, or for a turn. A server's database lets
+most of them wait for its answers, an SQLite one only for its writer."""
 
 SEAL_BROKEN = "Sealed text does not open"
 ROOM_SECONDS = 5.0
