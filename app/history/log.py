@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Integer, Select, bindparam, exists, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
-from app.extensions import db, end_reading
+from app.extensions import db, end_reading, read_rows
 from app.models import Action, ActorKind, Agent, AuditLog, Rollback
 from app.models.base import UtcDateTime
 from app.models.keyset import Keyset, TimeCursor
+from app.prepared import Prepared, one_of, spread
 
 LOOKED_AT = 10_000
 BATCH = 500
@@ -106,6 +107,7 @@ def walk_log(
     looked, place = 0, start
     size = min((want + 1) * 4, LOOKED_AT) if route.looked_at else want + 1
     while True:
+        before = len(found)
         found += route.fitting(place, size)
         if len(found) > want:
             return LogPeriod(found[:want], found[want - 1])
@@ -115,7 +117,13 @@ def walk_log(
         looked += size
         if looked >= LOOKED_AT:
             return LogPeriod(found, place, is_cut=True)
-        size = min(size * 4, LOOKED_AT - looked)
+        size = min(_next_size(size, len(found) - before, want + 1 - len(found)), LOOKED_AT - looked)
+
+
+def _next_size(size: int, found: int, missing: int) -> int:
+    """As many entries as hold what is missing, and a quarter more, if they are like the last `size`; at most four times
+    those."""
+    return min(size * 4, max(size, size * missing * 5 // (found * 4)) if found else size * 4)
 
 
 def read_batches(filters: Filters) -> Iterator[list[LogEntry]]:
@@ -134,9 +142,10 @@ def read_batches(filters: Filters) -> Iterator[list[LogEntry]]:
 
 def read_log_entries(places: Sequence[TimeCursor]) -> list[LogEntry]:
     """The entries at these places, in this order."""
-    asked = {"ids": [place.id for place in places]}
-    rows = db.session.execute(_ENTRIES, asked) if places else ()
-    found = {row[0]: LogEntry(*row) for row in rows}
+    if not places:
+        return []
+    count, asked = spread([place.id for place in places])
+    found = {row[0]: LogEntry(*row) for row in read_rows(_entries_query(count), asked)}
     return [found[place.id] for place in places]
 
 
@@ -148,7 +157,11 @@ def newest_entry(filters: Filters) -> TimeCursor | None:
 
 _AGENT = select(Agent.name).where(Agent.id == AuditLog.agent_id).scalar_subquery()
 _COLUMNS = [_AGENT if each.name == "agent" else getattr(AuditLog, each.name) for each in fields(LogEntry)]
-_ENTRIES = select(*_COLUMNS).where(AuditLog.id.in_(bindparam("ids", expanding=True)))
+
+
+@cache
+def _entries_query(count: int) -> Prepared:
+    return Prepared(select(*_COLUMNS).where(one_of(AuditLog.id, count)))
 
 
 class _IndexWalk:
@@ -165,13 +178,12 @@ class _IndexWalk:
     def fitting(self, start: TimeCursor | None, size: int) -> list[TimeCursor]:
         """Those that fit among the next `size` entries behind a place."""
         query = _fitting_query(self.along, self.looked_at, self._range_bounds(start), self._newest_first)
-        rows = db.session.execute(query, self._values(start) | {"size": size}).tuples()
-        return [TimeCursor(*row) for row in rows]
+        return [TimeCursor(*row) for row in read_rows(query, self._values(start) | {"size": size})]
 
     def skip(self, start: TimeCursor | None, size: int) -> TimeCursor | None:
         """The last of the next `size` entries behind a place; None where the log has no more than these."""
         query = _skip_query(self.along, self._range_bounds(start), self._newest_first)
-        rows = db.session.execute(query, self._values(start) | {"skipped": size - 1}).all()
+        rows = read_rows(query, self._values(start) | {"skipped": size - 1})
         return TimeCursor(*rows[0]) if len(rows) == 2 else None
 
     def _values(self, start: TimeCursor | None) -> dict[str, Any]:
@@ -195,17 +207,17 @@ class _IndexWalk:
 @lru_cache(500)
 def _fitting_query(
     along: tuple[str, ...], looked_at: tuple[str, ...], bounds: tuple[str, ...], newest_first: bool
-) -> Select[tuple[datetime, int]]:
+) -> Prepared:
     """Made once for each set of filters: making it costs more than the database needs for it."""
     near = _query_behind(along, bounds, newest_first, _NEEDED).limit(bindparam("size", type_=Integer)).subquery().c
     query = select(near.at, near.id).where(*(_LOOKINGS[name](near) for name in looked_at))
-    return query.order_by(*_log_keyset(near, newest_first).order)
+    return Prepared(query.order_by(*_log_keyset(near, newest_first).order))
 
 
 @lru_cache(500)
-def _skip_query(along: tuple[str, ...], bounds: tuple[str, ...], newest_first: bool) -> Select[Any]:
+def _skip_query(along: tuple[str, ...], bounds: tuple[str, ...], newest_first: bool) -> Prepared:
     query = _query_behind(along, bounds, newest_first, _PLACE_COLUMNS)
-    return query.offset(bindparam("skipped", type_=Integer)).limit(2)
+    return Prepared(query.offset(bindparam("skipped", type_=Integer)).limit(2))
 
 
 def _query_behind(

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from sqlalchemy import bindparam, func, select
 
 from app.errors import NotFound, Refused
-from app.extensions import db
+from app.extensions import db, read_rows
 from app.history.log import LogEntry
 from app.history.trace import Entries, MemoryReversal, PlanFindings, read_traces
 from app.history.undo_rules import plan_rewind, plan_undo
 from app.models import Action, Agent, AuditLog, Memory, MemoryState, Refinement, Rollback, RollbackKind
 from app.models.audit import OPERATIONS
 from app.models.base import read_row
-from app.prepared import Prepared
+from app.prepared import Prepared, one_of, spread
 
 UNLESS_REVERSED = (*OPERATIONS, Action.REFINEMENT_ROLLBACK)
 """Entries that can be undone, unless a guard reversed their refinement."""
@@ -250,8 +251,14 @@ def reversed_by_guard(refinement_ids: Sequence[str]) -> set[str]:
     """Those of these refinements that ended in a reversal, as the log says."""
     if not refinement_ids:
         return set()
-    query = select(AuditLog.refinement_id).where(AuditLog.refinement_id.in_(refinement_ids))
-    return {each for each in db.session.scalars(query.where(AuditLog.action == Action.REFINEMENT_ROLLBACK)) if each}
+    count, asked = spread(refinement_ids)
+    return {each for (each,) in read_rows(_reversed_query(count), asked)}
+
+
+@cache
+def _reversed_query(count: int) -> Prepared:
+    query = select(AuditLog.refinement_id).where(one_of(AuditLog.refinement_id, count))
+    return Prepared(query.where(AuditLog.action == Action.REFINEMENT_ROLLBACK))
 
 
 def final_among(entries: Sequence[LogEntry]) -> set[int]:

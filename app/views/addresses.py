@@ -24,6 +24,8 @@ _PLAIN = re.compile(r"[0-9a-f-]+", re.ASCII)
 """What an id is that an address may have as it is."""
 
 _MOST_PREFIXES = 8
+_MADE = "whetstone.addresses"
+"""Where a request has those below its prefix."""
 
 Address = Callable[[object], str]
 
@@ -53,12 +55,13 @@ def _template_url(endpoint: str, **values: Any) -> str:
 
 
 def _made() -> _Addresses:
-    by_prefix: dict[str, _Addresses] = current_app.extensions["addresses"]
-    found = by_prefix.get(request.root_path)
+    environ = request.environ
+    found: _Addresses | None = environ.get(_MADE)
     if found is None:
+        by_prefix: dict[str, _Addresses] = current_app.extensions["addresses"]
         if len(by_prefix) >= _MOST_PREFIXES:
             by_prefix.clear()
-        found = by_prefix[request.root_path] = _Addresses({}, {})
+        found = environ[_MADE] = by_prefix.setdefault(request.root_path, _Addresses({}, {}))
     return found
 
 

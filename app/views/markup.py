@@ -5,7 +5,7 @@ times, and a macro of a template costs as much as a row does here. Templates kno
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
@@ -30,6 +30,12 @@ def fill(form: str, *values: object) -> Markup:
     escaped."""
     filled = form.format(*[each if type(each) in _READY else _escaped(each) for each in values])
     return str.__new__(Markup, filled)  # as `Markup(filled)`, which first asks whether it is markup already
+
+
+def fill_each(form: str, rows: Iterable[Sequence[object]]) -> Markup:
+    """The form filled for each row of values, one behind the other."""
+    filled = [form.format(*[each if type(each) in _READY else _escaped(each) for each in row]) for row in rows]
+    return str.__new__(Markup, "".join(filled))
 
 
 def _escaped(value: object) -> str:
@@ -174,15 +180,14 @@ def sparkline(points: Sequence[tuple[int, int]], label: str) -> Markup:
 
 def select_options(options: Sequence[tuple[object, str]], value: object) -> Markup:
     """The options of a select, of which the one of that value is selected."""
-    form = '\n    <option value="{}"{}>{}</option>'
     wanted = str(value)
     chosen = ((choice, _SELECTED if str(choice) == wanted else NOTHING, text) for choice, text in options)
-    return NOTHING.join([fill(form, *each) for each in chosen])
+    return fill_each('\n    <option value="{}"{}>{}</option>', chosen)
 
 
 def suggestions(values: Sequence[str]) -> Markup:
     """The options of a datalist."""
-    return NOTHING.join([fill('<option value="{}"></option>', value) for value in values])
+    return fill_each('<option value="{}"></option>', ((value,) for value in values))
 
 
 _NAMED = (

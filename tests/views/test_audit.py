@@ -15,7 +15,10 @@ from app.events.topics import Topic
 from app.extensions import db, end_reading, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
-from app.models import COMMAND_LINE, Account, Action, Actor, ActorKind, Agent, AuditLog, Event, record
+from app.models import COMMAND_LINE, Account, Action, Actor, ActorKind, Agent, AuditLog, Event, Refinement, record
+from app.models.folded_refinement import FOLDED_REFINEMENT
+from app.models.tally import Tally
+from app.views.filters import FilterForm
 from app.views.shown import log as shown_log
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, Running, begin, make_agent, remember
@@ -603,3 +606,21 @@ def test_the_twin_says_the_same_page(run: Running, auditor: Browser, monkeypatch
     assert not {e["id"] for e in twin["entries"]} & {e["id"] for e in rest["entries"]}
     again = auditor.get("/audit.json", query_string={"actor": "system", "after": rest["next_after"]}).json
     assert again == twin
+
+
+def test_a_fold_says_of_its_refinement_what_the_refinement_says(web: Flask, run: Running) -> None:
+    """The row is read plainly: every figure and every word is the object's own, and nothing else is at hand."""
+    said = (
+        *FOLDED_REFINEMENT,
+        "is_open",
+        *(name for name, value in vars(Tally).items() if isinstance(value, property)),
+    )
+    with web.test_request_context("/audit"):
+        (fold,) = [row.fold for row in shown_log.Log(FilterForm.read(HOME, {})).rows if row.fold]
+        refinement = db.session.get_one(Refinement, fold.refinement.id)
+        for name in said:
+            assert getattr(fold.refinement, name) == getattr(refinement, name), name
+        mine = AuditLog.refinement_id == refinement.id
+        assert fold.entries == db.session.scalar(select(func.count()).select_from(AuditLog).where(mine))
+        with pytest.raises(AttributeError):
+            getattr(fold.refinement, "summary")  # noqa: B009 - no type has it

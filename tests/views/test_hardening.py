@@ -265,6 +265,7 @@ MARKED_AS_SAFE = {
     ("app/views/live.py", "wrap_part"),
     ("app/views/inert.py", "inert"),
     ("app/views/markup.py", "fill"),
+    ("app/views/markup.py", "fill_each"),
     ("app/views/markup.py", "_moment"),
     ("app/views/icons.py", "icon"),
 }
@@ -318,7 +319,7 @@ def test_what_is_filled_with_values_is_a_form_of_ours(web: Flask) -> None:
         for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
             known_here = known | {name.id for each in ast.walk(function) if _is_constant(each) for name in _names(each)}
             for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
-                if ast.unparse(call.func) == "fill":
+                if ast.unparse(call.func) in ("fill", "fill_each"):
                     form, calls = call.args[0], calls + 1
                     assert isinstance(form, ast.Constant) or ast.unparse(form) in known_here, (path, ast.unparse(call))
     assert calls > 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from typing import Any
 
@@ -13,13 +13,15 @@ from flask import url_for
 from sqlalchemy import BindParameter, bindparam, func, select
 
 from app.events.topics import newest_event
-from app.extensions import db
+from app.extensions import db, read_rows
 from app.history.log import LOOKED_AT, Filters, LogEntry, LogPeriod, newest_entry, read_log_entries, walk_log
 from app.history.plan import final_among
 from app.models import Action, ActorKind, Agent, AuditLog, MemoryState, Refinement, Rollback, User
+from app.models.folded_refinement import FOLDED_REFINEMENT, FoldedRefinement
 from app.models.keyset import TimeCursor
+from app.prepared import Prepared, one_of, spread
 from app.shapes.audit import EntryShape
-from app.views.addresses import Address, query_url, row_url
+from app.views.addresses import Address, list_url, query_url, row_url
 from app.views.filters import FilterForm
 from app.views.shown.agent import AgentState
 from app.views.shown.entry import PARTS, Fact, Subject, facts_of, receipt_url_of, subject_of
@@ -44,7 +46,7 @@ _ACTIONS = sorted(((str(action), term.words) for action, term in ACTIONS.items()
 class Fold:
     """All entries of one refinement, as one row."""
 
-    refinement: Refinement
+    refinement: FoldedRefinement
     entries: int
 
     @property
@@ -85,7 +87,7 @@ class AuditRow:
 
 
 class Log:
-    """`older` and `newer` are the places to go on from; `head` is the newest entry of all.
+    """`older` and `newer` are the places to go on from; `head` is the newest entry of all, where the page is not.
 
     `is_cut` when the page ends because it had looked at enough entries that do not fit.
     """
@@ -94,7 +96,9 @@ class Log:
 
     def __init__(self, form: FilterForm, *, before: str = "", after: str = "") -> None:
         """The page older than a place, the one newer than it, or the newest one: also where there is nothing newer."""
-        self.form, self.head = form, newest_entry(form.filters)
+        self.form = form
+        is_newest_of_all = not (form.is_filtered or before or after)
+        self.head = None if is_newest_of_all else newest_entry(form.filters)
         self.rows: list[AuditRow] = []
         self.older: TimeCursor | None = None
         self.newer: TimeCursor | None = None
@@ -157,15 +161,14 @@ class AuditFilterOptions:
 
     def __init__(self, form: FilterForm) -> None:
         account_id = form.filters.account_id
-        names = select(Agent.name).where(Agent.account_id == account_id).order_by(Agent.name)
-        emails = select(User.email).where(User.account_id == account_id).order_by(User.email)
-        people = [(f"{ActorKind.USER}:{email}", email) for email in db.session.scalars(emails.limit(SUGGESTED))]
+        of_account = {"account_id": account_id}
+        people = [(f"{ActorKind.USER}:{email}", email) for (email,) in read_rows(_EMAILS, of_account)]
         itself = ("agent", "The agent itself" if form.agent else "Agents themselves")
         self.actors = [*_ANYONE, itself, *people, *_PARTS]
         chosen = form.typed.get("actor", "")
         if chosen not in dict(self.actors):
             self.actors.append((chosen, chosen.partition(":")[2] or chosen))
-        self.agents = [] if form.agent else list(db.session.scalars(names.limit(SUGGESTED)))
+        self.agents = [] if form.agent else [name for (name,) in read_rows(_NAMES, of_account)]
         self.actions = [("", "Anything"), *_ACTIONS]
 
 
@@ -182,11 +185,22 @@ class AuditPage:
         return self.log.as_json() | ({"agent": self.state.agent.name} if self.state else {})
 
 
-_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
-_FOLDED = select(Refinement).where(Refinement.id.in_(_IDS))
-_COUNTING = select(AuditLog.refinement_id, func.count()).where(AuditLog.refinement_id.in_(_IDS))
-_COUNTING = _COUNTING.group_by(AuditLog.refinement_id)
-_WROTE_STATES = select(MemoryState.entry_id).where(MemoryState.entry_id.in_(_IDS)).distinct()
+_MINE: BindParameter[int] = bindparam("account_id")
+_NAMES = Prepared(select(Agent.name).where(Agent.account_id == _MINE).order_by(Agent.name).limit(SUGGESTED))
+_EMAILS = Prepared(select(User.email).where(User.account_id == _MINE).order_by(User.email).limit(SUGGESTED))
+
+
+@cache
+def _folds_query(count: int) -> Prepared:
+    """Refinements, each with the number of its entries."""
+    entries = select(func.count()).where(AuditLog.refinement_id == Refinement.id).scalar_subquery()
+    listed = (getattr(Refinement, name) for name in FOLDED_REFINEMENT)
+    return Prepared(select(entries, *listed).where(one_of(Refinement.id, count)))
+
+
+@cache
+def _wrote_states_query(count: int) -> Prepared:
+    return Prepared(select(MemoryState.entry_id).where(one_of(MemoryState.entry_id, count)).distinct())
 
 
 def rows_of_fold(refinement: Refinement) -> tuple[list[AuditRow], bool]:
@@ -204,7 +218,7 @@ def log_url(agent: Agent | None, form: str = "", /, **params: str | TimeCursor |
     """The address of the account's log, or of an agent's, in one of its forms."""
     endpoint = ("audit.agent" if agent else "audit.index") + (f"_{form}" if form else "")
     given: dict[str, Any] = {name: str(value) for name, value in params.items() if value}
-    return url_for(endpoint, **given | ({"agent_id": agent.id} if agent else {}))
+    return url_for(endpoint, **given, agent_id=agent.id) if agent else list_url(endpoint, **given)
 
 
 def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
@@ -228,15 +242,18 @@ def _load_folds(entries: Sequence[LogEntry]) -> dict[str, Fold]:
     ids = [entry.refinement_id for entry in entries if entry.refinement_id]
     if not ids:
         return {}
-    counts = dict(db.session.execute(_COUNTING, {"ids": ids}).tuples().all())
-    refinements = db.session.scalars(_FOLDED, {"ids": ids})
-    return {refinement.id: Fold(refinement, counts[refinement.id]) for refinement in refinements}
+    count, asked = spread(ids)
+    folds = (Fold(FoldedRefinement(row), entries) for entries, *row in read_rows(_folds_query(count), asked))
+    return {fold.refinement.id: fold for fold in folds}
 
 
 def _that_wrote_states(entries: Sequence[LogEntry]) -> set[int]:
     """But for notes that tell the agent what a human did: these stay."""
     ids = [entry.id for entry in entries if entry.action != Action.AGENT_TOLD]
-    return set(db.session.scalars(_WROTE_STATES, {"ids": ids}))
+    if not ids:
+        return set()
+    count, asked = spread(ids)
+    return {number for (number,) in read_rows(_wrote_states_query(count), asked)}
 
 
 def _undone_refinements(entries: Sequence[LogEntry]) -> dict[int, Refinement]:
