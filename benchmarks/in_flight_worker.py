@@ -1,4 +1,5 @@
-"""The measured side of `in_flight`: one process, one thread a refinement, as the worker's threads pool runs them.
+"""The measured side of `in_flight`: one process, one thread a refinement, as the worker's threads pool runs them, with
+what a worker sets for its memory and with its thread that wakes the streams.
 
 Its standard input: a line of refinements' ids, then "go", then the id of a look a line, which it answers as a worker's
 interactive pool does and then says. When all refinements have ended it says its figures as JSON.
@@ -18,17 +19,22 @@ from flask import Flask
 from app import Part
 from app.asking.calls import Dependencies
 from app.config import load_settings
+from app.events.broker import StreamWaker
 from app.grants.opening import answer_view
 from app.llm.litellm import LiteLLMClients, load_litellm
+from app.loading import collect_rarely, share_heaps
 from app.refinement.process import run_refinement
 from app.setup import ready_app
 
 
 def main() -> None:
+    share_heaps()
     data, database_url = Path(sys.argv[1]), sys.argv[2]
     ids = sys.stdin.readline().split()
     app = ready_app(Part.WORKER, load_settings(data_dir=data, database_url=database_url, concurrency=len(ids)))
     load_litellm()
+    collect_rarely()
+    StreamWaker(app).start()
     clients = LiteLLMClients()
 
     def work(refinement_id: str) -> None:

@@ -29,6 +29,7 @@ from app.events.broker import StreamWaker, broker_namespace, broker_url
 from app.extensions import end_reading
 from app.history.proof import prove_at_once
 from app.llm.litellm import load_litellm
+from app.loading import collect_rarely, share_heaps
 from app.logs import error_place
 from app.models.statement_log import AgentStopped, LogBroken
 from app.notices.timer import NoticeTimer
@@ -89,6 +90,7 @@ def sound_alarm(error: AgentStopped | LogBroken) -> None:
 
 def _prepare_worker(conf: Any, **_: Any) -> None:
     """Before the worker connects."""
+    share_heaps()
     keep_closing(_prepare_process(flask_app, conf))
 
 
@@ -121,7 +123,12 @@ def _prepare_process(make: Callable[[], Flask], conf: Any) -> Flask:
 
 def _preload_in_thread(**_: Any) -> None:
     """Load the models' library beside the work, so that the first refinement need not wait for it."""
-    threading.Thread(target=load_litellm, name="warm", daemon=True).start()
+    threading.Thread(target=_load_models_library, name="warm", daemon=True).start()
+
+
+def _load_models_library() -> None:
+    load_litellm()
+    collect_rarely()
 
 
 def _start_waking(**_: Any) -> None:

@@ -6,7 +6,6 @@ Whatever a peer sends slowly waits in `app/gateway`, not in a thread; `/healthz`
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import re
 import socket
@@ -39,6 +38,7 @@ from app.gateway.known import SenderLookup, most_bytes_of_operation, most_bytes_
 from app.gateway.protocol import Deadlines, GuardedProtocol
 from app.gateway.turns import FairTurns
 from app.health import ECHO_SECONDS
+from app.loading import collect_rarely
 from app.notices.timer import NoticeTimer
 from app.refinement.sweep import keep_closing
 from app.setup import ready_app
@@ -54,9 +54,6 @@ CLOSING_SECONDS = 5
 BACKLOG = 1024
 DEADLINES = Deadlines()
 
-COLLECTED_AFTER = (10_000, 20, 50)
-"""The collector's thresholds: Python's own let it run with almost every request."""
-
 
 def create() -> Starlette:
     """The application, for an ASGI server that takes a factory. Raises Misconfigured.
@@ -71,9 +68,7 @@ def serve(settings: Settings) -> None:
     logs.init(settings.log_level)
     flask = ready_app(Part.WEB, settings)
     application = assemble_application(flask)
-    gc.collect()
-    gc.freeze()  # what was loaded stays: the collector need not look through it with every few hundred requests
-    gc.set_threshold(*COLLECTED_AFTER)
+    collect_rarely()
     keep_closing(flask)
     wake_pages_of(flask, application.state.hub, settings)
     NoticeTimer.for_web(flask, lambda: worker_answers(ECHO_SECONDS)).start()
