@@ -33,6 +33,7 @@ from app.models.base import Identity, Lockable, Model, Moment, partial_index, re
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
+from app.prepared import one_of_these
 from app.values.actor import Actor
 from app.values.mass_story import MUTATIONS
 from app.values.refinement_states import BROKEN_STATES, OPEN_STATES, Status
@@ -114,7 +115,7 @@ class AttentionItem(Lockable, Model):
         from app.models.refinement import Refinement
 
         undone = exists().where(Refinement.id == cls.refinement_id, Refinement.undone_by.is_not(None))
-        is_undone = and_(cls.kind.in_(_ABOUT_CHANGES), undone.correlate(cls))
+        is_undone = and_(one_of_these(cls.kind, _ABOUT_CHANGES), undone.correlate(cls))
         return and_(cls.seen_at.is_(None), cls.settled_by.is_(None), not_(is_undone))
 
     @classmethod

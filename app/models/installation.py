@@ -5,13 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import String, Text, bindparam, delete, select
+from sqlalchemy import String, Text, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.extensions import db, is_sqlite, now
+from app.extensions import db, is_sqlite, now, read_rows
 from app.models.base import Model, Moment
+from app.prepared import Prepared, one_of, spread
 
 TO_SHRED = "keys_to_shred"
 """The mark that stands while removed keys may still be found in the database's files."""
@@ -33,7 +35,10 @@ class InstallationMark(Model):
     @classmethod
     def read_many(cls, names: Sequence[str]) -> dict[str, str]:
         """Those of these names that there are, in one statement."""
-        return dict(db.session.execute(_NAMED, {"names": names}).tuples().all())
+        if not names:
+            return {}
+        count, asked = spread(names)
+        return {row[0]: row[1] for row in read_rows(_named_query(count), asked)}
 
     @classmethod
     def write(cls, name: str, value: str = "", *, unless_since: datetime | None = None) -> bool:
@@ -49,10 +54,11 @@ class InstallationMark(Model):
         db.session.execute(delete(cls).where(cls.name == name))
 
 
-_NAMED = select(InstallationMark.name, InstallationMark.value).where(
-    InstallationMark.name.in_(bindparam("names", expanding=True))
-)
-"""Made once: each look at the overview reads three."""
+@cache
+def _named_query(count: int) -> Prepared:
+    """Made once: each look at the overview reads three."""
+    query = select(InstallationMark.name, InstallationMark.value)
+    return Prepared(query.where(one_of(InstallationMark.name, count)))
 
 
 def note_what_to_shred() -> None:

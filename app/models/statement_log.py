@@ -24,11 +24,12 @@ from sqlalchemy import Connection, Engine, NullPool, Select, create_engine, even
 from sqlalchemy.orm import Session, scoped_session
 
 from app.errors import Unavailable
-from app.extensions import after_commit, before_commit, db, is_sqlite, now
+from app.extensions import after_commit, before_commit, db, is_sqlite, now, read_rows
 from app.models.base import insert_rows, iso
 from app.models.current import Current
 from app.models.master_key import master_key, seal_for_now
 from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
+from app.prepared import Prepared
 from app.silo import MasterKey, MasterPublicKey, SealBroken
 from app.silo.keptnotes import KeptNotes
 from app.silo.logcopy import LeafRecord, LogCopy, LogForked
@@ -133,7 +134,7 @@ class StatementLog:
 
     def begun_at(self) -> datetime | None:
         """When its first leaf was written, if that is the one that was seen. Raises NoteBroken."""
-        leaf = FoundLeaf.read(db.session, select(LogLeaf).where(LogLeaf.position == 0))
+        leaf = [FoundLeaf(*row) for row in read_rows(_FIRST_LEAF)]
         if not leaf or not self.copy.size or hash_leaf(leaf[0].leaf) != self.copy.hash_at(0):
             return None
         return self._read_statement(leaf[0]).at
@@ -151,7 +152,7 @@ class StatementLog:
 
         `size`: how long its log is, where the caller has just read that.
         """
-        if self._has_seen(log_size(db.session) if size is None else size):
+        if self._has_seen(read_rows(_SIZE)[0][0] if size is None else size):
             return
         with self._lock, _apart() as connection:
             known = self.copy.size
@@ -631,6 +632,10 @@ class FoundLeaf:
         return [cls(*row) for row in found.tuples()]
 
 
+_FIRST_LEAF = Prepared(
+    select(*(getattr(LogLeaf, each.name) for each in fields(FoundLeaf))).where(LogLeaf.position == 0)
+)
+_SIZE = Prepared(SIZE_OF_LOG)
 _BATCH = 1000
 
 

@@ -13,6 +13,7 @@ from app.extensions import now
 from app.models import Refinement, Status
 from app.models.base import iso
 from app.models.refinement import NO_REASON
+from app.prepared import one_of_these
 from app.values.plural import count_nouns
 from app.values.refinement_states import BROKEN_STATES
 
@@ -44,7 +45,7 @@ def failure_conditions(
     """What to ask of a refinement: that it failed this week (or `since`), and that its agent had none after it."""
     return [
         Refinement.account_id == account_id,
-        Refinement.status.in_(states or FAILED),
+        one_of_these(Refinement.status, states or FAILED),
         Refinement.requested_at >= (now() - SHOWN_FOR if since is None else since),
         ~exists().where(_LATER.agent_id == Refinement.agent_id, _LATER.requested_at > Refinement.requested_at),
     ]

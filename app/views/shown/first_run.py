@@ -12,6 +12,7 @@ from app.config import OFFLINE_MODEL
 from app.extensions import db
 from app.models import Agent, ModelCall, Refinement
 from app.models.model_call import ANSWERED
+from app.views.addresses import agent_url, page_url, refinement_url
 from app.views.shown.fleet import AccountFigures
 
 
@@ -34,9 +35,9 @@ class FirstRun:
         agent = None if is_over or self.is_empty else _first_agent(account_id)
         answered = exists().where(ModelCall.account_id == account_id, ModelCall.outcome == ANSWERED)
         tested = agent is not None and (agent.model_id == OFFLINE_MODEL or bool(db.session.scalar(select(answered))))
-        watched = url_for("refinements.show", refinement_id=newest.id) if newest else _agent_url(agent)
+        watched = refinement_url(newest.id) if newest else _agent_url(agent)
         self.steps = (
-            FirstStep("Create an agent", "a name and a model", url_for("agents.new"), is_over or agent is not None),
+            FirstStep("Create an agent", "a name and a model", page_url("agents.new"), is_over or agent is not None),
             FirstStep("Test its model", "one word from the model", _model_test_url(agent), is_over or tested),
             FirstStep(
                 "Import memories",
@@ -64,4 +65,4 @@ def _model_test_url(agent: Agent | None) -> str:
 
 
 def _agent_url(agent: Agent | None) -> str:
-    return url_for("agents.show", agent_id=agent.id) if agent else ""
+    return agent_url(agent.id) if agent else ""

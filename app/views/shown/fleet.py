@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from flask import current_app
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import bindparam, func, select
 
-from app.extensions import db, now
+from app.extensions import now, read_rows
 from app.models import OPEN_STATES, Agent, Refinement
 from app.models.agent_settings import operator_settings
+from app.prepared import Prepared, one_of_these
 from app.refinement.fleet import IS_KEPT, OVER_BUDGET
 from app.refinement.fleet_figures import (
     Trend,
@@ -78,11 +79,10 @@ class AccountFigures:
     """Of the whole account, as of an event that was read before."""
 
     def __init__(self, account_id: int, last_event: int) -> None:
-        counted = db.session.execute(_counts_query(), {"account_id": account_id}).one()
-        self.agents, self.over_budget, self.paused, self.core_tokens, self.stopped, self.memories = map(
-            int, counted[:6]
+        (counted,) = read_rows(_counts_query(), {"account_id": account_id})
+        self.agents, self.over_budget, self.paused, self.core_tokens, self.stopped, self.memories, self.running = map(
+            int, counted
         )
-        self.running = int(counted[6])
         starts = _kept("next_starts", NextStarts.count, STARTS_KEPT, timedelta()).get(account_id, last_event)
         self.next_tick, self.due = starts.next_tick, starts.due
         self.next_attempts = [*starts.attempts, *([("paused", self.paused)] if self.paused else [])]
@@ -104,14 +104,14 @@ class AccountFigures:
 
 
 @cache
-def _counts_query() -> Select[Any]:
+def _counts_query() -> Prepared:
     over_budget, paused = func.count().filter(OVER_BUDGET), func.count().filter(Agent.paused, IS_KEPT)
     tokens, stopped = func.coalesce(func.sum(Agent.core_token_usage), 0), func.count(Agent.stopped_at)
     memories = func.coalesce(func.sum(Agent.core_count), 0)
-    are_open = (Refinement.account_id == bindparam("account_id"), Refinement.status.in_(OPEN_STATES))
+    are_open = (Refinement.account_id == bindparam("account_id"), one_of_these(Refinement.status, OPEN_STATES))
     running = select(func.count()).where(*are_open).scalar_subquery()
     columns = (func.count(), over_budget, paused, tokens, stopped, memories, running)
-    return select(*columns).where(Agent.account_id == bindparam("account_id"))
+    return Prepared(select(*columns).where(Agent.account_id == bindparam("account_id")))
 
 
 @dataclass(frozen=True)

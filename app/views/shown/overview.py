@@ -19,7 +19,8 @@ from app.views.shown.first_run import FirstRun
 from app.views.shown.fleet import DUE_LIMIT, AccountFigures, FleetTrend
 from app.views.shown.worklist import find_attention, make_lines
 
-Pair = tuple[Refinement, Agent]
+Pair = tuple[Refinement, str]
+"""With the name of its agent."""
 
 RUNNING_ROWS = 5
 RECENT_ROWS = 8
@@ -77,27 +78,27 @@ def _fill(pairs: Sequence[Pair], rows: int) -> Sequence[Pair | None]:
 
 
 def _refinements_json(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    return [NamedRefinement.of(refinement, agent=agent.name).as_json() for refinement, agent in pairs]
+    return [NamedRefinement.of(refinement, agent=agent).as_json() for refinement, agent in pairs]
 
 
-def _read_pairs(query: Select[tuple[Refinement, Agent]], account_id: int) -> list[Pair]:
+def _read_pairs(query: Select[tuple[Refinement, str]], account_id: int) -> list[Pair]:
     return [row._tuple() for row in db.session.execute(query, {"account_id": account_id})]
 
 
 @cache
-def _recent_query() -> Select[tuple[Refinement, Agent]]:
+def _recent_query() -> Select[tuple[Refinement, str]]:
     """Made once, as all that each look at the page asks."""
     ended = _pairs_query().where(Refinement.ended_at.is_not(None))
     return ended.order_by(Refinement.requested_at.desc()).limit(RECENT_ROWS)
 
 
 @cache
-def _running_query() -> Select[tuple[Refinement, Agent]]:
+def _running_query() -> Select[tuple[Refinement, str]]:
     waiting_last = (Refinement.started_at.is_(None), Refinement.started_at.desc(), Refinement.id)
     return _pairs_query().where(Refinement.status.in_(OPEN_STATES)).order_by(*waiting_last).limit(RUNNING_ROWS)
 
 
-def _pairs_query() -> Select[tuple[Refinement, Agent]]:
-    """Refinements with their agents."""
-    query = select(Refinement, Agent).join(Agent, Agent.id == Refinement.agent_id)
+def _pairs_query() -> Select[tuple[Refinement, str]]:
+    """Refinements with the names of their agents."""
+    query = select(Refinement, Agent.name).join(Agent, Agent.id == Refinement.agent_id)
     return query.where(Refinement.account_id == bindparam("account_id"))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from flask import url_for
 from sqlalchemy import BindParameter, Select, bindparam, case, exists, func, select
 
-from app.extensions import db, now
+from app.extensions import db, now, read_rows
 from app.history.proof import Proof
 from app.models import (
     AccessGrant,
@@ -28,10 +28,12 @@ from app.models import (
 from app.models.base import UtcDateTime
 from app.models.grant import GrantStatus
 from app.models.refinement import NO_REASON
+from app.prepared import Prepared, one_of_these
 from app.refinement.failures import FAILED, SHOWN_FOR, FailureReason, failure_conditions
 from app.refinement.fleet import IS_KEPT, OVER_BUDGET
 from app.values.mass_story import exact_percent, percent
 from app.values.plural import count_nouns
+from app.views.addresses import agent_url, list_url, refinement_url
 from app.views.shown.attention import (
     REASONS_SHOWN,
     Attention,
@@ -148,7 +150,7 @@ class _OpenItems:
     @classmethod
     def count(cls, account_id: int) -> _OpenItems:
         """In one statement."""
-        rows = db.session.execute(_items_query(), {"account_id": account_id}).tuples()
+        rows = read_rows(_items_query(), {"account_id": account_id})
         items = cls({}, {})
         for broken, found, failure, count, newest in sorted(rows, key=lambda row: (-row[3], row[2] or "")):
             if broken:
@@ -159,15 +161,15 @@ class _OpenItems:
 
 
 @cache
-def _items_query() -> Select[Any]:
+def _items_query() -> Prepared:
     """Made once, as all that each look at the overview asks."""
-    is_broken = AttentionItem.kind.in_(_BROKEN)
+    is_broken = one_of_these(AttentionItem.kind, _BROKEN)
     what = case((is_broken, Refinement.status), else_=AttentionItem.kind).label("what")
     why = case((is_broken, Refinement.failure)).label("why")
     columns = (is_broken.label("is_broken"), what, why, func.count(), func.max(Refinement.ended_at))
     query = select(*columns).outerjoin_from(AttentionItem, Refinement, AttentionItem.refinement_id == Refinement.id)
     mine = query.where(AttentionItem.account_id == bindparam("account_id"), AttentionItem.is_open())
-    return mine.group_by("is_broken", "what", "why")
+    return Prepared(mine.group_by("is_broken", "what", "why"))
 
 
 def _alerting_outcomes(account_id: int, items: _OpenItems) -> list[Attention]:
@@ -176,8 +178,8 @@ def _alerting_outcomes(account_id: int, items: _OpenItems) -> list[Attention]:
     asked = {"account_id": account_id, "since": now() - SHOWN_FOR}
     ended: dict[Status, list[Any]] = {}
     for query in (_declined_query(), *([_broken_query()] if items.broken else [])):
-        for row in db.session.execute(query, asked):
-            ended.setdefault(row.status, []).append(row)
+        for row in read_rows(query, asked):
+            ended.setdefault(row[0], []).append(row)
     return [_ended_so(each, ended[each], items.broken.get(each, ())) for each in _ALERTS if each in ended]
 
 
@@ -187,15 +189,15 @@ def _ended_query() -> Select[Any]:
 
 
 @cache
-def _declined_query() -> Select[Any]:
+def _declined_query() -> Prepared:
     since = bindparam("since", type_=UtcDateTime)
     conditions = failure_conditions(bindparam("account_id"), Status.DECLINED, since=since)
-    return _ended_query().where(*conditions).limit(LOOKED_AT)
+    return Prepared(_ended_query().where(*conditions).limit(LOOKED_AT))
 
 
 @cache
-def _broken_query() -> Select[Any]:
-    return _ended_query().where(Refinement.id.in_(_newest_broken()))
+def _broken_query() -> Prepared:
+    return Prepared(_ended_query().where(Refinement.id.in_(_newest_broken())))
 
 
 def _newest_broken() -> Select[tuple[str]]:
@@ -204,7 +206,7 @@ def _newest_broken() -> Select[tuple[str]]:
     rank = func.row_number().over(partition_by=Refinement.status, order_by=newest).label("rank")
     query = select(Refinement.id, rank).join(AttentionItem, AttentionItem.refinement_id == Refinement.id)
     my_account = AttentionItem.account_id == bindparam("account_id")
-    mine = (my_account, AttentionItem.is_open(), AttentionItem.kind.in_(_BROKEN))
+    mine = (my_account, AttentionItem.is_open(), one_of_these(AttentionItem.kind, _BROKEN))
     ranked = query.where(*mine).subquery()
     return select(ranked.c.id).where(ranked.c.rank <= SHOWN)
 
@@ -213,14 +215,13 @@ def _ended_so(status: Status, ended: Sequence[Any], given: Sequence[FailureReaso
     """`ended` are the newest; `given` counts all."""
     term = STATUSES[status]
     items = [
-        (name, url_for("refinements.show", refinement_id=number), f"{at:%a %H:%M} UTC" if at else "")
-        for _, number, at, name in ended[:SHOWN]
+        (name, refinement_url(number), f"{at:%a %H:%M} UTC" if at else "") for _, number, at, name in ended[:SHOWN]
     ]
     count = sum(each.count for each in given) or len(ended)
     reasons = given if status in FAILED else ()
     states = ",".join(FAILED) if status in FAILED else str(status)
     filters = {"status": states} if status == Status.DECLINED else {"status": states, "needs": "attention"}
-    url = url_for("refinements.index", **filters)  # type: ignore[arg-type]
+    url = list_url("refinements.index", **filters)
     all_of_them = f"All failures, {len(reasons)} reasons" if len(reasons) > REASONS_SHOWN else "All of them"
     return Attention(
         *(term.tone, term.icon, f"{term.capitalized}: {count_nouns(count, 'agent')}", term.alert, items),
@@ -304,17 +305,18 @@ class _Waiting(NamedTuple):
 
 def _count_waiting(account_id: int) -> _Waiting:
     """In one statement: mostly nothing does."""
-    return _Waiting(*db.session.execute(_waiting_query(), {"account_id": account_id}).one())
+    return _Waiting(*read_rows(_waiting_query(), {"account_id": account_id})[0])
 
 
 @cache
-def _waiting_query() -> Select[tuple[bool, bool, bool]]:
+def _waiting_query() -> Prepared:
     account_id: BindParameter[int] = bindparam("account_id")
-    return select(
+    waiting = select(
         exists().where(AccessGrant.account_id == account_id, AccessGrant.status == GrantStatus.PENDING),
         exists().where(TokenRequest.account_id == account_id, TokenRequest.waits()),
         exists().where(SettingProposal.account_id == account_id, SettingProposal.status == ProposalStatus.HELD),
     )
+    return Prepared(waiting)
 
 
 def _waiting_exceptions(account_id: int) -> list[Attention]:
@@ -372,7 +374,7 @@ def _stopped(account_id: int, count: int) -> list[Attention]:
         return []
     query = select(Agent.id, Agent.name, Agent.stopped_why).where(Agent.account_id == account_id)
     found = db.session.execute(query.where(Agent.stopped_at.is_not(None)).order_by(Agent.id).limit(SHOWN)).tuples()
-    items = [(name, url_for("agents.show", agent_id=number), f"{why}.") for number, name, why in found]
+    items = [(name, agent_url(number), f"{why}.") for number, name, why in found]
     if not items:
         return []
     text = (
@@ -388,22 +390,27 @@ def _stopped(account_id: int, count: int) -> list[Attention]:
 def _over_budget(account_id: int, figures: AccountFigures, trend: FleetTrend) -> list[Attention]:
     if not figures.over_budget:
         return []
-    columns = (Agent.id, Agent.name, Agent.paused, Agent.core_token_usage - Agent.core_token_budget)
-    query = select(*columns).where(Agent.account_id == account_id, OVER_BUDGET).order_by(columns[3].desc(), Agent.id)
-    found = db.session.execute(query.limit(SHOWN)).tuples()
+    found = read_rows(_over_budget_query(), {"account_id": account_id})
     items = [
-        (name, url_for("agents.show", agent_id=number), f"{over:,} tokens over{', paused' if paused else ''}")
+        (name, agent_url(number), f"{over:,} tokens over{', paused' if paused else ''}")
         for number, name, paused, over in found
     ]
     if not items:
         return []
     count = max(figures.over_budget, len(items))
-    url, twice = url_for("agents.index", state="over_budget"), trend.over_budget_twice
+    url, twice = list_url("agents.index", state="over_budget"), trend.over_budget_twice
     text = f"{_names(twice)} stayed over after two looks in a row." if twice else ""
     facts: dict[str, Any] = {"kind": "over_budget", "short": f"{count:,} over budget", "count": count, "url": url}
     facts["line"] = f"Twice in a row: {_names(twice)}" if twice else f"{items[0][0]}: {items[0][2]}"
     more = ("All of them", url) if count > SHOWN else None
     return [Attention("warn", "budget", f"Over budget: {count_nouns(count, 'agent')}", text, items, more, **facts)]
+
+
+@cache
+def _over_budget_query() -> Prepared:
+    columns = (Agent.id, Agent.name, Agent.paused, Agent.core_token_usage - Agent.core_token_budget)
+    query = select(*columns).where(Agent.account_id == bindparam("account_id"), OVER_BUDGET)
+    return Prepared(query.order_by(columns[3].desc(), Agent.id).limit(SHOWN))
 
 
 def _names(found: Sequence[str]) -> str:
@@ -414,10 +421,7 @@ def _names(found: Sequence[str]) -> str:
 def _eroding(trend: FleetTrend) -> list[Attention]:
     if not trend.eroding:
         return []
-    items = [
-        (each.name, url_for("agents.show", agent_id=each.agent_id), f"{percent(each.kept)} kept in 30 days")
-        for each in trend.eroding
-    ]
+    items = [(each.name, agent_url(each.agent_id), f"{percent(each.kept)} kept in 30 days") for each in trend.eroding]
     count, least = len(items), exact_percent(trend.erosion_floor) if trend.erosion_floor is not None else ""
     text = "Refinements have cut at least half of what they may" + (f" (minimum {least})." if least else ".")
     facts: dict[str, Any] = {"kind": "eroding", "short": f"{count:,} eroding", "count": count, "url": items[0][1]}
@@ -427,10 +431,10 @@ def _eroding(trend: FleetTrend) -> list[Attention]:
 
 def _without_keys(account_id: int) -> list[Attention]:
     asked = {"account_id": account_id, "until": now() - KEYS_SOON}
-    rows = db.session.execute(_keyless_query(), asked).tuples().all()
+    rows = read_rows(_keyless_query(), asked)
     if not rows:
         return []
-    items = [(name, url_for("agents.show", agent_id=number), "") for number, name, _ in rows]
+    items = [(name, agent_url(number), "") for number, name, _ in rows]
     count = rows[0][2]
     text = "Their memories can't be sealed before a worker has made the keys. Is a worker running?"
     title = f"Without keys: {count_nouns(count, 'agent')}"
@@ -443,11 +447,11 @@ def _count_or_more(count: int, noun: str) -> str:
 
 
 @cache
-def _keyless_query() -> Select[tuple[int, str, int]]:
+def _keyless_query() -> Prepared:
     mine = (Agent.account_id == bindparam("account_id"), IS_KEPT)
     newest = select(Agent.id, Agent.name, Agent.created_at).where(*mine)
     newest_few = newest.order_by(Agent.id.desc()).limit(NEWEST).subquery()
     missing = ~exists().where(AgentKey.agent_id == newest_few.c.id)
     columns = (newest_few.c.id, newest_few.c.name, func.count().over())
     keyless = select(*columns).where(missing, newest_few.c.created_at < bindparam("until", type_=UtcDateTime))
-    return keyless.order_by(newest_few.c.id.desc()).limit(SHOWN)
+    return Prepared(keyless.order_by(newest_few.c.id.desc()).limit(SHOWN))
