@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from flask_sqlalchemy.session import Session
 from sqlalchemy import Column, Connection, Table, bindparam, insert, inspect, update
 from sqlalchemy.orm import InstanceState, Mapper
+from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.sql import ClauseElement
 
@@ -32,19 +33,21 @@ class _Change(NamedTuple):
     row: InstanceState[Any]
     values: dict[str, Any]
 
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, row: InstanceState[Any]) -> _Change:
+        values = _changed_values(row)
+        return cls(row, values, tuple(sorted(values)))
+
     @property
     def table(self) -> Table:
         return cast(Table, self.row.mapper.local_table)
 
     @property
-    def kind(self) -> tuple[Mapper[Any], tuple[str, ...]]:
-        """Rows of one kind go into one statement."""
-        return self.row.mapper, tuple(sorted(self.values))
-
-    @property
-    def order(self) -> tuple[str, str, Any]:
+    def order(self) -> tuple[str, tuple[str, ...], Any]:
         """One order for all, so that no two transactions wait for each other."""
-        return self.row.mapper.local_table.description, repr(self.kind[1]), self.row.identity
+        return self.row.mapper.local_table.description, self.names, self.row.identity
 
 
 class PlainSession(Session):
@@ -61,17 +64,19 @@ class PlainSession(Session):
 
     def flush(self, objects: Sequence[Any] | None = None) -> None:
         """Write what is new and what changed; plainly, if all of it is plain."""
+        if self._is_clean():
+            return
         if objects is not None or self.deleted or self.in_nested_transaction():
             super().flush(objects)
             return
-        new = [cast("InstanceState[Any]", inspect(row)) for row in self.new]
-        rows = [cast("InstanceState[Any]", inspect(row)) for row in self.dirty]
+        new = [instance_state(row) for row in self.new]
+        rows = [instance_state(row) for row in self.dirty]
         if not (all(_is_plain_new(row) for row in new) and all(_is_plain(row) for row in rows)):
             super().flush()
             return
         if rows or new:
             self.dispatch.before_flush(self, None, None)
-        changes = [_Change(row, _changed_values(row)) for row in rows]
+        changes = [_Change.of(row) for row in rows]
         for table in sorted({row.mapper.local_table for row in new}, key=_place_of_table):
             self._write([change for change in changes if change.table is table])
             changes = [change for change in changes if change.table is not table]
@@ -94,10 +99,10 @@ class PlainSession(Session):
 
     def _write(self, changes: Sequence[_Change]) -> None:
         kinds: dict[Any, list[dict[str, Any]]] = {}
-        for change in sorted((change for change in changes if change.values), key=lambda change: change.order):
+        for change in sorted([each for each in changes if each.values], key=lambda each: each.order):
             (number,) = change.row.identity or ()
             named = {f"new_{name}": value for name, value in change.values.items()}
-            kinds.setdefault(change.kind, []).append({"row": number, **named})
+            kinds.setdefault((change.row.mapper, change.names), []).append({"row": number, **named})
         for (mapper, names), values in kinds.items():
             done = _update_statement(mapper, names).run(self.connection(), values)
             if done != len(values):
@@ -110,19 +115,19 @@ def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
     `values` are all columns by their names. What waits to be written is written before such a query, by the caller.
     Listeners hear of it as of a load, those that make a list one whose changes are seen among them.
     """
-    mapper = cast("Mapper[T]", inspect(model))
+    mapper = _mapper_of(cast(Any, model))
     key = mapper.identity_key_from_primary_key(tuple(values[column.name] for column in mapper.primary_key))
     found: T | None = session.identity_map.get(key)
     if found is None:
         found = make_row(model, values)
-        row = cast("InstanceState[Any]", inspect(found))
+        row = instance_state(found)
         row.key, row.session_id = key, session.hash_key  # all of this is what a load does
         session.identity_map._add_unpresent(row, key)
         row._commit_all(row.dict, session.identity_map)
         if listeners := cast(Any, mapper.class_manager).dispatch.load:
             listeners(row, None)
         return found
-    row = cast("InstanceState[Any]", inspect(found))
+    row = instance_state(found)
     row.dict.update(values)
     for name in mapper.relationships.keys():  # noqa: SIM118 - no mapping
         row.dict.pop(name, None)
@@ -134,9 +139,14 @@ def object_of(session: Session, model: type[T], values: Mapping[str, Any]) -> T:
 
 def make_row(model: type[T], values: Mapping[str, Any]) -> T:
     """`model(**values)`, without telling SQLAlchemy of each value: for rows that are new, or that it does not write."""
-    made: T = cast("Mapper[T]", inspect(model)).class_manager.new_instance()
-    cast("InstanceState[Any]", inspect(made)).dict.update(values)
+    made: T = _mapper_of(cast(Any, model)).class_manager.new_instance()
+    instance_state(made).dict.update(values)
     return made
+
+
+@cache
+def _mapper_of(model: Any) -> Mapper[Any]:
+    return cast("Mapper[Any]", inspect(model))
 
 
 def _is_plain(row: InstanceState[Any]) -> bool:

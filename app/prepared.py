@@ -114,7 +114,7 @@ class _Form:
         told, sql, execution = connection.dispatch, self._sql, _Execution(is_many)
         for listener in told.before_execute:
             listener(connection, self._statement, (), {}, {})
-        cursor = connection.connection.cursor()
+        cursor = cast(Any, connection.connection.dbapi_connection).cursor()
         for listener in told.before_cursor_execute:
             sql, parameters = listener(connection, cursor, sql, parameters, execution, is_many)
         try:
