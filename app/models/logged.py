@@ -10,10 +10,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
-from sqlalchemy import Column, ColumnElement, event, inspect
-from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy import Column, ColumnElement, event
+from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import instance_state
 
 from app.extensions import db
 from app.models.base import ExactRatio, Micros, Model
@@ -76,16 +79,39 @@ class Logged:
         return self._logged_values(column.name for column in self.__table__.columns if column.name not in other)
 
     def _logged_values(self, names: Iterable[str]) -> Said:
-        columns = self.__table__.columns
-        return {name: as_said(columns[name], getattr(self, name)) for name in names}
+        forms, held, said = _forms_of(cast(Any, type(self))), self.__dict__, Said()
+        for name in names:
+            value = held[name] if name in held else getattr(self, name)
+            kind, form = type(value), forms[name]
+            is_plain = form.scale is None and (kind is int or kind is bool)
+            said[name] = value if is_plain else _as_said(form, value)
+        return said
 
 
-def as_said(column: Column[Any], value: Any) -> Any:
+class _SaidForm(NamedTuple):
+    """How a column's values are said: what it has where nobody said anything, and by what it is multiplied."""
+
+    default: Any
+    scale: Decimal | None
+
+    @classmethod
+    def of(cls, column: Column[Any]) -> _SaidForm:
+        default = cast(Any, column.default)
+        scale = column.type.SCALE if isinstance(column.type, ExactRatio | Micros) else None
+        return cls(default.arg if default is not None and default.is_scalar else None, scale)
+
+
+@cache
+def _forms_of(model: Any) -> Mapping[str, _SaidForm]:
+    return {column.name: _SaidForm.of(column) for column in model.__table__.columns}
+
+
+def _as_said(form: _SaidForm, value: Any) -> Any:
     """A value as plain JSON, the same before it is stored and after it is read."""
-    if value is None and column.default is not None and column.default.is_scalar:
-        value = cast(Any, column.default).arg
-    if value is not None and isinstance(column.type, ExactRatio | Micros):
-        return int(value * column.type.SCALE)
+    if value is None:
+        value = form.default
+    if value is not None and form.scale is not None:
+        return int(value * form.scale)
     match value:
         case Sealed():
             return _sha256_digest(value.at_rest)
@@ -152,7 +178,7 @@ def _note_changed_rows(session: Session, *_: Any) -> None:
 
 
 def _has_changed(row: Logged) -> bool:
-    state = cast("InstanceState[Any]", inspect(row))
+    state = instance_state(row)
     return not (state.committed_state.keys() <= row.CHECKED_ELSEWHERE | row.NOT_AUDITED.keys())
 
 

@@ -69,7 +69,8 @@ class StateColumns:
 
     def fields(self) -> dict[str, Any]:
         """The state itself, by the names of its columns."""
-        return {field: getattr(self, field) for field in STATE_FIELDS}
+        held = vars(self)
+        return {field: held[field] if field in held else getattr(self, field) for field in STATE_FIELDS}
 
 
 STATE_FIELDS = tuple(StateColumns.__annotations__)
@@ -147,6 +148,8 @@ def _restored_form(of: MemoryState | Restoration, discarded_at: datetime | None)
 
 
 def _plain_value(value: object) -> object:
+    if value is None or type(value) in _PLAIN:
+        return value
     match value:
         case bytes():
             return value.hex()
@@ -156,3 +159,6 @@ def _plain_value(value: object) -> object:
             return [_plain_value(each) for each in value]
         case _:
             return value
+
+
+_PLAIN = (int, str, bool)
