@@ -312,9 +312,12 @@ class Agent(Chained, AgentStanding, Model):
                     tokens, core = tokens + sign * state.token_estimate, core + sign
                 else:
                     journal += sign
-        self.core_token_usage += tokens
-        self.core_count += core
-        self.journal_count += journal
+        if tokens:
+            self.core_token_usage += tokens
+        if core:
+            self.core_count += core
+        if journal:
+            self.journal_count += journal
 
     def needs_refinement(self, at: datetime, *, changeable: bool | None = None) -> bool:
         """Whether a sweep would want to refine it: by schedule, or for its size; and there is something to change.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlalchemy import BindParameter, ForeignKey, Select, Table, and_, bindparam, select
 from sqlalchemy.orm import Mapped, mapped_column
@@ -38,6 +38,14 @@ from app.values.token_mass import estimate_tokens
 
 AT_ONCE = 10_000
 """Ids in one statement: no database takes any number."""
+
+
+class _Weight(NamedTuple):
+    """What a memory weighed before it changed."""
+
+    is_active: bool
+    type: str
+    token_estimate: int
 
 
 class Memory(StateColumns, Model):
@@ -316,12 +324,12 @@ class Memory(StateColumns, Model):
 
     def become(self, agent: Agent, **fields: Any) -> None:
         """Set state fields and keep the agent's totals true."""
-        agent.weigh(removed=[self])
+        before = _Weight(self.is_active, self.type, self.token_estimate)
         for field, value in fields.items():
             setattr(self, field, value)
         if "tags" in fields:
             self.immutable = agent.is_immutable(self.tags)
-        agent.weigh(added=[self])
+        agent.weigh(removed=[before], added=[self])
 
     def state(self, *, kept: int | None = None) -> MemoryState:
         """A copy of its present state, to be kept with the audit entry that wrote it."""
