@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -302,7 +303,7 @@ class Settings(BaseSettings):
     @property
     def data(self) -> Path:
         """The data dir, absolute."""
-        return self.data_dir.expanduser().absolute()
+        return self.data_dir if self.data_dir.is_absolute() else self.data_dir.expanduser().absolute()
 
     @property
     def sqlalchemy_url(self) -> str:
@@ -337,13 +338,20 @@ class Settings(BaseSettings):
         """The broker to use now: REDIS_URL, else the embedded one of a running `up`, else nothing."""
         if self.redis_url:
             return self.redis_url
-        address = self.run_dir / "broker.url"
-        return address.read_text().strip() if address.exists() else ""
+        try:
+            return _address_file(self.data).read_text().strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
 
     @property
     def counting_url(self) -> str:
         """The broker in which all web processes count together, or nothing: this one counts for itself."""
         return self.redis_url or (self.broker_url if self.web_processes > 1 else "")
+
+
+@lru_cache(maxsize=8)
+def _address_file(data: Path) -> Path:
+    return data / "run" / "broker.url"
 
 
 def load_settings(**overrides: Any) -> Settings:
