@@ -6,10 +6,11 @@ import itertools
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from typing import NamedTuple
 
 from app.meaning.language import Language, language_of
+from app.meaning.lazy import lazy
 from app.meaning.numbers import SYMBOLS, number_atom, time_atom, total_of
 from app.meaning.specifics import Atom, Specific, SpecificKind, Specifics
 from app.meaning.tokens import codes, composed, plain, quotes, spans, squeezed, tokens, unaccented, unmarked
@@ -97,7 +98,7 @@ class Reading:
             yield from (Specific(kind, words, frozenset({(kind, key)})) for key, words in atoms.items())
         yield from (Specific(SpecificKind.NEGATION, self.words_of_negation(each)) for each in self.negations)
 
-    @cached_property
+    @lazy
     def content(self) -> dict[str, int]:
         """The keys of the content words, each with the place where it stands first."""
         content: dict[str, int] = {}
@@ -111,17 +112,17 @@ class Reading:
         at = self.content[key]
         return key if len(self.words[at].keys) > 1 else self.words_of(at, at + 1)
 
-    @cached_property
+    @lazy
     def keys(self) -> set[str]:
         return {key for word in self.distinct for key in word.keys}
 
-    @cached_property
+    @lazy
     def pairs(self) -> set[tuple[str, str]]:
         lows = [word.low for word in self.words if not word.clause_end]
         links = self.language.name_links if self.language else frozenset()
         return {*itertools.pairwise(lows), *itertools.pairwise([low for low in lows if low not in links])}
 
-    @cached_property
+    @lazy
     def _unaccented(self) -> set[str]:
         """Only of the words with accents."""
         return {unaccented(low) for low in self.vocabulary if not low.isascii()}
@@ -131,16 +132,16 @@ class Reading:
             return True
         return not low.isascii() and (unaccented(low) in self.vocabulary or unaccented(low) in self._unaccented)
 
-    @cached_property
+    @lazy
     def codes(self) -> dict[str, str]:
         found = codes(self.text) if "`" in self.text else ()
         return {key: code.strip() for code in found if (key := squeezed(code))}
 
-    @cached_property
+    @lazy
     def quotes(self) -> dict[str, str]:
         return {key: quote.strip() for quote in quotes(self.text) if (key := quote_key(quote))}
 
-    @cached_property
+    @lazy
     def long_names(self) -> dict[int, tuple[int, str]]:
         """Names of several words: by the place where each starts, its end, and all of it."""
         return {
@@ -149,11 +150,11 @@ class Reading:
             if found.kind is SpecificKind.NAME and found.last > found.first + 1
         }
 
-    @cached_property
+    @lazy
     def haystack(self) -> str:
         return squeezed(self.text)
 
-    @cached_property
+    @lazy
     def folded_haystack(self) -> str:
         return self.haystack.casefold()
 
@@ -190,7 +191,7 @@ class Reading:
         from_raw, to_raw = bisect_right(starts, first) - 1, bisect_right(starts, last - 1) - 1
         return self._as_written[raw_spans[from_raw][0] : raw_spans[to_raw][1]]
 
-    @cached_property
+    @lazy
     def _places(self) -> tuple[list[int], list[tuple[int, int]]]:
         """The first word of each token that has words, and where that token stands."""
         places = spans(unmarked(self.text))
