@@ -189,7 +189,7 @@ def _wait_until_all_listen(logs: Path, web_processes: int) -> None:
     deadline = time.monotonic() + READY_SECONDS
     for number in range(2, web_processes + 1):
         log = logs / f"web-{number}.log"
-        while not (log.exists() and "Uvicorn running" in log.read_text()):
+        while not (log.exists() and "Application startup complete" in log.read_text()):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"web process {number} did not get ready")
             time.sleep(0.1)
