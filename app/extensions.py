@@ -21,7 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from app.config import ROOT
 from app.errors import DiskFull, Unavailable
 from app.plain_rows import CONNECTION, PlainSession
-from app.prepared import NO_VALUES, Prepared, Row, Values
+from app.prepared import NO_VALUES, Prepared, Row, Values, send
 from app.write_turns import TurnConnection, WriteTurn, WriteTurns
 
 
@@ -235,7 +235,7 @@ def _with_turns(_dialect: Any, _record: Any, _arguments: Any, options: dict[str,
 def _on_begin(connection: Connection, turns: WriteTurns) -> None:
     options = connection.get_execution_options()
     if not options.get("whetstone_immediate"):
-        connection.exec_driver_sql("BEGIN DEFERRED")
+        send(connection, "BEGIN DEFERRED")
         return
     raw = cast(TurnConnection, connection.connection.driver_connection)
     turn = options.get("whetstone_turn") or _take(turns, options.get("whetstone_patience_ms", BUSY_TIMEOUT_MS))

@@ -138,6 +138,21 @@ class _Form:
         return self._read
 
 
+def send(connection: Connection, sql: str) -> None:
+    """What has neither parameters nor rows, such as a BEGIN: those who listen hear of it, errors are SQLAlchemy's."""
+    told, execution, parameters = connection.dispatch, cast(Any, _Execution(False)), cast(Any, ())
+    cursor = connection.connection.cursor()
+    for before in told.before_cursor_execute:
+        sql, parameters = before(connection, cursor, sql, parameters, execution, False)
+    try:
+        cursor.execute(sql, parameters)
+        for behind in told.after_cursor_execute:
+            behind(connection, cursor, sql, parameters, execution, False)
+    except BaseException as error:  # noqa: BLE001 - SQLAlchemy tells them apart, and raises
+        connection._handle_dbapi_exception(error, sql, parameters, cursor, execution)
+    cursor.close()
+
+
 def _is_plain(compiled: SQLCompiler) -> bool:
     """Whether its text and parameters are the same at each execution, but for the values."""
     is_made_later = compiled.post_compile_params or compiled.literal_execute_params or compiled.escaped_bind_names

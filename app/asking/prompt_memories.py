@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, and_, bindparam, or_, select
 
 from app.asking.rendering import encode_json, render_prompt
-from app.extensions import db, now
+from app.extensions import now, read_rows
 from app.models import Action, AuditLog, Memory, MemoryState, MemoryType
 from app.models.audit import is_by_human
 from app.models.memory_rows import complete_revealed, read_revealed
 from app.models.state import PLATFORM_NOTES
+from app.prepared import Prepared
 from app.silo import AgentKeys
 from app.values.dates import shown_days
 from app.values.merge_depth import NEVER_MERGED, MergeDepth
@@ -109,7 +110,7 @@ _OWN_JOURNAL = _shown(_ACTIVE_JOURNAL.where(Memory.source.not_in(PLATFORM_NOTES)
 
 def imported_lately(agent_id: int) -> set[int]:
     """Ids of memories that a human imported within the last days, and of what was consolidated from such ones since."""
-    entries = db.session.execute(_IMPORTS, {"agent": agent_id, "since": now() - IMPORTED_LATELY}).tuples()
+    entries = read_rows(_IMPORTS, {"agent": agent_id, "since": now() - IMPORTED_LATELY})
     found: set[int] = set()
     for (_, action), rows in groupby(entries, key=lambda row: row[:2]):
         ids = {memory_id for *_, memory_id in rows}
@@ -118,7 +119,7 @@ def imported_lately(agent_id: int) -> set[int]:
     return found
 
 
-_IMPORTS = (
+_IMPORTS = Prepared(
     select(AuditLog.id, AuditLog.action, MemoryState.memory_id)
     .join(MemoryState, MemoryState.entry_id == AuditLog.id)
     .where(AuditLog.agent_id == bindparam("agent"), AuditLog.at >= bindparam("since"))

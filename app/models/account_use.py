@@ -9,11 +9,12 @@ from typing import cast
 from sqlalchemy import BindParameter, Select, Table, bindparam, case, func, select
 
 from app.errors import Refused
-from app.extensions import db, now
+from app.extensions import db, now, read_rows
 from app.models.base import UtcDateTime
 from app.models.model_call import ModelCall
 from app.models.refinement import Refinement
 from app.models.user import Account
+from app.prepared import Prepared
 from app.values.plural import count_nouns
 from app.values.refinement_states import Mode, Status, WaitsFor
 
@@ -28,9 +29,9 @@ _COST = select(func.sum(_CALLS.cost_usd)).where(
 MONTH_COLUMNS = (_ACCOUNTS.max_monthly_cost, case((_ACCOUNTS.max_monthly_cost.is_not(None), _COST.scalar_subquery())))
 """An account's limit, and where it has one what its calls have cost since `month`, as far as prices are known."""
 
-_MONTH = select(*MONTH_COLUMNS).where(_ACCOUNTS.id == bindparam("account"))
+_MONTH = Prepared(select(*MONTH_COLUMNS).where(_ACCOUNTS.id == bindparam("account")))
 _REFINEMENTS = cast(Table, Refinement.__table__)
-_LIMITS = (
+_LIMITS = Prepared(
     select(_ACCOUNTS.id, _ACCOUNTS.max_refinements, _ACCOUNTS.max_monthly_cost)
     .join(_REFINEMENTS, _REFINEMENTS.c.account_id == _ACCOUNTS.id)
     .where(_REFINEMENTS.c.id == bindparam("refinement"))
@@ -77,7 +78,7 @@ def full_accounts() -> Select[tuple[int]]:
 
 def find_spent(account_id: int, at: datetime) -> tuple[Decimal, Decimal] | None:
     """The month's cost and the limit that it has reached; None while it has not, or where there is no limit."""
-    limit, cost = db.session.execute(_MONTH, {"account": account_id, "month": month_start(at)}).one()
+    ((limit, cost),) = read_rows(_MONTH, {"account": account_id, "month": month_start(at)})
     return (cost or Decimal(0), limit) if is_spent(limit, cost) else None
 
 
@@ -131,11 +132,12 @@ def may_begin(refinement_id: str) -> bool:
 
     In the transaction that claims it: of two workers that ask at once, one counts what the other has claimed.
     """
-    limits = db.session.execute(_LIMITS, {"refinement": refinement_id}).one_or_none()
-    if limits is None or (limits.max_refinements is None and limits.max_monthly_cost is None):
-        return True
-    Account.lock(limits.id)
-    return find_hold(db.session.get_one(Refinement, refinement_id)) is None
+    for account_id, most_at_once, most_cost in read_rows(_LIMITS, {"refinement": refinement_id}):
+        if most_at_once is None and most_cost is None:
+            return True
+        Account.lock(account_id)
+        return find_hold(db.session.get_one(Refinement, refinement_id)) is None
+    return True
 
 
 def next_waiting(refinement_id: str) -> str | None:

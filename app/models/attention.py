@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sqlalchemy import (
@@ -33,7 +34,7 @@ from app.models.base import Identity, Lockable, Model, Moment, partial_index, re
 from app.models.event import announce
 from app.models.keyset import Keyset
 from app.models.tally import MAX_PROTECTIONS, seems_unable
-from app.prepared import one_of_these
+from app.prepared import Prepared, one_of_these
 from app.values.actor import Actor
 from app.values.mass_story import MUTATIONS
 from app.values.refinement_states import BROKEN_STATES, OPEN_STATES, Status
@@ -245,22 +246,18 @@ def settle_attention(agent_id: int, status: Status, refinement_id: str) -> None:
 
     The caller holds the agent's lock.
     """
-    kinds = [kind for kind, ends in SETTLED_BY.items() if status in ends]
     if db.session.new:
         db.session.flush()
-    db.session.execute(_SETTLE, {"agent": agent_id, "kinds": kinds, "by": refinement_id})
+    _settle_by(status).run(db.session.connection(), [{"agent": agent_id, "by": refinement_id}])
 
 
-_ITEMS = cast(Table, AttentionItem.__table__)
-_SETTLE = (
-    update(_ITEMS)
-    .where(
-        _ITEMS.c.agent_id == bindparam("agent"),
-        _ITEMS.c.kind.in_(bindparam("kinds", expanding=True)),
-        _ITEMS.c.settled_by.is_(None),
-    )
-    .values(settled_by=bindparam("by"))
-)
+@cache
+def _settle_by(status: Status) -> Prepared:
+    """Of the kinds that such an end answers."""
+    items = cast(Table, AttentionItem.__table__)
+    kinds = [kind for kind, ends in SETTLED_BY.items() if status in ends]
+    is_open = items.c.agent_id == bindparam("agent"), items.c.kind.in_(kinds), items.c.settled_by.is_(None)
+    return Prepared(update(items).where(*is_open).values(settled_by=bindparam("by")))
 
 
 def facts_called_for(entry: AuditLog) -> dict[str, Any]:

@@ -217,8 +217,8 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
         Call it first in a transaction: it takes the row's lock.
         """
         used = {"prompt": prompt_tokens, "completion": completion_tokens, "cost": cost_usd}
-        booked = db.session.connection().execute(_BOOK_TURN, {"row": refinement_id, "by": worker, "turn": turn, **used})
-        return booked.rowcount == 1
+        mine = {"row": refinement_id, "by": worker, "turn": turn}
+        return _BOOK_TURN.run(db.session.connection(), [mine | used]) == 1
 
     def begin(self, agent: Agent) -> None:
         """asking → running: the snapshot that the guards compare with.
@@ -334,7 +334,7 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
 _TABLE = cast(Table, Refinement.__table__)
 _OPEN_OF = Prepared(select(_TABLE).where(_TABLE.c.agent_id == bindparam("agent"), _TABLE.c.status.in_(OPEN_STATES)))
 _TURN: BindParameter[int] = bindparam("turn", type_=Integer)
-_BOOK_TURN = (
+_BOOK_TURN = Prepared(
     update(_TABLE)
     .where(_TABLE.c.id == bindparam("row"), _TABLE.c.worker == bindparam("by"), _TABLE.c.status.in_(OPEN_STATES))
     .values(

@@ -29,7 +29,7 @@ from app.models.base import insert_rows, iso
 from app.models.current import Current
 from app.models.master_key import master_key, seal_for_now
 from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
-from app.prepared import Prepared
+from app.prepared import NO_VALUES, Prepared
 from app.silo import MasterKey, MasterPublicKey, SealBroken
 from app.silo.keptnotes import KeptNotes
 from app.silo.logcopy import LeafRecord, LogCopy, LogForked
@@ -606,12 +606,16 @@ def _leaf_text(leaf: bytes) -> str:
 
 
 SIZE_OF_LOG = select(func.coalesce(func.max(LogLeaf.position) + 1, 0))
+_LOG_SIZE = Prepared(SIZE_OF_LOG)
 """How many leaves the database's log has."""
 
 
 def log_size(connection: Connection | scoped_session[Any]) -> int:
     """How many leaves the database has, as this connection sees it."""
-    return int(connection.scalar(SIZE_OF_LOG) or 0)
+    ((size,),) = _LOG_SIZE.fetch(
+        connection if isinstance(connection, Connection) else connection.connection(), NO_VALUES
+    )
+    return int(size)
 
 
 @dataclass(frozen=True)

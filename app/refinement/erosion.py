@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
-from typing import Any, cast
+from typing import NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Row, Table, and_, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Table, and_, bindparam, case, func, select
 from sqlalchemy.orm import aliased
 
 from app.extensions import db, now
@@ -30,6 +30,7 @@ from app.models import (
     Status,
 )
 from app.models.agent_settings import operator_settings
+from app.prepared import Prepared
 
 WINDOW = timedelta(days=30)
 
@@ -88,13 +89,22 @@ def excess_erosion(refinement: Refinement, agent: Agent) -> Erosion | None:
     return found if found.is_below(floor) else None
 
 
-def _standing_refinements(agent: Agent, since: datetime) -> Sequence[Row[Any]]:
+class _Counted(NamedTuple):
+    """What counts of one refinement."""
+
+    id: str
+    mass_before: int | None
+    kept_mass: int | None
+    snapshot_entry_id: int | None
+
+
+def _standing_refinements(agent: Agent, since: datetime) -> Sequence[_Counted]:
     """Of the refinements whose cuts count, in the order of their snapshots. What a guard reversed cut nothing."""
-    return db.session.execute(_STANDING, {"agent": agent.id, "since": since}).all()
+    return [_Counted(*row) for row in _STANDING.fetch(db.session.connection(), {"agent": agent.id, "since": since})]
 
 
 _REFINEMENTS = cast(Table, Refinement.__table__).c
-_STANDING = (
+_STANDING = Prepared(
     select(_REFINEMENTS.id, _REFINEMENTS.mass_before, _REFINEMENTS.kept_mass, _REFINEMENTS.snapshot_entry_id)
     .where(
         _REFINEMENTS.agent_id == bindparam("agent"),
@@ -108,7 +118,7 @@ _STANDING = (
 )
 
 
-def _given_back(agent: Agent, counted: Sequence[Row[Any]]) -> int:
+def _given_back(agent: Agent, counted: Sequence[_Counted]) -> int:
     """Tokens that single changes of these refinements had cut, as far as an undo of just that change stands."""
     written = (
         select(func.sum(_kept_before() - MemoryState.kept))

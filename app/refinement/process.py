@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import structlog
 from flask import current_app
-from sqlalchemy import Row, Table, bindparam, select
+from sqlalchemy import Table, bindparam, select
 
 from app.asking.calls import Dependencies, ModelCalls
 from app.asking.replies import ConsentAnswer, read_answer
 from app.config import Settings
 from app.errors import DiskFull
-from app.extensions import db, end_reading, is_sqlite, now, reading, writing
+from app.extensions import db, end_reading, is_sqlite, now, read_rows, reading, writing
 from app.history.reversing import end_unread
 from app.llm.client import Message, ModelError, Reply, Usage
 from app.llm.retry import FailedAttempt
@@ -43,6 +45,7 @@ from app.models.declaring import declare, hash_words
 from app.models.event import announce
 from app.models.statement import StatementKind
 from app.models.statement_log import AgentStopped
+from app.prepared import Prepared
 from app.refinement.closing import CloseWork
 from app.refinement.dedup import remove_exact_duplicates
 from app.refinement.erosion import fix_erosion_limit
@@ -59,6 +62,16 @@ from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
 from app.work_turns import WorkTurns, in_turn, waiting_elsewhere
 
 log = structlog.get_logger(__name__)
+
+
+class _Hold(NamedTuple):
+    """What a look at the row, and at what its account has spent, says before a turn."""
+
+    status: str
+    worker: str | None
+    stop_requested_at: datetime | None
+    max_monthly_cost: Decimal | None
+    month_cost: Decimal | None
 
 
 class _Stopped(Exception):
@@ -112,7 +125,7 @@ class _Process:
         self._deadline = dependencies.monotonic() + self._settings.deadline_seconds
         self._calls: ModelCalls | None = None
         self._close: CloseWork | None = None
-        self._hold: Row[Any] | None = None
+        self._hold: _Hold | None = None
         self.stopped: AgentStopped | None = None
 
     def run(self) -> None:
@@ -276,7 +289,7 @@ class _Process:
     def _unless_stopped(self, messages: Sequence[Message]) -> Sequence[Message]:
         """To be sent now. Raises _Stopped; only a rollback is told to the model after the end."""
         hold, self._hold = self._hold or self._read_hold(), None
-        status, worker, stop, *_ = hold
+        status, worker, stop = hold.status, hold.worker, hold.stop_requested_at
         is_over = status != Status.ROLLED_BACK if status not in OPEN_STATES else stop is not None
         if worker != self._claim.worker or is_over:
             raise _Stopped
@@ -352,8 +365,10 @@ class _Process:
             self._hold = self._read_hold()
         return is_spent(self._hold.max_monthly_cost, self._hold.month_cost)
 
-    def _read_hold(self) -> Row[Any]:
-        return db.session.execute(_HOLD, {"id": self._claim.refinement_id, "month": month_start(now())}).one()
+    def _read_hold(self) -> _Hold:
+        asked = {"id": self._claim.refinement_id, "month": month_start(now())}
+        (row,) = read_rows(_HOLD, asked)
+        return _Hold(*row)
 
 
 AT_ONCE_ON_SQLITE, AT_ONCE_ON_SERVER = 2, 16
@@ -377,7 +392,7 @@ UNFINISHED_REASONS = {
 
 _LIMIT, _COST = MONTH_COLUMNS
 _ROW, _OWNER = cast(Table, Refinement.__table__).c, cast(Table, Account.__table__)
-_HOLD = (
+_HOLD = Prepared(
     select(_ROW.status, _ROW.worker, _ROW.stop_requested_at, _LIMIT, _COST.label("month_cost"))
     .join(_OWNER, _OWNER.c.id == _ROW.account_id)
     .where(_ROW.id == bindparam("id"))

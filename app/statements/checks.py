@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from sqlalchemy import BindParameter, Integer, Table, bindparam, exists, select
 
-from app.extensions import db, writing
+from app.extensions import db, read_rows, writing
 from app.models.agent import Agent
 from app.models.base import read_locked
 from app.models.current import Current
@@ -44,7 +44,7 @@ def check_agent(agent: Agent) -> CheckedAgent:
     For processes with the master key, in `writing()`. Raises AgentStopped, or LogBroken.
     """
     db.session.flush()
-    waits, shows, size = db.session.execute(_AT_A_GLANCE, {"agent": agent.id}).one()
+    ((waits, shows, size),) = read_rows(_AT_A_GLANCE, {"agent": agent.id})
     if waits:
         settle_requests(agent)
         db.session.flush()
@@ -99,8 +99,9 @@ def _compare_tokens(agent: Agent, current: Current) -> None:
 def _compare_keys(agent: Agent, current: Current) -> Mapping[str, Sequence[WrappedKey]]:
     """What is wrapped for each reader is what was stated for it; a live token or the master key lacks nothing."""
     wrapped: dict[str, list[WrappedKey]] = {}
-    for row in db.session.execute(_WRAPPED, {"agent": agent.id}):
-        wrapped.setdefault(row.reader, []).append(WrappedKey(*row))
+    for row in read_rows(_WRAPPED, {"agent": agent.id}):
+        key = WrappedKey(*row)
+        wrapped.setdefault(key.reader, []).append(key)
     needed = {str(token.body["public_key"]) for token in current.tokens.values()}
     for reader in wrapped.keys() | (needed & current.wrapped.keys()):
         found = {(key.purpose, key.version): key.digest for key in wrapped.get(reader, ())}
@@ -141,10 +142,10 @@ def check_exception(grant: AccessGrant, agent: Agent, current: Current) -> None:
 
 _AGENT: BindParameter[int] = bindparam("agent", type_=Integer)
 _KEYS = cast(Table, AgentKey.__table__).c
-_WRAPPED = select(_KEYS.purpose, _KEYS.version, _KEYS.reader, _KEYS.sealed).where(_KEYS.agent_id == _AGENT)
+_WRAPPED = Prepared(select(_KEYS.purpose, _KEYS.version, _KEYS.reader, _KEYS.sealed).where(_KEYS.agent_id == _AGENT))
 _TOKENS_TABLE = cast(Table, AgentToken.__table__)
 _TOKENS = Prepared(select(_TOKENS_TABLE).where(_TOKENS_TABLE.c.agent_id == _AGENT))
 _WAITS = exists().where(SignedRequest.agent_id == _AGENT, SignedRequest.settled_at.is_(None))
 _SHOWS = exists().where(AccessGrant.agent_id == _AGENT, AccessGrant.status == GrantStatus.GRANTED)
-_AT_A_GLANCE = select(_WAITS, _SHOWS, SIZE_OF_LOG.scalar_subquery())
+_AT_A_GLANCE = Prepared(select(_WAITS, _SHOWS, SIZE_OF_LOG.scalar_subquery()))
 """Whether something signed waits, whether an exception is granted, and how long the log is."""
