@@ -256,7 +256,7 @@ def _settle_by(status: Status) -> Prepared:
     """Of the kinds that such an end answers."""
     items = cast(Table, AttentionItem.__table__)
     kinds = [kind for kind, ends in SETTLED_BY.items() if status in ends]
-    is_open = items.c.agent_id == bindparam("agent"), items.c.kind.in_(kinds), items.c.settled_by.is_(None)
+    is_open = items.c.agent_id == bindparam("agent"), one_of_these(items.c.kind, kinds), items.c.settled_by.is_(None)
     return Prepared(update(items).where(*is_open).values(settled_by=bindparam("by")))
 
 

@@ -10,13 +10,16 @@ from unittest.mock import patch
 import pytest
 from flask import Flask
 from sqlalchemy import Connection, Engine, Table, bindparam, event, func, insert, literal_column, select, text, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from app.errors import DiskFull
-from app.extensions import db, now, writing
+from app.extensions import db, now, reading, writing
 from app.models import Agent, AuditLog, Event, Memory, MemoryState, Refinement
+from app.models.attention import settle_attention
 from app.models.base import insert_values, lock_row
-from app.prepared import Prepared, one_of, spread
+from app.prepared import Prepared, one_of, send, spread
+from app.values.refinement_states import OPEN_STATES, Status
+from tests.support.databases import SERVER
 from tests.support.factories import begin, make_agent, remember
 from tests.support.full_disk import FullDisk
 from tests.test_statement_budgets import counted
@@ -202,3 +205,32 @@ def test_a_mistake_of_ours_comes_as_it_is(app: Flask) -> None:
     query = Prepared(select(MEMORIES.c.id).where(MEMORIES.c.id == bindparam("row")))
     with pytest.raises(KeyError, match="row"), writing() as session:
         query.fetch(session.connection(), {})
+
+
+@pytest.mark.skipif(bool(SERVER), reason="a server's driver begins transactions by itself")
+def test_the_beginning_of_a_reading_is_heard_and_one_that_fails_is_sqlalchemys(app: Flask) -> None:
+    heard: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        heard.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with reading():
+            db.session.scalar(select(func.count()).select_from(MEMORIES))
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+    assert [statement for statement in heard if statement.startswith("BEGIN")] == ["BEGIN DEFERRED"]
+    with db.engine.connect() as connection, pytest.raises(OperationalError, match="within a transaction"):
+        connection.begin()
+        send(connection, "BEGIN DEFERRED")
+
+
+@pytest.mark.parametrize("status", sorted(set(Status) - set(OPEN_STATES)))
+def test_what_an_end_answers_is_one_constant_statement(app: Flask, status: Status) -> None:
+    with unprepared() as sent, counted() as all_sent, writing():
+        settle_attention(1, status, "nobody")
+
+    assert [statement.split()[1] for statement in all_sent] == ["attention_items"]
+    assert sent == []
