@@ -8,14 +8,14 @@ Agents are of every kind: never refined, refined lately or long ago, over budget
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sqlalchemy import text
 
 from app.extensions import db, end_reading, now
 from app.models import Agent, Memory
-from app.refinement.due import DueMoments, Queries, due_by_schedule, due_hourly
+from app.refinement.due import DueMoments, Queries, ask_due, due_by_schedule, due_hourly, ready_queries
 from app.refinement.sweep import BATCH
 from benchmarks.bulk import multiply_row, set_sequence
 from benchmarks.figures import Figure
@@ -30,17 +30,9 @@ def measure(agents: int = 100_000, memories: int = 10_000_000, rounds: int = 15)
     with scratch():
         fill_agents(agents, memories)
         at = now()
-        due = medians(
-            rounds,
-            schedule=lambda: first_due(due_by_schedule(DueMoments.of(at))),
-            budget=lambda: first_due(due_hourly(DueMoments.of(at))),
-        )
+        due = medians(rounds, schedule=lambda: first_due(due_by_schedule, at), budget=lambda: first_due(due_hourly, at))
         grouped = medians(GROUPED_ROUNDS, grouped=lambda: _grouped(at))["grouped"]
-        found = (
-            len(first_due(due_by_schedule(DueMoments.of(at)))),
-            len(first_due(due_hourly(DueMoments.of(at)))),
-            len(_grouped(at)),
-        )
+        found = (len(first_due(due_by_schedule, at)), len(first_due(due_hourly, at)), len(_grouped(at)))
     if found != (BATCH,) * 3:
         raise RuntimeError(f"due: {found}")
     size = f"{agents:,} agents, {memories:,} memories"
@@ -51,23 +43,15 @@ def measure(agents: int = 100_000, memories: int = 10_000_000, rounds: int = 15)
     ]
 
 
-def first_due(queries: Queries) -> Sequence[int]:
+def first_due(rule: Callable[[DueMoments], Queries], at: datetime) -> Sequence[int]:
     """As the sweep asks: one query after the other, until a batch is full."""
     found: list[int] = []
-    for query in queries:
-        found += db.session.scalars(query.limit(BATCH - len(found))).all()
+    for query in ready_queries(rule):
+        found += ask_due(query, at, most=BATCH - len(found))
         if len(found) >= BATCH:
             break
     end_reading()
     return found
-
-
-def _first_by_schedule(at: datetime) -> Sequence[int]:
-    return first_due(due_by_schedule(DueMoments.of(at)))
-
-
-def _first_over_budget(at: datetime) -> Sequence[int]:
-    return first_due(due_hourly(DueMoments.of(at)))
 
 
 def _grouped(at: datetime) -> Sequence[int]:

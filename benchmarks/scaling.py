@@ -26,7 +26,7 @@ from app.extensions import SystemClock, db, end_reading, now
 from app.history.log import Filters
 from app.keys.agent_keys import open_keys
 from app.models.user import OWNER
-from app.refinement.due import DueMoments, due_by_schedule
+from app.refinement.due import due_by_schedule
 from benchmarks import audit_page, due_agents
 from benchmarks.audit_log import BEGAN, write_log
 from benchmarks.figures import Figure, print_figures
@@ -84,7 +84,7 @@ def by_agents(size: int) -> Works:
         client = _signed_in(app)
         taken = medians(
             ROUNDS,
-            due=lambda: due_agents.first_due(due_by_schedule(DueMoments.of(at))),
+            due=lambda: due_agents.first_due(due_by_schedule, at),
             overview=lambda: _get(client, "/"),
             agents=lambda: _get(client, "/agents"),
         )

@@ -5,8 +5,9 @@ Each query has an index of its own, so that the first of a hundred thousand are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, TextClause, and_, bindparam, exists, func, or_, select, text
@@ -67,6 +68,19 @@ def due_again(at: DueMoments) -> Queries:
     """Those that it starts because the schedule still wants them, some days after a failure."""
     wanted = (Agent.retry_at.is_not(None), Agent.retry_at <= at.now, _has_waited(at))
     return (_startable_agents(at, Agent.retry_at, *wanted),)
+
+
+@cache
+def ready_queries(rule: Callable[[DueMoments], Queries]) -> Queries:
+    """Those of one of the three rules above, put together once, for `ask_due`."""
+    others = Agent.id.not_in(bindparam("but", expanding=True))
+    return tuple(query.where(others).limit(bindparam("most")) for query in rule(DueMoments.parameters("due")))
+
+
+def ask_due(query: Select[tuple[int]], at: datetime, *, most: int, but: Sequence[int] = ()) -> Sequence[int]:
+    """The first that one of `ready_queries` finds at a moment, without those of some ids."""
+    values = DueMoments.of(at).named("due")
+    return db.session.scalars(query, {**values, "but": list(but), "most": most}).all()
 
 
 def count_due(account_id: int, moments: Sequence[datetime]) -> list[int]:

@@ -21,7 +21,7 @@ from app.history.reversing import end_unread
 from app.models import BEAT, Agent, InstallationMark, Mode, Refinement, Status, Trigger
 from app.models.account_use import full_accounts, spent_accounts
 from app.models.agent_settings import operator_settings
-from app.refinement.due import DueMoments, Queries, due_again, due_by_schedule, due_hourly
+from app.refinement.due import DueMoments, Queries, ask_due, due_again, due_by_schedule, due_hourly, ready_queries
 from app.refinement.heartbeat import stale_before
 from app.refinement.start import start_refinement
 from app.vocabulary.statuses import EARLIER_CHANGES_KEPT
@@ -47,15 +47,15 @@ log = structlog.get_logger(__name__)
 def sweep_weekly(at: datetime, *, started: Started = lambda _: None) -> list[str]:
     """The scheduled tick: start every agent that it has waited for. Returns the ids of the refinements."""
     tick = _latest_tick(at)
-    ids = _start_all(due_by_schedule(DueMoments.of(at)), Trigger.WEEKLY, started)
+    ids = _start_all(due_by_schedule, at, Trigger.WEEKLY, started)
     _mark_handled(tick)
     return ids
 
 
 def sweep_over_budget(at: datetime, *, started: Started = lambda _: None) -> list[str]:
     """The hourly sweep: start those over their budget, and try again what failed. Returns ids of refinements."""
-    too_large = _start_all(due_hourly(DueMoments.of(at)), Trigger.OVER_BUDGET, started)
-    return too_large + _start_all(due_again(DueMoments.of(at)), Trigger.WEEKLY, started)
+    too_large = _start_all(due_hourly, at, Trigger.OVER_BUDGET, started)
+    return too_large + _start_all(due_again, at, Trigger.WEEKLY, started)
 
 
 def make_up_missed_tick(at: datetime, *, started: Started = lambda _: None) -> list[str]:
@@ -147,15 +147,16 @@ def _mark_handled(tick: datetime) -> None:
         InstallationMark.write(LAST_TICK, tick.isoformat())
 
 
-def _start_all(queries: Queries, trigger: Trigger, started: Started) -> list[str]:
-    return [refinement_id for due in queries for refinement_id in _start_each(due, trigger, started)]
+def _start_all(rule: Callable[[DueMoments], Queries], at: datetime, trigger: Trigger, started: Started) -> list[str]:
+    found = (_start_each(query, at, trigger, started) for query in ready_queries(rule))
+    return [refinement_id for each in found for refinement_id in each]
 
 
-def _start_each(due: Select[tuple[int]], trigger: Trigger, started: Started) -> list[str]:
+def _start_each(due: Select[tuple[int]], at: datetime, trigger: Trigger, started: Started) -> list[str]:
     """In batches: what was started is no longer due, what was refused is not asked twice."""
     ids: list[str] = []
     refused: list[int] = []
-    while batch := db.session.scalars(due.where(Agent.id.not_in(refused)).limit(BATCH)).all():
+    while batch := ask_due(due, at, most=BATCH, but=refused):
         end_reading()
         for agent_id in batch:
             refinement_id = _try_start(agent_id, trigger)
