@@ -101,6 +101,7 @@ class Agent(Chained, AgentStanding, Model):
         *SCHEDULE_INDEXES,
         partial_index("ix_agents_not_logged", "id", where=NOT_LOGGED_YET),
         partial_index("ix_agents_stopped", "id", where="stopped_at IS NOT NULL"),
+        partial_index("ix_agents_newest", "account_id", "id", where="forgotten_at IS NULL"),
     )
 
     id: Mapped[int] = mapped_column(Identity, primary_key=True)

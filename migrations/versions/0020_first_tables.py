@@ -135,6 +135,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("audit_sequence <> logged_sequence"),
     )
     op.create_index(
+        "ix_agents_newest",
+        "agents",
+        ["account_id", "id"],
+        unique=False,
+        sqlite_where=sa.text("forgotten_at IS NULL"),
+        postgresql_where=sa.text("forgotten_at IS NULL"),
+    )
+    op.create_index(
         "ix_agents_stopped",
         "agents",
         ["id"],

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 from werkzeug.test import TestResponse
 
-from app.extensions import db, reading, writing
+from app.extensions import db, now, reading, writing
 from app.grants.request import WantedException, request_access
 from app.history.verify import verify
 from app.models import Account, Action, Agent, AttentionItem, AuditLog, GrantCategory, Refinement, Status, User
 from app.refinement.attention import MOST_AT_ONCE
+from app.views.shown import worklist
 from app.views.shown.worklist import SHOWN, SLOTS
 from tests.refinement.driving import alike
 from tests.support.clock import FakeClock
@@ -338,3 +339,19 @@ def test_the_steps_of_the_first_run_check_themselves_off_until_a_refinement_has_
     assert done() is None
     assert 'id="overview-first-run"' not in admin.get("/").text
     assert "Your first refinement has ended" in admin.get("/events/poll?topic=overview&after=0").text
+
+
+def test_missing_keys_are_looked_for_along_an_index_of_the_newest_agents(app: Flask) -> None:
+    """However many agents there are: none of the account's others is read, and nothing is sorted."""
+    session = db.session()
+    on_server = session.get_bind().dialect.name == "postgresql"
+    if on_server:
+        for step in ("seqscan", "sort", "bitmapscan"):
+            session.execute(text(f"SET LOCAL enable_{step} = off"))
+    query = worklist._keyless_query().statement.params(account_id=HOME, until=now())  # type: ignore[attr-defined]
+    compiled = query.compile(session.connection(), compile_kwargs={"literal_binds": True})
+    explained = "EXPLAIN" if on_server else "EXPLAIN QUERY PLAN"
+    plan = "\n".join(str(row[-1]) for row in session.connection().exec_driver_sql(f"{explained} {compiled}"))
+
+    assert "ix_agents_newest" in plan
+    assert on_server or "SEARCH agents USING INDEX ix_agents_newest (account_id=?)" in plan
