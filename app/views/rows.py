@@ -6,6 +6,7 @@ In Python, as `markup` is. Whatever is filled in is escaped, unless it is markup
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any
 
 from markupsafe import Markup
@@ -61,28 +62,31 @@ _INACTIVE = tag("not active", "ban")
 _PAUSED = tag("paused", "pause", "neutral", "Nothing starts by itself")
 _TOO_LARGE = tag("over budget", "budget", "warn")
 _FINE = tag("OK", "check", "ok", "Nothing runs, nothing is wrong")
-_CHIPS = '<span class="chips">{}</span>'
+_CHIPS = '<span class="chips">{}{}{}{}</span>'
 
 
 def agent_chips(agent: AgentStanding, running: OpenRefinement | None, has_keys: bool) -> Markup:
     """How an agent stands, in one or two small labels."""
     if agent.forgotten_at:
-        return fill(_CHIPS, _FORGOTTEN)
-    shown = _STOPPED if agent.stopped_at else NOTHING
-    if not has_keys:
-        shown += _KEYLESS
+        return _in_one(_FORGOTTEN)
+    first = _STOPPED if agent.stopped_at else NOTHING
+    second = NOTHING if has_keys else _KEYLESS
     if running is not None:
-        shown += fill('<a class="plain" href="{}">{}</a>', refinement_url(running.id), chip(running.status))
-        shown += fill(" {}", _PAUSED) if agent.paused else NOTHING
-    elif not agent.active:
-        shown += _INACTIVE
-    elif agent.paused:
-        shown += _PAUSED
-    elif agent.is_over_budget:
-        shown += _TOO_LARGE
-    elif has_keys and not agent.stopped_at:
-        shown += _FINE
-    return fill(_CHIPS, shown)
+        link = fill('<a class="plain" href="{}">{}</a>', refinement_url(running.id), chip(running.status))
+        return fill(_CHIPS, first, second, link, fill(" {}", _PAUSED) if agent.paused else NOTHING)
+    if not agent.active:
+        return _in_one(first, second, _INACTIVE)
+    if agent.paused:
+        return _in_one(first, second, _PAUSED)
+    if agent.is_over_budget:
+        return _in_one(first, second, _TOO_LARGE)
+    return _in_one(first, second, _FINE if has_keys and not agent.stopped_at else NOTHING)
+
+
+@cache
+def _in_one(first: Markup, second: Markup = NOTHING, third: Markup = NOTHING) -> Markup:
+    """Of these constants there are some twenty combinations."""
+    return fill(_CHIPS, first, second, third, NOTHING)
 
 
 _ENTRY = (
