@@ -117,11 +117,6 @@ class PresentMemory(NamedTuple):
     token_estimate: int
     is_erased: bool
 
-    @property
-    def weight(self) -> int:
-        """Its share of the ledger's mass, in tokens."""
-        return self.token_estimate if self.is_active and self.type == _CORE else 0
-
 
 def present_memories(memories: Select[tuple[int]], *, lock: bool) -> list[PresentMemory]:
     """The rows of these memories in the order of ids, locked against other writers if they are to be changed."""
@@ -155,11 +150,6 @@ class RecordedState(NamedTuple):
     @property
     def tags(self) -> Sequence[str]:
         return () if self.tags_json == "[]" else json.loads(self.tags_json)
-
-    @property
-    def weight(self) -> int:
-        """Its share of the ledger's mass, in tokens."""
-        return self.token_estimate if self.is_active and self.type == _CORE else 0
 
 
 def read_states(query: Select[Any]) -> list[RecordedState]:
@@ -227,8 +217,13 @@ class PlanFindings:
     @property
     def gain(self) -> int:
         """What the ledger's mass gains by it, in tokens."""
-        restored = sum([state.weight for _, state, _ in self.changes if state is not None])
-        return restored - sum([memory.weight for memory, _, _ in self.changes])
+        tokens = 0
+        for memory, state, _ in self.changes:
+            if state is not None and state.is_active and state.type == _CORE:
+                tokens += state.token_estimate
+            if memory.is_active and memory.type == _CORE:
+                tokens -= memory.token_estimate
+        return tokens
 
     @property
     def removed_notes(self) -> int:

@@ -67,12 +67,12 @@ class UndoCase(NamedTuple):
 
     def _decision_on_one_write(self) -> Decision:
         """What the trace comes to where it has one write: the memory shows what that wrote, or what it restored."""
-        memory, before, ((_, entry_id, _, restores, *_),), *_ = self
-        is_toggle = self.who[entry_id][0] == _TOGGLE
+        before, row = self.before, self.writes[0]
+        is_toggle = self.who[row[_ENTRY]][0] == _TOGGLE
         if before is None:
-            is_restored = is_toggle or not memory.is_active
-        elif is_toggle or restores == before.origin_entry_id:
-            is_restored = memory.constitutional == before.constitutional
+            is_restored = is_toggle or not self.memory.is_active
+        elif is_toggle or row[_RESTORES] == before.origin_entry_id:
+            is_restored = self.memory.constitutional == before.constitutional
         else:
             is_restored = False
         return Decision.ALREADY_RESTORED if is_restored else Decision.RESTORE
@@ -157,12 +157,12 @@ def _make_case(rows: Sequence[Row], who: Mapping[int, Sequence[Any]]) -> UndoCas
     if first is not last:
         is_theirs_alone &= all(then[_PREVIOUS] == row[_ENTRY] for row, then in pairwise(rows))
     has_earlier = state.entry_id is not None and state.entry_id < first[_ENTRY]
-    return UndoCase(memory, state if has_earlier else None, rows, who, is_theirs_alone)
+    return UndoCase._make((memory, state if has_earlier else None, rows, who, is_theirs_alone, None))
 
 
 _OF_ENTRY = (AuditLog.action, AuditLog.refinement_id)
 _OF_STATE = WRITE_COLUMNS[: -len(_OF_ENTRY)]
-_ENTRY, _PREVIOUS = MemoryWrite._fields.index("entry_id"), MemoryWrite._fields.index("previous_entry_id")
+_ENTRY, _PREVIOUS, _RESTORES = map(MemoryWrite._fields.index, ("entry_id", "previous_entry_id", "restores_entry_id"))
 _MEMORY = len(_OF_STATE)
 _BEFORE = _MEMORY + len(PresentMemory._fields)
 """Where in a row the memory begins, and the state before the write."""

@@ -26,7 +26,7 @@ def restore_states(
     """
     connection = db.session.connection()
     copied = {each[0]: each[2] * 2 + each[4] for each in ways if each[2]}
-    taken = {each.memory_id: 0 for each in ways if not each.source_entry_id}
+    taken = {each[0]: 0 for each in ways if not each[2]} if len(copied) < len(ways) else {}
     of_database = _Statements.of(is_sqlite(db.session()))
     if copied:
         of_database.copy.run(connection, [{"entry": entry_id, "given": json.dumps(copied)}])

@@ -132,13 +132,11 @@ class Restoration(NamedTuple):
 
     def recorded_json(self) -> str:
         """The same as the state's own, in one step where it says the least: an undo records hundreds."""
-        if self.restores_entry_id == NO_EARLIER_STATE or self.previous_entry_id is None:
+        memory, previous, _, restores, constitutional, _ = self
+        if restores == NO_EARLIER_STATE or previous is None:
             return canonical_json(self.as_recorded())
-        flag = "true" if self.constitutional else "false"
-        return (
-            f'{{"constitutional":{flag},"memory":{self.memory_id},'
-            f'"previous_entry":{self.previous_entry_id},"restores":{self.restores_entry_id}}}'
-        )
+        flag = "true" if constitutional else "false"
+        return f'{{"constitutional":{flag},"memory":{memory},"previous_entry":{previous},"restores":{restores}}}'
 
 
 def _restored_form(of: MemoryState | Restoration, discarded_at: datetime | None) -> dict[str, Any]:
