@@ -47,7 +47,7 @@ COMMANDS = {
     "sweep": LazyCommand("app.cli.refine", "Start what is due now."),
     "grants": LazyCommand("app.cli.grants", "List, request and revoke exceptions: who may read, and until when."),
     "audit": LazyCommand("app.cli.audit", "Print the audit log as JSON Lines or as a table."),
-    "verify": LazyCommand("app.cli.audit", "Check the audit log and replay it against the tables."),
+    "verify": LazyCommand("app.cli.verify", "Check the audit log and replay it against the tables."),
     "accounts": LazyCommand("app.cli.accounts", "List and create accounts; limit what each may use."),
     "users": LazyCommand("app.cli.users", "Create, list and deactivate the people who run the agents."),
     "keys": LazyCommand("app.cli.keys", "Check, back up, restore and rotate the keys."),
