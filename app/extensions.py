@@ -16,6 +16,7 @@ from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import Connection, Engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.config import ROOT
@@ -258,20 +259,19 @@ def _begin_before_others(connection: Connection, raw: TurnConnection, turn: Writ
     """Ask for the lock that other processes take, too."""
     raw.execute(f"PRAGMA busy_timeout={_LOOK_MS}")
     try:
-        while not _begins(connection, raw):
+        while not _begins(connection):
             if turn.is_late():
                 raise Unavailable(_BUSY)
     finally:
         raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
 
 
-def _begins(connection: Connection, raw: TurnConnection) -> bool:
+def _begins(connection: Connection) -> bool:
     try:
-        raw.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError as error:
+        send(connection, "BEGIN IMMEDIATE")
+    except OperationalError as error:
         if "database is locked" not in str(error):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # which says what is wrong as SQLAlchemy does
-            return True
+            raise
         return False
     return True
 

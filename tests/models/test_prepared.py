@@ -227,6 +227,23 @@ def test_the_beginning_of_a_reading_is_heard_and_one_that_fails_is_sqlalchemys(a
         send(connection, "BEGIN DEFERRED")
 
 
+@pytest.mark.skipif(bool(SERVER), reason="a server's driver begins transactions by itself")
+def test_the_beginning_of_a_change_is_heard_too(app: Flask) -> None:
+    heard: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        heard.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with writing():
+            pass
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+    assert heard == ["BEGIN IMMEDIATE"]
+
+
 @pytest.mark.parametrize("status", sorted(set(Status) - set(OPEN_STATES)))
 def test_what_an_end_answers_is_one_constant_statement(app: Flask, status: Status) -> None:
     with unprepared() as sent, counted() as all_sent, writing():
