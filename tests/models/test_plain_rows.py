@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -291,20 +292,26 @@ def test_a_row_that_is_there_already_is_an_error(app: Flask) -> None:
 
 
 def test_a_row_that_was_read_plainly_is_the_sessions_own_and_its_lists_are_watched(app: Flask) -> None:
-    """As after a load: one object a row, and what is changed within a list is written."""
+    """As after a load, of a new object and of one that is there: what is changed within a list is written."""
     number = make_user("ann@example.org").id
+    with writing() as session:
+        session.get_one(User, number).mf_recovery_codes = ["one"]
     db.session.remove()
     with writing() as session:
-        columns = User.__table__.columns.keys()
-        (row,) = session.execute(select(User.__table__).where(User.id == number)).tuples()
-        user = object_of(session, User, {**dict(zip(columns, row, strict=True)), "mf_recovery_codes": ["one", "two"]})
-        attributes.flag_modified(user, "mf_recovery_codes")
+        user = object_of(session, User, _values_of(number))
         assert session.get(User, number) is user
         assert user.roles == []
+        assert user.mf_recovery_codes is not None
+        user.mf_recovery_codes.append("two")
     with writing() as session:
-        (row,) = session.execute(select(User.__table__).where(User.id == number)).tuples()
-        assert object_of(session, User, dict(zip(columns, row, strict=True))) is user
-        user.mf_recovery_codes.append("three")  # type: ignore[union-attr]
+        assert object_of(session, User, _values_of(number)) is user
+        user.mf_recovery_codes.append("three")
     db.session.remove()
 
     assert db.session.scalar(select(User.mf_recovery_codes).where(User.id == number)) == ["one", "two", "three"]
+
+
+def _values_of(number: int) -> dict[str, Any]:
+    table = User.__table__
+    (row,) = db.session.execute(select(table).where(User.id == number)).tuples()
+    return dict(zip(table.columns.keys(), row, strict=True))
