@@ -608,19 +608,24 @@ def test_the_twin_says_the_same_page(run: Running, auditor: Browser, monkeypatch
     assert again == twin
 
 
-def test_a_fold_says_of_its_refinement_what_the_refinement_says(web: Flask, run: Running) -> None:
+def test_a_fold_says_of_its_refinement_what_the_refinement_says(web: Flask, agent: Agent, run: Running) -> None:
     """The row is read plainly: every figure and every word is the object's own, and nothing else is at hand."""
     said = (
         *FOLDED_REFINEMENT,
         "is_open",
         *(name for name, value in vars(Tally).items() if isinstance(value, property)),
     )
+    other = make_agent("mina")
+    remember(other, "Ann likes tea.", "Bob likes rum.")
+    begin(other)
     with web.test_request_context("/audit"):
-        (fold,) = [row.fold for row in shown_log.Log(FilterForm.read(HOME, {})).rows if row.fold]
-        refinement = db.session.get_one(Refinement, fold.refinement.id)
-        for name in said:
-            assert getattr(fold.refinement, name) == getattr(refinement, name), name
-        mine = AuditLog.refinement_id == refinement.id
-        assert fold.entries == db.session.scalar(select(func.count()).select_from(AuditLog).where(mine))
+        folds = [row.fold for row in shown_log.Log(FilterForm.read(HOME, {})).rows if row.fold]
+        assert {fold.refinement.agent_id for fold in folds} == {agent.id, other.id}
+        for fold in folds:
+            refinement = db.session.get_one(Refinement, fold.refinement.id)
+            for name in said:
+                assert getattr(fold.refinement, name) == getattr(refinement, name), name
+            mine = AuditLog.refinement_id == refinement.id
+            assert fold.entries == db.session.scalar(select(func.count()).select_from(AuditLog).where(mine))
         with pytest.raises(AttributeError):
-            getattr(fold.refinement, "summary")  # noqa: B009 - no type has it
+            getattr(folds[0].refinement, "summary")  # noqa: B009 - no type has it
