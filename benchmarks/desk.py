@@ -248,8 +248,8 @@ def _copy_agents(agent_id: int, first: int, last: int) -> None:
 
     from app.extensions import now, writing
     from app.models import Agent, Memory
-    from app.models.base import reserve_memory_ids
     from app.models.key import AgentKey
+    from app.models.memory_numbers import reserve_memory_ids
 
     with writing() as session:
         like = _columns(session, Agent, Agent.id == agent_id)

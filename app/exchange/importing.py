@@ -11,8 +11,8 @@ from app.exchange.draft import Draft
 from app.extensions import db
 from app.models.agent import Agent
 from app.models.audit import Action, queue_note_to_agent, record
-from app.models.base import reserve_memory_ids
 from app.models.memory import Memory
+from app.models.memory_numbers import reserve_memory_ids
 from app.models.memory_text import MemoryText, is_text_of
 from app.models.state import MemoryType, Source
 from app.silo import AgentKeys

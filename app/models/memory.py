@@ -14,8 +14,9 @@ from app.errors import NotFound, Refused
 from app.extensions import db, now
 from app.models.agent import Agent
 from app.models.audit import Action, queue_note_to_agent, record
-from app.models.base import Identity, Model, Moment, lock_row, partial_index, read_locked, reserve_memory_ids
+from app.models.base import Identity, Model, Moment, lock_row, partial_index, read_locked
 from app.models.keyset import Keyset
+from app.models.memory_numbers import reserve_memory_ids
 from app.models.memory_text import (
     ContentKey,
     MemoryText,

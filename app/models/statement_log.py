@@ -606,15 +606,14 @@ def _leaf_text(leaf: bytes) -> str:
 
 
 SIZE_OF_LOG = select(func.coalesce(func.max(LogLeaf.position) + 1, 0))
-_LOG_SIZE = Prepared(SIZE_OF_LOG)
 """How many leaves the database's log has."""
+
+_SIZE = Prepared(SIZE_OF_LOG)
 
 
 def log_size(connection: Connection | scoped_session[Any]) -> int:
     """How many leaves the database has, as this connection sees it."""
-    ((size,),) = _LOG_SIZE.fetch(
-        connection if isinstance(connection, Connection) else connection.connection(), NO_VALUES
-    )
+    ((size,),) = _SIZE.fetch(connection if isinstance(connection, Connection) else connection.connection(), NO_VALUES)
     return int(size)
 
 
@@ -639,7 +638,6 @@ class FoundLeaf:
 _FIRST_LEAF = Prepared(
     select(*(getattr(LogLeaf, each.name) for each in fields(FoundLeaf))).where(LogLeaf.position == 0)
 )
-_SIZE = Prepared(SIZE_OF_LOG)
 _BATCH = 1000
 
 

@@ -33,8 +33,8 @@ from app.models import (
     Source,
     record,
 )
-from app.models.base import reserve_memory_ids
 from app.models.intake import CONVERSATION
+from app.models.memory_numbers import reserve_memory_ids
 from app.models.statement_log import AgentStopped, LogBroken
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
 from app.silo import SealBroken, TokenKey
