@@ -18,6 +18,7 @@ from app.models.agent_settings import operator_settings
 from app.prepared import Prepared, one_of_these
 from app.refinement.fleet import IS_KEPT, OVER_BUDGET
 from app.refinement.fleet_figures import (
+    COUNTED,
     Trend,
     count_at_tick,
     count_next_attempts,
@@ -28,7 +29,6 @@ from app.refinement.fleet_figures import (
 from app.refinement.timetable import Timetable
 from app.values.plural import count_nouns
 
-DUE_LIMIT = 1000
 TWICE_LIMIT = 100
 STARTS_KEPT = timedelta(seconds=10)
 TREND_KEPT = timedelta(minutes=1)
@@ -62,7 +62,7 @@ class KeptByAccount(Generic[T]):
 
 @dataclass(frozen=True)
 class NextStarts:
-    """How many agents the next scheduled tick takes, and how soon all are tried. What is above `DUE_LIMIT` is many."""
+    """How many agents the next scheduled tick takes, and how soon all are tried. What is above `COUNTED` is many."""
 
     next_tick: datetime
     due: int
@@ -89,16 +89,15 @@ class AccountFigures:
 
     @property
     def due_words(self) -> str:
-        if self.due > DUE_LIMIT:
-            return f"over {DUE_LIMIT:,} agents due"
+        if self.due > COUNTED:
+            return f"over {COUNTED:,} agents due"
         return f"{count_nouns(self.due, 'agent')} due" if self.due else "no agents due"
 
     @property
     def attempts_words(self) -> str:
         """`12 within the hour, 4 tomorrow, 1 paused`."""
         counts = (
-            f"{'over ' if count > DUE_LIMIT else ''}{min(count, DUE_LIMIT):,} {when}"
-            for when, count in self.next_attempts
+            f"{'over ' if count > COUNTED else ''}{min(count, COUNTED):,} {when}" for when, count in self.next_attempts
         )
         return ", ".join(counts) or "none"
 

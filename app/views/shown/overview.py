@@ -13,10 +13,11 @@ from app.extensions import db
 from app.history.proof import Proof
 from app.models import OPEN_STATES, Agent, Refinement
 from app.models.base import iso
+from app.refinement.fleet_figures import COUNTED
 from app.shapes.refinement import NamedRefinement
 from app.views.shown.attention import Unseen
 from app.views.shown.first_run import FirstRun
-from app.views.shown.fleet import DUE_LIMIT, AccountFigures, FleetTrend
+from app.views.shown.fleet import AccountFigures, FleetTrend
 from app.views.shown.worklist import find_attention, make_lines
 
 Pair = tuple[Refinement, str]
@@ -58,8 +59,8 @@ class Overview:
         figures = {name: getattr(self.figures, name) for name in ("agents", "over_budget", "paused", "core_tokens")}
         return figures | {
             "next_tick": iso(self.figures.next_tick),
-            "due_at_next_tick": min(self.figures.due, DUE_LIMIT),
-            "next_attempts": {when: min(count, DUE_LIMIT) for when, count in self.figures.next_attempts},
+            "due_at_next_tick": min(self.figures.due, COUNTED),
+            "next_attempts": {when: min(count, COUNTED) for when, count in self.figures.next_attempts},
             "trend": self.trend.weeks.as_json(),
             "over_budget_twice": list(self.trend.over_budget_twice),
             "eroding": [{"agent": each.name, "kept": str(each.kept)} for each in self.trend.eroding],
