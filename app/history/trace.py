@@ -70,7 +70,7 @@ def _plain_flag(of: Any) -> Any:
     return type_coerce(of, Integer)
 
 
-def read_rows(query: Select[Any], values: Mapping[str, Any] | None = None) -> Result[Any]:
+def select_rows(query: Select[Any], values: Mapping[str, Any] | None = None) -> Result[Any]:
     """What a query for columns finds, past the ORM, which does as much for each row again as the database."""
     session = db.session()
     session.flush()
@@ -86,7 +86,7 @@ def read_traces(memories: Select[tuple[int]], since: int, values: Mapping[str, A
         .order_by(MemoryState.memory_id, MemoryState.entry_id)
     )
     found: dict[int, Trace] = {}
-    for write in map(MemoryWrite._make, read_rows(query, values)):
+    for write in map(MemoryWrite._make, select_rows(query, values)):
         found.setdefault(write.memory_id, Trace())[write.entry_id] = write
     return found
 
@@ -154,7 +154,7 @@ class RecordedState(NamedTuple):
 
 def read_states(query: Select[Any]) -> list[RecordedState]:
     """The states of `STATES`, as far as it is narrowed."""
-    return [RecordedState._make(row) for row in read_rows(query)]
+    return [RecordedState._make(row) for row in select_rows(query)]
 
 
 def state_columns(of: type[MemoryState]) -> Sequence[Any]:
