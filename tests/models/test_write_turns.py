@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,6 +16,8 @@ from app.errors import Unavailable
 from app.extensions import db, writing
 from app.write_turns import WriteTurns, awaited
 from tests.support.databases import SERVER
+from tests.support.processes import wait_for
+from tests.support.threads import begun
 
 pytestmark = pytest.mark.skipif(bool(SERVER), reason="SQLite has one writer")
 
@@ -42,26 +43,9 @@ def add_one() -> None:
     db.session.execute(text("UPDATE counter SET value = :value"), {"value": value + 1})
 
 
-def begun(app: Flask, work: Callable[[], None]) -> threading.Thread:
-    def run() -> None:
-        with app.app_context():
-            work()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
-
-
 def waiting(app: Flask) -> int:
     turns: WriteTurns = app.extensions["write_turns"]
     return turns.waiting
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @contextmanager
@@ -112,7 +96,7 @@ def test_first_come_first_served(app: Flask) -> None:
     with held(app):
         for number in range(50):
             threads.append(begun(app, lambda number=number: ask(number)))  # type: ignore[misc]
-            until(lambda: waiting(app) == len(threads))
+            wait_for(lambda: waiting(app) == len(threads))
     for thread in threads:
         thread.join()
 
@@ -136,7 +120,7 @@ def test_what_a_person_waits_for_comes_before_what_came_earlier(app: Flask) -> N
         for work in (ask, look):
             for number in range(3):
                 threads.append(begun(app, lambda work=work, number=number: work(number)))  # type: ignore[misc]
-                until(lambda: waiting(app) == len(threads))
+                wait_for(lambda: waiting(app) == len(threads))
     for thread in threads:
         thread.join()
 
@@ -152,7 +136,7 @@ def test_who_waits_holds_no_connection(app: Flask) -> None:
 
     with held(app):
         threads = [begun(app, write) for _ in range(60)]
-        until(lambda: waiting(app) == len(threads))
+        wait_for(lambda: waiting(app) == len(threads))
         assert count() == 0
         db.session.rollback()
         assert db.engine.pool.checkedout() == 1  # type: ignore[attr-defined]

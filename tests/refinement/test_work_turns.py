@@ -18,30 +18,15 @@ from app.refinement.start import start_refinement
 from app.work_turns import WorkTurns, in_turn, waiting_elsewhere
 from tests.refinement.driving import DONE, alike, call, carry, say
 from tests.support.factories import make_agent, remember
+from tests.support.processes import wait_for
 from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients
+from tests.support.threads import begun
 
 
 @pytest.fixture
 def turns(app: Flask) -> WorkTurns:
     made: WorkTurns = app.extensions.setdefault("work_turns", WorkTurns(1, patience=20))
     return made
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
-def begun(app: Flask, work: Callable[[], object]) -> threading.Thread:
-    def run() -> None:
-        with app.app_context():
-            work()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 def queued(name: str) -> str:
@@ -72,7 +57,7 @@ def test_they_come_in_the_order_in_which_they_asked() -> None:
 
         threads.append(threading.Thread(target=work))
         threads[-1].start()
-        until(lambda number=number: turns.waiting == number + 1)  # type: ignore[misc]
+        wait_for(lambda number=number: turns.waiting == number + 1)  # type: ignore[misc]
     assert order == []
     turns.pass_on()
     for thread in threads:
@@ -137,7 +122,7 @@ def test_a_refinement_waits_for_its_turn_and_stays_queued_until_then(app: Flask,
     refinement_id = queued("wren")
     assert turns.take()
     thread = begun(app, lambda: run(refinement_id, say("YES"), DONE))
-    until(lambda: turns.waiting == 1)
+    wait_for(lambda: turns.waiting == 1)
     assert status_of(refinement_id) == "queued"
     turns.pass_on()
     thread.join()
@@ -155,7 +140,7 @@ def test_a_reply_is_dealt_with_in_turn(app: Flask, turns: WorkTurns) -> None:
 
     thread = begun(app, lambda: run(refinement_id, think, DONE))  # type: ignore[arg-type]
     assert answered.wait(20)
-    until(lambda: turns.waiting == 1)
+    wait_for(lambda: turns.waiting == 1)
     assert status_of(refinement_id) == "asking"
     turns.pass_on()
     thread.join()
