@@ -19,8 +19,9 @@ from app.grants.request import WantedException, request_access
 from app.history.verify import verify
 from app.models import Account, Action, Agent, AttentionItem, AuditLog, GrantCategory, Refinement, Status, User
 from app.refinement.attention import MOST_AT_ONCE
-from app.views.shown import worklist
-from app.views.shown.worklist import SHOWN, SLOTS
+from app.views.shown import agent_alarms
+from app.views.shown.attention import SHOWN
+from app.views.shown.worklist import SLOTS
 from tests.refinement.driving import alike
 from tests.support.clock import FakeClock
 from tests.support.factories import HOME, Running, begin, make_agent, remember
@@ -348,7 +349,7 @@ def test_missing_keys_are_looked_for_along_an_index_of_the_newest_agents(app: Fl
     if on_server:
         for step in ("seqscan", "sort", "bitmapscan"):
             session.execute(text(f"SET LOCAL enable_{step} = off"))
-    query = worklist._keyless_query().statement.params(account_id=HOME, until=now())  # type: ignore[attr-defined]
+    query = agent_alarms._keyless_query().statement.params(account_id=HOME, until=now())  # type: ignore[attr-defined]
     compiled = query.compile(session.connection(), compile_kwargs={"literal_binds": True})
     explained = "EXPLAIN" if on_server else "EXPLAIN QUERY PLAN"
     plan = "\n".join(str(row[-1]) for row in session.connection().exec_driver_sql(f"{explained} {compiled}"))
