@@ -1,8 +1,8 @@
 """Real databases for tests: one template a run, migrated once, copied for every test.
 
 On a server, making and dropping a database costs more than most tests do. So one that a test leaves as it found it, its
-tables and triggers unchanged, is emptied, filled again and lent to the next one, under a new name: whatever still holds
-the old name finds nothing there.
+tables and triggers unchanged, is emptied, filled again and lent to another one, to a role that has a new name: whatever
+still holds the address of the test before is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -35,9 +36,8 @@ _MAINTENANCE = make_url(SERVER).database or "postgres" if SERVER else ""
 LENT_AT_MOST = 50
 """Times, because what was deleted still takes room: nothing vacuums these databases."""
 
-RESTING = 3
-"""Databases that are free before one is lent again, the one that waited longest: a server that is to rename a database
-whose last connection is still being closed looks again after a tenth of a second, which is longer than most tests."""
+RESTING = 2
+"""Databases that are free before one is lent again, the one that waited longest: by then its connections are closed."""
 
 
 class Template:
@@ -70,7 +70,7 @@ class Template:
             return
         lent = self._lending.lend()
         try:
-            yield load_settings(data_dir=folder, database_url=_url(lent.name), **settings)
+            yield load_settings(data_dir=folder, database_url=lent.url, **settings)
         finally:
             self._lending.take_back(lent)
 
@@ -81,10 +81,17 @@ class Template:
 
 @dataclass
 class _Lent:
-    """A database of one test. `times`: how many tests have had it."""
+    """A database of one test. `role`: who may enter, another one each time. `times`: how many tests have had it."""
 
     name: str
-    times: int = 1
+    role: str
+    times: int = 0
+    emptying: psycopg.Connection[tuple[object, ...]] | None = None
+    """Kept between tests: what a server's process has to read before its first statement costs more than emptying."""
+
+    @property
+    def url(self) -> str:
+        return _url(self.name, self.role)
 
 
 class _Lending:
@@ -100,49 +107,90 @@ class _Lending:
         self._server = _connected(_MAINTENANCE)
 
     def lend(self) -> _Lent:
-        if len(self._free) >= RESTING:
-            lent, name = self._free.popleft(), _new_name()
-            self._on_server(sql.SQL("ALTER DATABASE {} RENAME TO {}"), lent.name, name)
-            return _Lent(name, lent.times + 1)
-        lent = _Lent(_new_name())
-        self._on_server(sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY"), lent.name, self._template)
+        while len(self._free) >= RESTING:
+            lent = self._free.popleft()
+            if self._restore(lent):
+                break
+            self._drop(lent)
+        else:
+            lent = self._make()
+        lent.times += 1
         return lent
 
     def take_back(self, lent: _Lent) -> None:
-        if lent.times < LENT_AT_MOST and self._is_restored(lent):
+        """Nobody enters any more, and who is in there is sent away."""
+        role = _new_name()
+        self._on_server("ALTER ROLE {} RENAME TO {}", lent.role, role)
+        lent.role = role
+        self._server.execute(_END_OTHERS, [lent.name, lent.emptying.info.backend_pid if lent.emptying else None])
+        if lent.times < LENT_AT_MOST:
             self._free.append(lent)
         else:
-            self._on_server(_DROP, lent.name)
+            self._drop(lent)
 
     def close(self) -> None:
-        for name in (*(lent.name for lent in self._free), self._template):
-            self._on_server(_DROP, name)
+        for lent in self._free:
+            self._drop(lent)
+        self._on_server("DROP DATABASE IF EXISTS {} WITH (FORCE)", self._template)
         self._server.close()
 
-    def _on_server(self, statement: sql.SQL, *names: str) -> None:
-        self._server.execute(statement.format(*map(sql.Identifier, names)))
+    def _make(self) -> _Lent:
+        lent = _Lent(_new_name(), _new_name())
+        self._on_server("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", lent.name, self._template)
+        create_role = sql.SQL("CREATE ROLE {} SUPERUSER LOGIN PASSWORD {}")
+        self._server.execute(create_role.format(sql.Identifier(lent.role), make_url(SERVER).password))
+        return lent
 
-    def _is_restored(self, lent: _Lent) -> bool:
-        """Empties and fills it; False where a test changed more than rows."""
-        with _connected(lent.name) as connection:
-            connection.execute(_END_OTHERS)
-            if _schema(connection) != self._schema:
-                return False
-            connection.execute("SET session_replication_role = replica")
-            connection.execute(_EMPTY)
-            for table, rows in self._rows.items():
-                with connection.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(table))) as copying:
-                    copying.write(rows)
-            connection.execute(self._set_sequences)
+    def _restore(self, lent: _Lent) -> bool:
+        """Empties and fills it; False where a test changed more than rows, or threw out who empties it."""
+        try:
+            if lent.emptying is None:
+                lent.emptying = _connected(lent.name)
+                lent.emptying.execute("SET session_replication_role = replica")
+            return self._refill(lent.emptying)
+        except psycopg.OperationalError:
+            return False
+
+    def _refill(self, connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+        _wait_until_alone(connection)
+        if _schema(connection) != self._schema:
+            return False
+        connection.execute(_EMPTY)
+        for table, rows in self._rows.items():
+            with connection.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(table))) as copying:
+                copying.write(rows)
+        connection.execute(self._set_sequences)
         return True
 
+    def _drop(self, lent: _Lent) -> None:
+        if lent.emptying is not None:
+            lent.emptying.close()
+        self._on_server("DROP DATABASE IF EXISTS {} WITH (FORCE)", lent.name)
+        self._on_server("DROP ROLE {}", lent.role)
 
-_DROP = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+    def _on_server(self, statement: LiteralString, *names: str) -> None:
+        self._server.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
 
 _END_OTHERS = """
-SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid()
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = %s AND backend_type = 'client backend' AND pid IS DISTINCT FROM %s
 """
+
+_OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+
+def _wait_until_alone(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Until all others, who were sent away, are gone: what they did last must not come after the emptying."""
+    deadline = time.monotonic() + 5
+    while (row := connection.execute(_OTHERS).fetchone()) and row[0]:
+        if time.monotonic() > deadline:
+            raise psycopg.OperationalError("somebody does not leave the database")
+        time.sleep(0.005)
+
 
 _EMPTY = """
 DO $$
@@ -213,8 +261,11 @@ def _new_name() -> str:
     return f"wt_{uuid.uuid4().hex[:16]}"
 
 
-def _url(name: str) -> str:
-    return make_url(SERVER).set(database=name).render_as_string(hide_password=False) if SERVER else ""
+def _url(name: str, role: str = "") -> str:
+    if not SERVER:
+        return ""
+    url = make_url(SERVER)
+    return url.set(database=name, username=role or url.username).render_as_string(hide_password=False)
 
 
 def _connected(database: str) -> psycopg.Connection[tuple[object, ...]]:
