@@ -20,7 +20,6 @@ from passlib.hash import argon2
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.util import LRUCache
-from werkzeug.routing import Rule
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -29,6 +28,7 @@ from app.config import Settings
 from tests.support import locks
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER, Template, let_go
+from tests.support.routes import SharedMap
 
 
 class OneHouse(LoadScopeScheduling):
@@ -77,18 +77,8 @@ def imported_modules_are_not_searched_for_garbage() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def routes_compiled_once() -> Iterator[None]:
-    """Most of what a web app costs is compiling its routes, and those of all apps of a run are the same."""
-    compiled: dict[object, object] = {}
-    compile_route = Rule._compile_builder
-
-    def look_up(rule: Rule, append_unknown: bool = True) -> object:
-        key = (rule.rule, tuple(rule._trace), repr(rule.defaults), append_unknown)
-        if key not in compiled:
-            compiled[key] = compile_route(rule, append_unknown)
-        return compiled[key]
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Rule, "_compile_builder", look_up)
+        patch.setattr(Flask, "url_map_class", SharedMap)
         yield
 
 
