@@ -31,14 +31,16 @@ from tests.support.databases import SERVER, Template, let_go
 from tests.support.routes import SharedMap
 
 
-class OneHouse(LoadScopeScheduling):
-    """Each test goes to the next process that is free; but those in a browser, which are begun first, to one of them.
+TOGETHER = ("tests/browser/", "tests/cli/test_web_processes.py", "tests/llm/")
+"""Tests that share what takes seconds to start: an installation and a browser, or a library with every model's client.
+"""
 
-    They share an installation and a browser, which take long to start.
-    """
+
+class OneHouse(LoadScopeScheduling):
+    """Each test goes to the next process that is free; but all those of a kind in TOGETHER, begun first, to one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "browser" if nodeid.startswith("tests/browser/") else nodeid
+        return next((kind for kind in TOGETHER if nodeid.startswith(kind)), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneHouse:
