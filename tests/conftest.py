@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import sqlite3
 from collections.abc import Iterator
@@ -30,7 +31,6 @@ from tests.support.clock import FakeClock
 from tests.support.databases import SERVER, Template, let_go
 from tests.support.routes import SharedMap
 
-
 TOGETHER = ("tests/browser/", "tests/cli/test_web_processes.py", "tests/llm/")
 """Tests that share what takes seconds to start: an installation and a browser, or a library with every model's client.
 """
@@ -41,6 +41,22 @@ class OneHouse(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return next((kind for kind in TOGETHER if nodeid.startswith(kind)), nodeid)
+
+
+MEMORY = Path("/dev/shm")
+ROOM = 3 << 30
+"""Bytes, for the data folders of a whole run: those of tests that passed are removed."""
+
+
+def pytest_configure() -> None:
+    """Where it is offered, data folders are in memory: what the product writes for good waits for a disk no more.
+
+    Nobody cuts a test's power, and tests of what is written before what ask in which order it is.
+    """
+    if MEMORY.is_dir() and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+        there = os.statvfs(MEMORY)
+        if there.f_bavail * there.f_frsize > ROOM and not there.f_flag & os.ST_NOEXEC:
+            os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneHouse:
