@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from flask import current_app
-from sqlalchemy import Connection, Engine, NullPool, Select, create_engine, event, func, select, text
+from sqlalchemy import Connection, Engine, NullPool, Select, bindparam, create_engine, event, func, select, text
 from sqlalchemy.orm import Session, scoped_session
 
 from app.errors import Unavailable
 from app.extensions import after_commit, before_commit, db, is_sqlite, now, read_rows
 from app.models.base import insert_rows, iso
 from app.models.current import Current
+from app.models.leaves_ahead import KnownLeaf, LeavesAhead
 from app.models.master_key import master_key, seal_for_now
 from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
 from app.prepared import NO_VALUES, Prepared
@@ -92,13 +93,15 @@ class StatementLog:
 
     def __init__(self, folder: Path, known_key: bytes, installation: str | None = None) -> None:
         """`known_key`: the public half of an installation key that this process trusts."""
-        self._lock = threading.RLock()
+        self._lock, self._replaying = threading.RLock(), threading.Lock()
         self._keys = _find_installation_keys(known_key, installation)
         self.installation = self._keys[0].installation
         self.copy = LogCopy(folder / "leaves", self.installation)
         self.copy.load()
         self._check_keys()
         self.kept = KeptNotes(folder / "kept")
+        self._ahead = LeavesAhead()
+        self._must_write = False
         self._replays: OrderedDict[str, Current] = OrderedDict()
 
     @property
@@ -152,13 +155,15 @@ class StatementLog:
 
         `size`: how long its log is, where the caller has just read that.
         """
+        if len(self._ahead):
+            self.write_ahead()
         if self._has_seen(read_rows(_SIZE)[0][0] if size is None else size):
             return
         with self._lock, _apart() as connection:
             known = self.copy.size
             self.copy.load()
             if self.copy.is_another():  # a restored log was accepted on this machine
-                self._replays.clear()
+                self._forget()
                 known = 0
             if self.copy.size > known:  # another process of this machine was first
                 self._keys = _find_installation_keys(self.verifier.public, self.installation)
@@ -168,37 +173,85 @@ class StatementLog:
                 raise LogBroken(f"it ends at leaf {size}, and {self.copy.size} were written")
             while self.copy.size < size:
                 self._take_in(_read_leaves(connection, self.copy.size))
+            self._must_write = False
+
+    def keep_up(self, size: int) -> None:
+        """The same within `writing()`, for who has just read there that the log has `size` leaves, none of its own.
+
+        What is new is checked, and written to the copy behind the transaction: nobody waits for a disk, or for another
+        who does, while the database waits for him. Raises LogBroken.
+        """
+        least, known = self.copy.size, self._ahead.end(self.copy.size)
+        in_file = self.copy.size_in_file()
+        is_usual = in_file is not None and least <= in_file <= size and known <= size <= known + _BATCH
+        if self._must_write or not is_usual:
+            self.catch_up(size)
+        elif known < size:
+            found = [FoundLeaf(*row) for row in read_rows(_LEAVES, {"first": known, "end": size})]
+            self._ahead.add(self._check_leaves(known, found))
+            after_commit(self.write_ahead)
 
     def extend(self, first: int, leaves: Sequence[PendingLeaf]) -> None:
         """Take note of what was committed from that position on."""
-        _make_durable()
+        known = [
+            KnownLeaf(position, _record_of(each.leaf, each.said), each.leaf if each.kind in KEPT else None)
+            for position, each in enumerate(leaves, first)
+        ]
+        for position, each in enumerate(leaves, first):
+            self._learn_key(position, each.said)
+        if first <= self._ahead.end(self.copy.size):
+            self._ahead.add(known)
+        self.write_ahead()
+
+    def write_ahead(self) -> None:
+        """Write to the copy, durably, what is known and not in it. Who waits for others finds that they wrote it all.
+
+        Where that fails, nothing more is appended or opened before it is written. Raises LogBroken, LogCopyUnwritable.
+        """
         with self._lock:
-            if self.copy.size >= first:
-                self._extend_copy(first, [_record_of(each.leaf, each.said) for each in leaves])
-                for position, each in enumerate(leaves, first):
-                    self._learn_key(position, each.said)
-                self.kept.add(
-                    [(position, each.leaf) for position, each in enumerate(leaves, first) if each.kind in KEPT]
-                )
+            leaves = self._ahead.all()
+            if not leaves:
+                return
+            try:
+                if (self.copy.size_in_file() or 0) <= leaves[-1].position:
+                    _make_durable()
+                self._extend_copy(leaves[0].position, [leaf.record for leaf in leaves])
+                self._keep_notes(leaves)
+            except BaseException:
+                self._must_write = True
+                self._ahead.forget()
+                raise
+            self._ahead.drop(leaves[-1].position)
+
+    def _forget(self) -> None:
+        with self._replaying:
+            self._replays.clear()
+        self._ahead.forget()
 
     def _has_seen(self, size: int) -> bool:
         return size == self.copy.size and self.copy.is_whole()
 
     def read(self, agent_id: int, agent: str, size: int | None = None) -> Current:
-        """What the log says of an agent; `size` as for `catch_up`.
+        """What the log says of an agent; `size` as for `catch_up`, or as for `keep_up` in `writing()`.
 
         Raises LogBroken, or AgentStopped where its leaves are not as they were.
         """
-        self.catch_up(size)
+        seen = size if db.session().info.get("writing") and not _pending() else None
+        if seen is None:
+            self.catch_up(size)
+        else:
+            self.keep_up(seen)
+            if self._ahead.has_any_of(agent):
+                self.write_ahead()
         positions = self.copy.indexes_of(agent)
         current = self._replays.get(agent, Current())
         if len(positions) == current.seen:
             return current
         current = current.copy()
-        for leaf in _find_leaves(agent_id, positions[current.seen :]):
+        for leaf in _find_leaves(agent_id, positions[current.seen :], seen or 0):
             current.apply(self.read_leaf(leaf, agent_id))
         current.seen = len(positions)
-        with self._lock:
+        with self._replaying:
             self._replays[agent] = current
             self._replays.move_to_end(agent)
             while len(self._replays) > _REPLAYS_KEPT:
@@ -241,9 +294,16 @@ class StatementLog:
 
     def _take_in(self, leaves: Sequence[FoundLeaf]) -> None:
         """Check leaves that are new to this process, signatures included. Raises LogBroken."""
-        first, records = self.copy.size, list[LeafRecord]()
+        first = self.copy.size
         if not leaves:
             raise LogBroken(f"leaf {first} is missing")
+        known = self._check_leaves(first, leaves)
+        self._extend_copy(first, [leaf.record for leaf in known])
+        self._keep_notes(known)
+
+    def _check_leaves(self, first: int, leaves: Sequence[FoundLeaf]) -> list[KnownLeaf]:
+        """Those from that position on, signatures included. Raises LogBroken."""
+        known = list[KnownLeaf]()
         for position, leaf in enumerate(leaves, first):
             if leaf.position != position:
                 raise LogBroken(f"leaf {position} is missing")
@@ -251,10 +311,13 @@ class StatementLog:
                 said = self.check_leaf(leaf)
             except NoteBroken as error:
                 raise LogBroken(f"leaf {position} is none of this installation's ({error.sentence})") from None
-            records.append(_record_of(leaf.leaf, said))
+            note = leaf.leaf if leaf.kind in KEPT else None
+            known.append(KnownLeaf(position, _record_of(leaf.leaf, said), note))
             self._learn_key(position, said)
-        self._extend_copy(first, records)
-        self.kept.add([(leaf.position, leaf.leaf) for leaf in leaves if leaf.kind in KEPT])
+        return known
+
+    def _keep_notes(self, leaves: Sequence[KnownLeaf]) -> None:
+        self.kept.add([(leaf.position, leaf.kept) for leaf in leaves if leaf.kept is not None])
 
     def check_leaf(self, leaf: FoundLeaf) -> Statement | None:
         """What a leaf says, if it is a statement, once its signature is checked. Raises NoteBroken."""
@@ -553,9 +616,9 @@ def _insert_pending() -> None:
     session.flush()
     if not is_sqlite(session):
         session.execute(_WHILE_APPENDING)
-    log.catch_up()
+    first = log_size(db.session)
+    log.keep_up(first)
     pending = [_signed_now(leaf, log) for leaf in pending]
-    first = log.copy.size
     insert_rows([_row_of(position, leaf) for position, leaf in enumerate(pending, first)])
     after_commit(lambda: log.extend(first, pending))
 
@@ -638,6 +701,13 @@ class FoundLeaf:
 _FIRST_LEAF = Prepared(
     select(*(getattr(LogLeaf, each.name) for each in fields(FoundLeaf))).where(LogLeaf.position == 0)
 )
+_IN_ORDER = select(*(getattr(LogLeaf, each.name) for each in fields(FoundLeaf))).order_by(LogLeaf.position)
+_LEAVES = Prepared(_IN_ORDER.where(LogLeaf.position >= bindparam("first"), LogLeaf.position < bindparam("end")))
+_LEAVES_OF = Prepared(
+    _IN_ORDER.where(
+        LogLeaf.agent_id == bindparam("agent"), LogLeaf.position.between(bindparam("first"), bindparam("last"))
+    )
+)
 _BATCH = 1000
 
 
@@ -645,11 +715,18 @@ def _read_leaves(connection: Connection, first: int) -> list[FoundLeaf]:
     return FoundLeaf.read(connection, select(LogLeaf).where(LogLeaf.position >= first).limit(_BATCH))
 
 
-def _find_leaves(agent_id: int, positions: Sequence[int]) -> list[FoundLeaf]:
-    """Exactly these of an agent. Raises AgentStopped where one is missing, or stands in another agent's name."""
-    within = LogLeaf.position.between(positions[0], positions[-1])
-    with _apart() as connection:
-        found = FoundLeaf.read(connection, select(LogLeaf).where(LogLeaf.agent_id == agent_id, within))
+def _find_leaves(agent_id: int, positions: Sequence[int], size: int = 0) -> list[FoundLeaf]:
+    """Exactly these of an agent; `size` is how many leaves the session's own transaction sees.
+
+    Raises AgentStopped where one is missing, or stands in another agent's name.
+    """
+    if positions[-1] < size:
+        values = {"agent": agent_id, "first": positions[0], "last": positions[-1]}
+        found = [FoundLeaf(*row) for row in read_rows(_LEAVES_OF, values)]
+    else:
+        within = LogLeaf.position.between(positions[0], positions[-1])
+        with _apart() as connection:
+            found = FoundLeaf.read(connection, select(LogLeaf).where(LogLeaf.agent_id == agent_id, within))
     _check_positions(found, positions, agent_id)
     return found
 

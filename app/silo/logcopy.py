@@ -63,6 +63,8 @@ class LogCopy:
         self.path = path
         self.installation = installation
         self._lock = threading.RLock()
+        self._taking = threading.Lock()
+        """For a moment, and never while a disk is waited for: who only reads what is known takes no other."""
         self._is_another = False
         self._forget()
 
@@ -76,11 +78,15 @@ class LogCopy:
 
     def is_whole(self) -> bool:
         """Whether the file is still the one that was read, and ends where this object's knowledge does."""
+        return self.size_in_file() == self.size
+
+    def size_in_file(self) -> int | None:
+        """How many leaves the file has; none where there is no file, None where it is not the one that was read."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
-            return self.size == 0
-        return self._file == (status.st_dev, status.st_ino) and status.st_size // RECORD - 1 == self.size
+            return None if self.size else 0
+        return status.st_size // RECORD - 1 if self._file == (status.st_dev, status.st_ino) else None
 
     def is_another(self) -> bool:
         """Whether another file took the place of the one that was read before; asked once for each."""
@@ -95,7 +101,7 @@ class LogCopy:
 
     def indexes_of(self, agent: str) -> Sequence[int]:
         """The leaves about that agent or chain, ascending."""
-        with self._lock:
+        with self._taking:
             return tuple(self._indexes.get(UUID(agent).bytes, ()))
 
     def root(self, size: int | None = None) -> bytes:
@@ -213,14 +219,15 @@ class LogCopy:
         return header.ljust(RECORD, b"\x00")
 
     def _take(self, body: bytes) -> None:
-        agents, first = self._indexes, self.size
-        self._records += body
-        for place in range(len(body) // RECORD):
-            agent = body[place * RECORD + HASH : (place + 1) * RECORD]
-            if agent in agents:
-                agents[agent].append(first + place)
-            else:
-                agents[agent] = [first + place]
+        with self._taking:
+            agents, first = self._indexes, self.size
+            self._records += body
+            for place in range(len(body) // RECORD):
+                agent = body[place * RECORD + HASH : (place + 1) * RECORD]
+                if agent in agents:
+                    agents[agent].append(first + place)
+                else:
+                    agents[agent] = [first + place]
 
     def _new_of(self, first_index: int, body: bytes) -> bytes:
         """What of these records is not there yet. Raises LogForked."""
