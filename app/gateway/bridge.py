@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from a2wsgi.wsgi import build_environ
 from starlette.types import Receive, Scope, Send
 
+from app.gateway.thread_turns import ThreadTurns
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
@@ -28,10 +30,14 @@ PIECE_BYTES = 256_000
 
 
 class FlaskThreads:
-    """ASGI: `app` in one of so many threads. The body is expected whole, as `Bodies` hands it on."""
+    """ASGI: `app` in one of so many threads. The body is expected whole, as `Bodies` hands it on.
 
-    def __init__(self, app: WSGIApplication, threads: int) -> None:
+    `at_once`: where answers are short, so many work at a time, in order, while none is slow (`thread_turns`).
+    """
+
+    def __init__(self, app: WSGIApplication, threads: int, at_once: int | None = None) -> None:
         self._app = app
+        self._turns = ThreadTurns(at_once) if at_once else None
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="flask")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +55,12 @@ class FlaskThreads:
                 self._threads.submit(answer.carry_out, answer.close)
 
     async def _in_thread(self, answer: _Answer, step: Callable[[], bytes]) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, answer.carry_out, step)
+        turn = await self._turns.take() if self._turns else None
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, answer.carry_out, step)
+        finally:
+            if turn is not None:
+                turn.end()
 
 
 class _Answer:

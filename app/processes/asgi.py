@@ -30,6 +30,7 @@ from app.errors import Unavailable
 from app.events.broker import StreamWaker, end_streams
 from app.events.hub import Hub
 from app.events.stream import EventStream
+from app.extensions import db, is_sqlite
 from app.gateway.answers import AlwaysThere, OneLook, Refusals
 from app.gateway.bodies import Bodies, Budget
 from app.gateway.bridge import FlaskThreads
@@ -48,7 +49,10 @@ PAGE_THREADS = 24
 """Some pages wait for a worker."""
 
 API_THREADS = 8
-"""Four agents at once, each at most twice (`gateway/turns`). More threads would only wait for one another."""
+"""Four agents at once, each at most twice (`gateway/turns`)."""
+
+API_AT_ONCE_ON_SQLITE, API_AT_ONCE_ON_SERVER = 1, 4
+"""Threads that work at a time while none is slow: those that wait for a server leave the interpreter to others."""
 
 CLOSING_SECONDS = 5
 BACKLOG = 1024
@@ -97,7 +101,7 @@ def assemble_application(
     bodies = partial(Bodies, refusals=refusals, budget=budget, deadlines=deadlines)
     turns = FairTurns(refusals, known.agent_of)
     pages = bodies(FlaskThreads(flask, PAGE_THREADS), most_bytes=most_bytes_of_page, is_known=known.may_act)
-    rest = turns.around(FlaskThreads(flask, API_THREADS))
+    rest = turns.around(FlaskThreads(flask, API_THREADS, _api_at_once(flask)))
     tools = bodies(turns.around(agents), most_bytes=most_bytes_of_tool, is_known=known.has_token, reads_chunks=True)
     application = Starlette(
         routes=[
@@ -116,6 +120,11 @@ def assemble_application(
     application.state.deadlines = deadlines
     application.state.agents = agents
     return application
+
+
+def _api_at_once(flask: Flask) -> int:
+    with flask.app_context():
+        return API_AT_ONCE_ON_SQLITE if is_sqlite(db.session()) else API_AT_ONCE_ON_SERVER
 
 
 def server_of(application: Starlette, settings: Settings) -> uvicorn.Server:
