@@ -31,16 +31,29 @@ from tests.support.clock import FakeClock
 from tests.support.databases import SERVER, Template, let_go
 from tests.support.routes import SharedMap
 
-TOGETHER = ("tests/browser/", "tests/cli/test_web_processes.py", "tests/llm/")
-"""Tests that share what takes seconds to start: an installation and a browser, or a library with every model's client.
-"""
+TOGETHER = {
+    "browser": ("tests/browser/",),
+    "house": ("tests/cli/test_web_processes.py",),
+    "models": ("tests/llm/",),
+    "workers": (
+        *(
+            "tests/tasks/",
+            "tests/notices/test_worker.py",
+            "tests/events/test_health.py",
+            "tests/silo/test_processes.py",
+        ),
+        *("tests/cli/test_refine.py::TestWithAWorker", "tests/cli/test_grants.py::TestWithAWorker"),
+    ),
+}
+"""Tests that share what takes seconds to start: a browser, an installation, a library with every model's client, or a
+process that has loaded it for workers."""
 
 
 class OneHouse(LoadScopeScheduling):
     """Each test goes to the next process that is free; but all those of a kind in TOGETHER, begun first, to one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((kind for kind in TOGETHER if nodeid.startswith(kind)), nodeid)
+        return next((kind for kind, beginnings in TOGETHER.items() if nodeid.startswith(beginnings)), nodeid)
 
 
 MEMORY = Path("/dev/shm")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from app.config import ROOT, Settings
 from app.processes.broker import EmbeddedBroker
+from tests.support.forking import ForkedProcess, fork_server
 
 REDIS = os.environ.get("WHETSTONE_TEST_REDIS_URL", "")
 READY_SECONDS = 60.0
@@ -29,13 +30,19 @@ def broker_of(settings: Settings) -> Iterator[EmbeddedBroker]:
         broker.stop()
 
 
+FORKED = ("worker", "beat", "refine")
+"""Parts that load the same; the web process must not load a model's library."""
+
 NO_TICK = "0 4 29 2 *"
 """A schedule that comes once in four years: no test runs beside a scheduled sweep, not even on a Monday at four."""
 
 
 @dataclass
 class Worker:
-    """A worker process (or another part) over its command line, as `up` starts it. Its log is read, never guessed."""
+    """A worker process (or another part) over its command line, as `up` starts it. Its log is read, never guessed.
+
+    One that keeps no watch on its own loading is forked from a process that has loaded what it needs.
+    """
 
     settings: Settings
     options: tuple[str, ...] = ()
@@ -46,11 +53,17 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.log = self.settings.data / f"{self.name}.log"
+        environment = environment_of(self.settings) | {"WHETSTONE_SCHEDULE": NO_TICK} | self.environment
+        arguments = [self.part, *self.options]
+        self.process: subprocess.Popen[bytes] | ForkedProcess
         with self.log.open("ab") as log:
+            if self.module == ("app",) and self.part in FORKED:
+                self.process = fork_server().start(arguments, environment, log)
+                return
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.module, self.part, *self.options],
+                [sys.executable, "-m", *self.module, *arguments],
                 cwd=ROOT,
-                env=environment_of(self.settings) | {"WHETSTONE_SCHEDULE": NO_TICK} | self.environment,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
