@@ -1,7 +1,7 @@
 """One call of a model, from its start to its deadline: what came back on the network, and a thread that may be left.
 
 A library can wait for what no time-out reaches: a name server, a pause between two requests, a lock. So a call runs in
-a thread of its own, and who asked is free at the deadline whatever becomes of that thread.
+a thread of its own (`call_threads`), and who asked is free at the deadline whatever becomes of that thread.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Any, TypeVar
 
+from app.llm.call_threads import CALL_THREADS
 from app.llm.failures import CallOutcome
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def in_time(exchange: Exchange, work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001  the one who waits gets it
             outcome.set_exception(error)
 
-    Thread(target=run, name="model-call", daemon=True).start()
+    CALL_THREADS.run(run)
     try:
         return outcome.result(max(0.0, exchange.seconds_left()) + GRACE_SECONDS)
     except TimeoutError:
