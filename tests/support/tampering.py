@@ -29,19 +29,18 @@ def as_owner() -> Iterator[Connection]:
     db.session.rollback()
     db.session.expunge_all()
     with db.engine.connect() as connection:
-        sqlite = connection.dialect.name == "sqlite"
-        raw = connection.connection.driver_connection
-        if sqlite:
+        if connection.dialect.name == "sqlite":
+            raw = connection.connection.driver_connection
             raw.execute("PRAGMA foreign_keys=OFF")
-        else:
-            connection.execute(text("SET session_replication_role = replica"))
-        drop_triggers(connection)
-        yield connection
-        install_triggers(connection)
-        connection.commit()
-        if sqlite:
+            drop_triggers(connection)
+            yield connection
+            install_triggers(connection)
+            connection.commit()
             raw.execute("PRAGMA foreign_keys=ON")
         else:
+            connection.execute(text("SET session_replication_role = replica"))  # no trigger fires
+            yield connection
+            connection.commit()
             connection.execute(text("SET session_replication_role = origin"))
             connection.commit()
 
