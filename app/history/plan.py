@@ -21,7 +21,7 @@ from app.history.undo_rules import plan_rewind, plan_undo
 from app.models import Action, Agent, AuditLog, Memory, MemoryState, Refinement, Rollback, RollbackKind
 from app.models.audit import OPERATIONS
 from app.models.base import read_row
-from app.prepared import Prepared, one_of, spread
+from app.prepared import Prepared, one_of, one_of_these, spread
 
 UNLESS_REVERSED = (*OPERATIONS, Action.REFINEMENT_ROLLBACK)
 """Entries that can be undone, unless a guard reversed their refinement."""
@@ -297,6 +297,6 @@ _REVERSED = select(AuditLog.refinement_id).where(
 )
 _REVERSED_WORK = Prepared(
     select(AuditLog.id, AuditLog.refinement_id).where(
-        AuditLog.refinement_id.in_(_REVERSED), AuditLog.action.in_(OPERATIONS)
+        AuditLog.refinement_id.in_(_REVERSED), one_of_these(AuditLog.action, OPERATIONS)
     )
 )

@@ -49,7 +49,7 @@ from app.models.keyset import Keyset
 from app.models.logged import Logged, Said
 from app.models.second_reading import GroupVerdict, ReadingOutcome
 from app.models.tally import MAX_PROTECTIONS, Tally
-from app.prepared import Prepared
+from app.prepared import Prepared, one_of_these
 from app.silo import Sealed
 from app.values.actor import WORKER, Actor
 from app.values.mass_story import NOUNS
@@ -332,11 +332,12 @@ class Refinement(Tally, Closing, HasNotesToAdmins, Logged, Lockable, Model):
 
 
 _TABLE = cast(Table, Refinement.__table__)
-_OPEN_OF = Prepared(select(_TABLE).where(_TABLE.c.agent_id == bindparam("agent"), _TABLE.c.status.in_(OPEN_STATES)))
+_IS_OPEN = one_of_these(_TABLE.c.status, OPEN_STATES)
+_OPEN_OF = Prepared(select(_TABLE).where(_TABLE.c.agent_id == bindparam("agent"), _IS_OPEN))
 _TURN: BindParameter[int] = bindparam("turn", type_=Integer)
 _BOOK_TURN = Prepared(
     update(_TABLE)
-    .where(_TABLE.c.id == bindparam("row"), _TABLE.c.worker == bindparam("by"), _TABLE.c.status.in_(OPEN_STATES))
+    .where(_TABLE.c.id == bindparam("row"), _TABLE.c.worker == bindparam("by"), _IS_OPEN)
     .values(
         turns=case((_TABLE.c.turns < _TURN, _TURN), else_=_TABLE.c.turns),
         prompt_tokens=_TABLE.c.prompt_tokens + bindparam("prompt", type_=Integer),

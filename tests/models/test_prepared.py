@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -14,7 +15,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from app.errors import DiskFull
 from app.extensions import db, now, reading, writing
-from app.models import Agent, AuditLog, Event, Memory, MemoryState, Refinement
+from app.history.plan import Target
+from app.history.undo import roll_back
+from app.models import COMMAND_LINE, Agent, AuditLog, Event, Memory, MemoryState, Refinement
 from app.models.attention import settle_attention
 from app.models.base import insert_values, lock_row
 from app.prepared import Prepared, one_of, send, spread
@@ -251,3 +254,19 @@ def test_what_an_end_answers_is_one_constant_statement(app: Flask, status: Statu
 
     assert [statement.split()[1] for statement in all_sent] == ["attention_items"]
     assert sent == []
+
+
+def test_an_undo_and_a_booked_turn_are_constant_statements(app: Flask) -> None:
+    agent = make_agent()
+    (number,) = remember(agent, "Ann likes tea.")
+    run = begin(agent)
+    refinement_id = run.refinement.id
+    run.tool.execute("update", id=number, content="Ann likes tea, and likes it very much.")
+    with unprepared() as booked, writing():
+        used = {"prompt_tokens": 1, "completion_tokens": 1, "cost_usd": Decimal(0)}
+        assert Refinement.book_turn(refinement_id, run.claim.worker, 1, **used)
+    run.tool.execute("complete", summary="I am done.")
+    with unprepared() as sent:
+        assert roll_back(Target.refinement(refinement_id), by=COMMAND_LINE).applied
+
+    assert (booked, sent) == ([], [])
