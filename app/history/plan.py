@@ -173,7 +173,7 @@ def make_plan(found: TargetRows, agent: Agent, running: Refinement | None, *, lo
         findings = (
             plan_rewind(found.agent_id, found.first_entry, lock=lock)
             if is_rewind
-            else plan_undo(found.entries, lock=lock)
+            else plan_undo(found.entries, found.agent_id, lock=lock)
         )
         final = find_reversed_work(found.account_id, found.agent_id, findings.changes)
     if final is not None:

@@ -56,7 +56,7 @@ def reverse_changes(
     the agent is told by a worker, as soon as one looks.
     """
     db.session.flush()
-    findings = plan_undo(Entries(_ALL_BUT_DEDUP, {"refinement": refinement.id}), lock=True)
+    findings = plan_undo(Entries(_ALL_BUT_DEDUP, {"refinement": refinement.id}), agent.id, lock=True)
     text, notes = _journal_text(refinement, guard, reason), list[Memory]()
     if keys is None:
         InstallationMark.write(f"{_UNTOLD}{refinement.id}", guard)

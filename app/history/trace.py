@@ -60,6 +60,14 @@ class Trace(dict[int, MemoryWrite]):
                 return entry_id
         return entry_id
 
+    def leads_to(self, memory: PresentMemory) -> bool:
+        """Whether each write, from the first one on, names the one before it, and the memory the last one.
+
+        So it is in a whole history, unless it was altered past the application.
+        """
+        named = [step.previous_entry_id for step in self.values()]
+        return [*named, memory.entry_id] == [None, *self]
+
     def was_toggled_after(self, entry_id: int) -> bool:
         """Whether an admin set or cleared the constitutional flag since."""
         return len(self) > 1 and any(step.is_toggle and step.entry_id > entry_id for step in self.values())
@@ -183,19 +191,22 @@ class MemoryReversal(NamedTuple):
         memory, state, flag = self
         if state is None:
             return Restoration(memory.id, memory.entry_id, None, NO_EARLIER_STATE, flag, at)
-        return Restoration(memory.id, memory.entry_id, state.entry_id, state.origin_entry_id, flag, at)
+        way = memory.id, memory.entry_id, state.entry_id, state.restores_entry_id or state.entry_id, flag, at
+        return tuple.__new__(Restoration, way)
 
 
 @dataclass(frozen=True)
 class PlanFindings:
     """What an undo or a rewind comes to. `conflicts` are memories that changed since.
 
+    `altered` are those among them whose history does not hold together, as it was altered past the application.
     `stays` are left alone: an admin made them constitutional since. So are `erased`: nothing brings them back. `later`
     are refinements since: those that stand in the way, or those that a rewind reverses.
     """
 
     changes: tuple[MemoryReversal, ...] = ()
     conflicts: tuple[int, ...] = ()
+    altered: tuple[int, ...] = ()
     stays: tuple[int, ...] = ()
     erased: tuple[int, ...] = ()
     later: tuple[str, ...] = ()

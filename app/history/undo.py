@@ -33,13 +33,27 @@ class RollbackConflict(Refused):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        shown = ", ".join(map(str, plan.conflicts[:20]))
-        more = f" and {len(plan.conflicts) - 20:,} more" if len(plan.conflicts) > 20 else ""
-        super().__init__(
-            f"Nothing was undone: since then, others changed memory {shown}{more}. Undo the later changes first, or "
-            "rewind the agent to before the refinement."
-        )
+        super().__init__(_altered_sentence(plan.altered) if plan.altered else _changed_sentence(plan.conflicts))
         self.outcome = "Nothing was undone."
+
+
+def _changed_sentence(memories: Sequence[int]) -> str:
+    return (
+        f"Nothing was undone: since then, others changed memory {_listed(memories)}. Undo the later changes first, or "
+        "rewind the agent to before the refinement."
+    )
+
+
+def _altered_sentence(memories: Sequence[int]) -> str:
+    return (
+        f"Nothing was undone: the history of memory {_listed(memories)} was altered behind Whetstone's back. "
+        "`whetstone verify` says where."
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:20]))
+    return f"{shown} and {len(numbers) - 20:,} more" if len(numbers) > 20 else shown
 
 
 @dataclass(frozen=True)

@@ -31,38 +31,45 @@ from app.history.undo_case import Decision, UndoCase, read_cases
 from app.models import Action, AuditLog, MemoryState, Refinement, Rollback, Status
 
 
-def plan_undo(entries: Entries, *, lock: bool) -> PlanFindings:
-    """What it takes to undo all of these entries, and nothing else."""
-    found = read_cases(entries, lock=lock)
+def plan_undo(entries: Entries, agent_id: int, *, lock: bool) -> PlanFindings:
+    """What it takes to undo all of these entries of an agent, and nothing else."""
+    found = read_cases(entries, agent_id, lock=lock)
     cases = [case for case in found if not case.memory.is_erased]
     erased = _erased_among([case.memory for case in found]) if len(cases) < len(found) else ()
-    return _collect_findings(_judge_with_full_history(cases, entries), erased)
+    return _collect_findings(*_judge_with_full_history(cases, entries), erased)
 
 
 def _erased_among(memories: Sequence[PresentMemory]) -> tuple[int, ...]:
     return tuple(memory.id for memory in memories if memory.is_erased)
 
 
-def _judge_with_full_history(cases: list[UndoCase], entries: Entries) -> list[tuple[UndoCase, Decision]]:
+def _judge_with_full_history(cases: list[UndoCase], entries: Entries) -> tuple[list[UndoCase], list[Decision]]:
     """Where the recent part of a history leaves a doubt, read all of it and decide again."""
-    judged = [(case, case.decision()) for case in cases]
-    if not any(case.is_doubtful(decision) for case, decision in judged):
-        return judged
+    decisions = [case.decision() for case in cases]
+    if not any(map(UndoCase.is_doubtful, cases, decisions)):
+        return cases, decisions
     whole = read_traces(written_by(entries.query), since=0, values=entries.values)
     again = [case._replace(history=whole[case.memory.id]) for case in cases]
-    return [
-        (case, case.decision() if first.is_doubtful(decision) else decision)
-        for case, (first, decision) in zip(again, judged, strict=True)
+    return again, [
+        case.decision() if first.is_doubtful(decision) else decision
+        for case, first, decision in zip(again, cases, decisions, strict=True)
     ]
 
 
-def _collect_findings(judged: list[tuple[UndoCase, Decision]], erased: tuple[int, ...]) -> PlanFindings:
+def _collect_findings(cases: list[UndoCase], decisions: list[Decision], erased: tuple[int, ...]) -> PlanFindings:
+    judged = [*zip(cases, decisions, strict=True)]
     changes = tuple([case.change() for case, decision in judged if decision is Decision.RESTORE])
-    conflicts = [case for case, decision in judged if decision is Decision.CONFLICT]
-    stays = tuple(case.memory.id for case, decision in judged if decision is Decision.KEEP)
+    conflicts = [case for case, decision in judged if decision in _IN_THE_WAY]
+    altered, stays = (
+        tuple([case.memory.id for case, decision in judged if decision is wanted])
+        for wanted in (Decision.ALTERED, Decision.KEEP)
+    )
     later = dict.fromkeys(number for case in conflicts for number in case.later_refinements())
     conflicting = tuple(case.memory.id for case in conflicts)
-    return PlanFindings(changes, conflicting, stays, erased, later=_standing_refinements(later))
+    return PlanFindings(changes, conflicting, altered, stays, erased, later=_standing_refinements(later))
+
+
+_IN_THE_WAY = (Decision.CONFLICT, Decision.ALTERED)
 
 
 def _standing_refinements(refinement_ids: Collection[str]) -> tuple[str, ...]:
@@ -95,11 +102,14 @@ def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
     goals = {number: _find_goal(trace, since, rollbacks) for number, trace in found.items()}
     states = _goal_states(goals)
     changes: list[MemoryReversal] = []
-    stays: list[int] = []
+    stays, altered = list[int](), list[int]()
     present = present_memories(memories, lock=lock)
     for memory in present:
         goal, trace = goals[memory.id], found[memory.id]
         if memory.is_erased:
+            continue
+        if not trace.leads_to(memory):
+            altered.append(memory.id)
             continue
         if goal.entry_id is not None:
             state = states[memory.id]
@@ -110,7 +120,8 @@ def plan_rewind(agent_id: int, since: int, *, lock: bool) -> PlanFindings:
         elif memory.is_active:
             changes.append(MemoryReversal(memory, None, False))
     later = _refinements_since(agent_id, since)
-    return PlanFindings(tuple(changes), stays=tuple(stays), erased=_erased_among(present), later=later)
+    conflicts = tuple(altered)
+    return PlanFindings(tuple(changes), conflicts, conflicts, tuple(stays), _erased_among(present), later)
 
 
 def _differs_from_goal(change: MemoryReversal, trace: Trace) -> bool:

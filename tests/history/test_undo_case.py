@@ -34,7 +34,7 @@ MEMORIES = [
 @pytest.mark.parametrize("restores", [None, NO_EARLIER_STATE, 3, BEFORE, 4])
 def test_one_write_is_judged_as_its_trace_is(action: Action, restores: int | None) -> None:
     for before, memory in product(STATES, MEMORIES):
-        row = (1, WRITE, before and BEFORE, restores, memory.constitutional)
+        row = (1, WRITE, before and BEFORE, restores, *[None] * 5, memory.constitutional << 9)
         case = UndoCase(memory, before, [row], {WRITE: (action, None)}, is_theirs_alone=True)
 
         assert case.decision() is case.decision_by_trace(), case

@@ -39,6 +39,8 @@ class RollbackOffer:
         self.removed_words = describe_removed(plan.removed, notes)
         self.in_the_way = describe_memories(plan.conflicts)
         self.conflict = f"since then, others changed {self.in_the_way}"
+        if plan.altered:
+            self.conflict = f"the history of {describe_memories(plan.altered)} was altered behind Whetstone's back"
         self.final = GuardFinal(plan).sentence if plan.final else ""
         self.button = ROLLBACKS[target.kind].button
         self.plan_url, self.undo_url = target_url("plan", target), target_url("undo", target)
