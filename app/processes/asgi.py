@@ -145,6 +145,9 @@ def shared_socket(settings: Settings) -> socket.socket:
         raise Unavailable(f"Port {settings.port} of {settings.host} can't be listened on ({error.strerror}).") from None
 
 
+_NOT_PLAIN = re.compile(rb"[\x7f-\xff]")
+
+
 class RequestNormalizer:
     """Brings requests into the form that the bridge to WSGI understands: one Cookie header, and an ASCII query."""
 
@@ -153,12 +156,13 @@ class RequestNormalizer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            headers = [header for header in scope["headers"] if header[0] != b"cookie"]
             cookies = [value for name, value in scope["headers"] if name == b"cookie"]
-            if cookies:
-                headers.append((b"cookie", b"; ".join(cookies)))
-            query = b"".join(b"%%%02X" % byte if byte > 126 else bytes([byte]) for byte in scope["query_string"])
-            scope = {**scope, "headers": headers, "query_string": query}
+            if len(cookies) > 1:
+                headers = [header for header in scope["headers"] if header[0] != b"cookie"]
+                scope = {**scope, "headers": [*headers, (b"cookie", b"; ".join(cookies))]}
+            if _NOT_PLAIN.search(scope["query_string"]):
+                query = b"".join(b"%%%02X" % byte if byte > 126 else bytes([byte]) for byte in scope["query_string"])
+                scope = {**scope, "query_string": query}
         await self._app(scope, receive, send)
 
 

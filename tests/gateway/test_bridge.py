@@ -135,6 +135,33 @@ def test_an_answer_is_closed_where_the_server_stops() -> None:
     assert closed.wait(5)
 
 
+def test_what_is_given_up_before_a_thread_came_to_it_is_not_begun() -> None:
+    began, go_on = list[str](), threading.Event()
+
+    def answer(environ: Any, start: Start) -> Iterable[bytes]:
+        began.append(environ["PATH_INFO"])
+        go_on.wait(5)
+        start("200 OK", [])
+        return [b""]
+
+    async def stop() -> None:
+        bridge, peer = FlaskThreads(answer, 1), Peer()
+        first = asyncio.create_task(peer.ask(bridge))
+        while not began:
+            await asyncio.sleep(0.001)
+        queued = asyncio.create_task(bridge({**SCOPE, "path": "/queued"}, peer.receive, peer.send))
+        await asyncio.sleep(0.001)
+        queued.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await queued
+        go_on.set()
+        await first
+        await Peer().ask(bridge)
+
+    asyncio.run(stop())
+    assert began == ["/", "/"]
+
+
 def test_what_breaks_is_told_to_the_server() -> None:
     def answer(environ: Any, start: Start) -> Iterable[bytes]:
         raise ZeroDivisionError
