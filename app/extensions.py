@@ -68,7 +68,8 @@ class SystemClock:
 
 def now() -> datetime:
     """By the app's clock: the system's, unless a test set another one."""
-    clock: Clock = current_app.extensions["clock"]
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # asked for each time on a page
+    clock: Clock = app.extensions["clock"]
     return clock.now()
 
 
