@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -94,13 +96,15 @@ class Caller:
         No `cached_property`: in Python 3.11 all callers of all threads would wait for one lock.
         """
         if not self._keys:
-            try:
+            with _refusing_broken_keys():
                 self._keys.append(self.bearer.open_keys())
-            except (AgentStopped, LogBroken):
-                raise
-            except SealBroken as error:
-                raise KeysNotReady from error
         return self._keys[0]
+
+    @property
+    def keys_to_write(self) -> AgentKeys:
+        """The same with that of the hashes, which whoever only reads does without. Raises KeysNotReady."""
+        with _refusing_broken_keys():
+            return self.keys.with_hashes()
 
     @property
     def signer(self) -> TokenKey:
@@ -118,6 +122,16 @@ class Caller:
         if scope not in self.bearer.scopes:
             held = ", ".join(self.bearer.scopes)
             raise ScopeMissing(f"This needs the scope {scope}; this token has {held}.", "Nothing was done.")
+
+
+@contextmanager
+def _refusing_broken_keys() -> Iterator[None]:
+    try:
+        yield
+    except (AgentStopped, LogBroken):
+        raise
+    except SealBroken as error:
+        raise KeysNotReady from error
 
 
 def admit_caller(authorization: str | None) -> Caller:

@@ -101,7 +101,9 @@ def decide_access_request(caller: Caller, request_id: str, given: NewDecision) -
         note_to_admins=clean_note(clean_text(given.note_to_admins or "", what="note_to_admins")),
     )
     by, bearer = caller.actor(), caller.bearer
-    return Request.of(decide_grant(grant.id, answer, agent_id=caller.agent_id, by=by, keys=caller.keys, bearer=bearer))
+    return Request.of(
+        decide_grant(grant.id, answer, agent_id=caller.agent_id, by=by, keys=caller.keys_to_write, bearer=bearer)
+    )
 
 
 @operation("POST", "/access-requests/{request_id}/revocation", Scope.DECIDE, at=ID, destroys=True)

@@ -88,7 +88,7 @@ def save_memory(caller: Caller, given: NewMemory) -> tuple[SavedMemory, int]:
     memory of their own until exact duplicates are removed; their date is kept then. Only admins and your refinements
     make a memory constitutional.
     """
-    keys, kind = caller.keys, MemoryType(given.type)
+    keys, kind = caller.keys_to_write, MemoryType(given.type)
     with writing():
         agent = Agent.lock(caller.agent_id)
         memory, created = Memory.save(agent, given.content, keys=keys, by=agent.as_actor, type_=kind, tags=given.tags)

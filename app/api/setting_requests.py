@@ -77,7 +77,12 @@ def decide_setting_request(caller: Caller, setting_request_id: str, given: NewSe
         note_to_admins=clean_note(clean_text(given.note_to_admins or "", what="note_to_admins")),
     )
     decided = decide_settings_request(
-        setting_request_id, answer, agent_id=caller.agent_id, by=caller.actor(), keys=caller.keys, bearer=caller.bearer
+        setting_request_id,
+        answer,
+        agent_id=caller.agent_id,
+        by=caller.actor(),
+        keys=caller.keys_to_write,
+        bearer=caller.bearer,
     )
     if decided.status == SettingsRequestStatus.AGREED:
         queue.enqueue(decided.id)

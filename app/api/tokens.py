@@ -93,7 +93,7 @@ def decide_on_token_request(caller: Caller, token_request_id: str, given: TokenD
     answer = ConsentAnswer(given.decision == "grant", clean_text(given.reason, what="reason").strip())
     by, bearer = caller.actor(), caller.bearer
     request = decide_token_request(
-        token_request_id, answer, agent_id=caller.agent_id, by=by, keys=caller.keys, bearer=bearer
+        token_request_id, answer, agent_id=caller.agent_id, by=by, keys=caller.keys_to_write, bearer=bearer
     )
     keys.enqueue(caller.agent_id)
     return TokenRequestShape.of(request)

@@ -89,7 +89,7 @@ def _answer_once(
     Raises Invalid, KeyReused, StillBeingDone, MemoryErased, and whatever `do` refuses with. Where `do` breaks, nobody
     knows what was done: the key stays claimed. So it does where the answer can't be kept because the disk is full.
     """
-    keys = caller.keys
+    keys = caller.keys_to_write
     earlier = IdempotencyKey.claim(caller.agent_id, key, keys.request_hash(request))
     if earlier is not None:
         if earlier.answer is None and earlier.memory_id is not None:

@@ -211,6 +211,11 @@ class AgentKeys:
             self._held_dedup = self._held_dedup()
         return self._held_dedup
 
+    def with_hashes(self) -> AgentKeys:
+        """Itself, for who will need hashes: with their key open. Raises SealBroken."""
+        self._held_dedup = self._dedup
+        return self
+
     @property
     def versions(self) -> list[int]:
         return sorted(self._data)

@@ -9,7 +9,10 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from app.keys import bearer
 from tests.api.conftest import Door, open_door
+from tests.api.telling import ask_to_look
+from tests.history.going_back import count_entries
 from tests.support.pages import serving
 from tests.support.tampering import tamper
 from tests.views.conftest import Browser
@@ -67,3 +70,26 @@ def test_a_page_that_needs_the_log_says_what_to_do(web: Flask, admin: Browser, d
     assert answer.status_code == 503
     assert "./whetstone restore accept" in answer.text
     assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("purpose", ["data", "dedup"])
+def test_a_key_that_does_not_open_though_it_is_the_one_that_was_signed_is_refused_before_anything_is_done(
+    door: Door, monkeypatch: pytest.MonkeyPatch, purpose: str
+) -> None:
+    """That of the hashes, too, which a reader does without: at the door, in the words of the others."""
+    request_id = ask_to_look(door.agent)
+    assert tamper(f"{OTHER_KEYS} AND purpose = :purpose", sealed=b"mine", id=door.agent.id, purpose=purpose)
+    monkeypatch.setattr(bearer, "check_wrapped", lambda *_: None)
+    entries = count_entries()
+
+    for answer in (
+        door("POST", "/memories", {"content": "Ann likes tea.", "type": "core"}),
+        door("POST", "/memories", {"content": "Ann likes tea.", "type": "journal"}),
+        door("POST", "/refinements", {}, headers={"Idempotency-Key": "one"}),
+        door("POST", f"/access-requests/{request_id}/decision", {"decision": "grant", "reason": "Yes."}),
+    ):
+        assert (answer.status_code, answer.json["code"]) == (503, "keys_not_ready")
+        assert answer.headers["Retry-After"] == "1"
+
+    assert count_entries() == entries
+    assert door("GET", "/memories").status_code == (503 if purpose == "data" else 200)
