@@ -40,7 +40,7 @@ def fill_each(form: str, rows: Iterable[Sequence[object]]) -> Markup:
 
 def _escaped(value: object) -> str:
     """Most of what is filled in needs none of it, and to see that is cheaper."""
-    text = str(value)
+    text = value if type(value) is str else str(value)
     return escape(text) if _SPECIAL.search(text) else text
 
 
@@ -93,7 +93,9 @@ def hour(at: datetime) -> Markup:
 
 def clock(at: datetime) -> Markup:
     """The time alone, in a list under the heading of its day in UTC."""
-    return fill('<time {} data-at="clock">{}</time>', _moment(at), _stamp(at)[11:])
+    stamp = _stamp(at)
+    date_, time_ = stamp[:10], stamp[11:]
+    return fill('<time datetime="{}Z" title="{} {} UTC" data-at="clock">{}</time>', stamp, date_, time_, time_)
 
 
 def day(at: date) -> Markup:
@@ -112,25 +114,28 @@ def _stamp(at: datetime) -> str:
     return at.isoformat(timespec="seconds")[:19]
 
 
+_BUDGET = (
+    '<span class="budget budget-{}">'
+    '<svg class="bar" role="img" aria-label="{}: {:,} of {:,} tokens{}">'
+    '<rect class="bar-track"/>'
+    '<rect class="bar-fill" width="{:.2f}%"/>'
+    '<rect class="bar-limit"/>'
+    "</svg>"
+    '<span class="budget-text" aria-hidden="true"><b>{:,}</b> of {:,} tokens{}</span>'
+    "</span>"
+)
+
+
 def budget_bar(used: int, budget: int, label: str = "Core memory") -> Markup:
     """Tokens used of the budget, on one scale for all agents: the bar is as wide as three budgets, with a line where
     one ends; what is larger still fills it."""
-    said, limit, spoken, written = f"{used:,}", f"{budget:,}", "", ""
+    spoken = written = NOTHING
     if used > budget:
-        times = f"{used / max(budget, 1):.1f}×"
-        spoken, written = f", {times} its budget", f" · <strong>{times}</strong>"
+        times = used / max(budget, 1)
+        spoken, written = fill(", {:.1f}× its budget", times), fill(" · <strong>{:.1f}×</strong>", times)
     tone = "bad" if used > budget else "warn" if used and used * 10 >= budget * 9 else "ok"
     width = min(used * 100 / max(budget * 3, 1), 100)
-    return Markup(  # noqa: S704 - numbers, and a label that is escaped
-        f'<span class="budget budget-{tone}">'
-        f'<svg class="bar" role="img" aria-label="{_escaped(label)}: {said} of {limit} tokens{spoken}">'
-        '<rect class="bar-track"/>'
-        f'<rect class="bar-fill" width="{width:.2f}%"/>'
-        '<rect class="bar-limit"/>'
-        "</svg>"
-        f'<span class="budget-text" aria-hidden="true"><b>{said}</b> of {limit} tokens{written}</span>'
-        "</span>"
-    )
+    return fill(_BUDGET, tone, label, used, budget, spoken, width, used, budget, written)
 
 
 _RETENTION = (

@@ -5,7 +5,7 @@ In Python, as `markup` is. Whatever is filled in is escaped, unless it is markup
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -36,6 +36,11 @@ _PICK = '<td class="pick"><input type="checkbox" name="agent" value="{}" aria-la
 _CHECKED = Markup(" checked")
 _LAST = '<span class="chips"><a class="plain" href="{}">{}</a> {}</span>'
 _NEVER = Markup('<span class="muted">never</span>')
+
+
+def agent_rows(rows: Iterable[AgentRow], may_act: bool, selected: Collection[int] = ()) -> Markup:
+    """Those of a page in one piece: a template takes as long to call for a row as a third of it takes to be made."""
+    return NOTHING.join([agent_row(row, may_act, selected) for row in rows])
 
 
 def agent_row(row: AgentRow, may_act: bool, selected: Collection[int] = ()) -> Markup:
@@ -114,23 +119,32 @@ _FINAL = Markup(
 )
 
 
+def log_rows(rows: Iterable[AuditRow], actor_url: Address, may_act: bool, names_agent: bool = True) -> Markup:
+    """Those of a day, in one piece: a refinement's entries as one."""
+    return NOTHING.join(
+        fold_row(row, row.fold, names_agent) if row.fold else entry_row(row, actor_url, may_act, names_agent)
+        for row in rows
+    )
+
+
 def entry_row(
     row: AuditRow, actor_url: Address, may_act: bool, names_agent: bool = True, in_fold: bool = False
 ) -> Markup:
     """One entry of the audit log; `actor_url` gives the address of the same log, filtered by an actor."""
     entry, who, seal = row.entry, actor_name(row.entry.actor), row.entry.hash.hex()
-    about = NOTHING
-    if row.subject and not (in_fold and row.subject.is_refinement):
-        words, url = row.subject.words, row.subject.url
+    about, look, subject = NOTHING, row.look, row.subject
+    if subject and not (in_fold and subject.is_refinement):
+        words, url = subject.words, subject.url
         about += fill(_LINK, url, words) if url else fill(" <span>{}</span>", words)
     if row.undid is not None:
         about += fill(_UNDID, refinement_url(row.undid.id), row.undid.id[:8])
     if names_agent and entry.agent:
         about += fill(_AGENT_LOG, _agent_log_url(entry.agent_id), entry.agent)
-    receipt = fill(_RECEIPT, row.receipt_url) if row.receipt_url else NOTHING
+    receipt_url = row.receipt_url
+    receipt = fill(_RECEIPT, receipt_url) if receipt_url else NOTHING
     facts = NOTHING.join([_fact(each) for each in row.facts])
     side = fill(_UNDO, row.undo_url) if may_act and row.undo_url else _FINAL if row.is_final else NOTHING
-    head = (entry.id, row.look.tone, icon(row.look.icon), row.look.words, about, actor_url(entry.actor), who, who)
+    head = (entry.id, look.tone, icon(look.icon), look.words, about, actor_url(entry.actor), who, who)
     return fill(_ENTRY, *head, receipt, facts, seal, entry.id, seal[:10], clock(entry.at), side)
 
 
@@ -173,5 +187,6 @@ def _agent_log_url(agent_id: int | None) -> str:
     return row_url("audit.agent", "agent_id", agent_id)
 
 
-FOR_JINJA: Mapping[str, Any] = {each.__name__: each for each in (agent_row, agent_chips, entry_row, fold_row)}
+_NAMED = (agent_rows, agent_row, agent_chips, log_rows, entry_row)
+FOR_JINJA: Mapping[str, Any] = {each.__name__: each for each in _NAMED}
 """What every template knows by name."""

@@ -69,13 +69,23 @@ class AuditRow:
     """
 
     entry: LogEntry
-    look: ActionTerm
-    subject: Subject | None
-    facts: Sequence[Fact]
     undid: Refinement | None
     undo_url: str
     is_final: bool
     fold: Fold | None
+
+    @property
+    def look(self) -> ActionTerm:
+        return action_term(self.entry.action)
+
+    @property
+    def subject(self) -> Subject | None:
+        return subject_of(self.entry)
+
+    @property
+    def facts(self) -> Sequence[Fact]:
+        """A fold shows none of its own."""
+        return facts_of(self.entry)
 
     @property
     def receipt_url(self) -> str:
@@ -231,9 +241,7 @@ def rows_of(entries: Sequence[LogEntry], *, fold: bool) -> list[AuditRow]:
     def row_of(entry: LogEntry, number: int) -> AuditRow:
         can_be_undone = number in written - final and entry.action != Action.ERASE
         undo_url = row_url("rollbacks.plan_entry", "entry_id", number) if can_be_undone else ""
-        words = (action_term(entry.action), subject_of(entry), facts_of(entry))
-        fold = folds.get(entry.refinement_id or "")
-        return AuditRow(entry, *words, undid.get(number), undo_url, number in final, fold)
+        return AuditRow(entry, undid.get(number), undo_url, number in final, folds.get(entry.refinement_id or ""))
 
     return [row_of(entry, entry.id) for entry in entries]
 
