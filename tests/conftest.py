@@ -19,6 +19,7 @@ from flask import Flask
 from jinja2.bccache import Bucket, BytecodeCache
 from passlib.hash import argon2
 from sqlalchemy import Engine, event
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.util import LRUCache
 from xdist.remote import Producer
@@ -28,7 +29,7 @@ from app import Part, create_app
 from app.config import Settings
 from tests.support import locks
 from tests.support.clock import FakeClock
-from tests.support.databases import SERVER, Template, let_go
+from tests.support.databases import SERVER, SESSIONS, Template, let_go
 from tests.support.routes import SharedMap
 
 TOGETHER = {
@@ -183,6 +184,14 @@ def statements_compiled_once() -> Iterator[None]:
         patch.setattr(Engine, "_compiled_cache", shared, raising=False)
         patch.setattr(DefaultDialect, "__hash__", lambda self: hash(type(self)))
         patch.setattr(DefaultDialect, "__eq__", lambda self, other: type(self) is type(other))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sessions_kept() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PGDialect_psycopg, "connect", lambda *given, **wanted: SESSIONS.connect(*given, **wanted))
+        patch.setattr(PGDialect_psycopg, "do_close", lambda *given: SESSIONS.do_close(*given))
         yield
 
 

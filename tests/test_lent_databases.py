@@ -7,10 +7,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
 from app.config import Settings
-from tests.support.databases import LENT_AT_MOST, RESTING, SERVER, Template
+from tests.support.databases import LENT_AT_MOST, RESTING, SERVER, SESSIONS, Template
 
 pytestmark = pytest.mark.skipif(not SERVER, reason="a file is copied anew for every test")
 
@@ -121,3 +123,57 @@ def test_a_test_may_end_every_connection(template: Template, tmp_path: Path) -> 
     more, _ = lend_until(template, tmp_path / "first", name_of(first))
 
     assert more is None
+
+
+def test_a_session_that_is_kept_for_the_next_test_has_forgotten_everything(template: Template, tmp_path: Path) -> None:
+    first, stack = lend_once(template, tmp_path / "first")
+    with stack:
+        engine = create_engine(first.database_url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            pid = connection.scalar(text("SELECT pg_backend_pid()"))
+            connection.execute(text("SET session_replication_role = replica"))
+            connection.execute(text("SET statement_timeout = 1000"))
+            connection.execute(text("CREATE TEMPORARY TABLE accounts AS SELECT 1 AS hidden"))
+            connection.execute(text("PREPARE mine AS SELECT 1"))
+            connection.execute(text("SELECT pg_advisory_lock(7)"))
+            connection.execute(text("LISTEN mine"))
+        engine.dispose()
+
+    again, stack = lend_until(template, tmp_path, name_of(first))
+
+    assert again is not None
+    with stack:
+        engine = create_engine(again.database_url)
+        with engine.connect() as connection:
+            assert connection.scalar(text("SELECT pg_backend_pid()")) == pid
+            assert connection.scalar(text("SHOW session_replication_role")) == "origin"
+            assert connection.scalar(text("SHOW statement_timeout")) == "0"
+            assert connection.scalar(text("SELECT count(name) FROM accounts")) == 1
+            assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements WHERE name = 'mine'")) == 0
+            assert connection.scalar(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")) == 0
+            assert connection.scalar(text("SELECT count(*) FROM pg_listening_channels()")) == 0
+        engine.dispose()
+        with pytest.raises(OperationalError, match="does not exist"):
+            create_engine(first.database_url).connect()
+
+
+def test_a_session_in_the_middle_of_something_is_not_kept_nor_reached_by_who_had_it(
+    template: Template, tmp_path: Path
+) -> None:
+    first, stack = lend_once(template, tmp_path / "first")
+    with stack:
+        engine = create_engine(first.database_url)
+        with engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, psycopg.Connection)
+            connection.execute(text("SELECT 1"))
+            SESSIONS.do_close(engine.dialect, raw)  # type: ignore[arg-type]
+            assert SESSIONS.pids(name_of(first)) == []
+            connection.invalidate()
+        with engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, psycopg.Connection)
+        engine.dispose()
+        assert len(SESSIONS.pids(name_of(first))) == 1
+        with pytest.raises(psycopg.OperationalError, match="closed"):
+            raw.execute("INSERT INTO marks (name, value, at) VALUES ('late', '1', now())")

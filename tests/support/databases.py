@@ -27,6 +27,7 @@ from sqlalchemy.engine import make_url
 from app.config import Settings, load_settings
 from app.setup import prepare_installation
 from app.silo import MasterKey
+from tests.support.sessions import Sessions
 
 SERVER = os.environ.get("WHETSTONE_TEST_DATABASE_URL", "")
 
@@ -38,6 +39,10 @@ LENT_AT_MOST = 50
 
 RESTING = 2
 """Databases that are free before one is lent again, the one that waited longest: by then its connections are closed."""
+
+
+SESSIONS = Sessions()
+"""What engines of this process ended, by lent database."""
 
 
 class Template:
@@ -93,6 +98,11 @@ class _Lent:
     def url(self) -> str:
         return _url(self.name, self.role)
 
+    @property
+    def own_pids(self) -> list[int]:
+        """Of the sessions that belong to no test."""
+        return SESSIONS.pids(self.name) + ([self.emptying.info.backend_pid] if self.emptying else [])
+
 
 class _Lending:
     """The databases that are free again, and how each of them has to look before anybody gets it."""
@@ -115,6 +125,7 @@ class _Lending:
         else:
             lent = self._make()
         lent.times += 1
+        SESSIONS.roles[lent.name] = lent.role
         return lent
 
     def take_back(self, lent: _Lent) -> None:
@@ -122,7 +133,8 @@ class _Lending:
         role = _new_name()
         self._on_server("ALTER ROLE {} RENAME TO {}", lent.role, role)
         lent.role = role
-        self._server.execute(_END_OTHERS, [lent.name, lent.emptying.info.backend_pid if lent.emptying else None])
+        del SESSIONS.roles[lent.name]
+        self._server.execute(_END_OTHERS, [lent.name, lent.own_pids])
         if lent.times < LENT_AT_MOST:
             self._free.append(lent)
         else:
@@ -147,12 +159,12 @@ class _Lending:
             if lent.emptying is None:
                 lent.emptying = _connected(lent.name)
                 lent.emptying.execute("SET session_replication_role = replica")
+            _wait_until_alone(lent.emptying, lent.own_pids)
             return self._refill(lent.emptying)
         except psycopg.OperationalError:
             return False
 
     def _refill(self, connection: psycopg.Connection[tuple[object, ...]]) -> bool:
-        _wait_until_alone(connection)
         if _schema(connection) != self._schema:
             return False
         connection.execute(_EMPTY)
@@ -163,6 +175,7 @@ class _Lending:
         return True
 
     def _drop(self, lent: _Lent) -> None:
+        SESSIONS.end(lent.name)
         if lent.emptying is not None:
             lent.emptying.close()
         self._on_server("DROP DATABASE IF EXISTS {} WITH (FORCE)", lent.name)
@@ -174,19 +187,19 @@ class _Lending:
 
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = %s AND backend_type = 'client backend' AND pid IS DISTINCT FROM %s
+WHERE datname = %s AND backend_type = 'client backend' AND pid <> ALL(%s)
 """
 
 _OTHERS = """
 SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> ALL(%s)
 """
 
 
-def _wait_until_alone(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+def _wait_until_alone(connection: psycopg.Connection[tuple[object, ...]], own_pids: list[int]) -> None:
     """Until all others, who were sent away, are gone: what they did last must not come after the emptying."""
     deadline = time.monotonic() + 5
-    while (row := connection.execute(_OTHERS).fetchone()) and row[0]:
+    while (row := connection.execute(_OTHERS, [own_pids]).fetchone()) and row[0]:
         if time.monotonic() > deadline:
             raise psycopg.OperationalError("somebody does not leave the database")
         time.sleep(0.005)
