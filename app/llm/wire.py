@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import socket
 import ssl
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,9 +32,20 @@ _NOT_AGAIN = ("x-should-retry", "false")
 _send_unbounded = httpx.HTTPTransport.handle_request
 
 
-@functools.cache
 def shared_tls_context() -> ssl.SSLContext:
-    """One a process: contexts, not connections, are what limits how many calls are in flight."""
+    """One a process: contexts, not connections, are what limits how many calls are in flight.
+
+    The first calls of many threads wait for one of them to make it: it takes longer than a call.
+    """
+    with _MAKING:
+        return _make_tls_context()
+
+
+_MAKING = threading.Lock()
+
+
+@functools.cache
+def _make_tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -254,6 +257,17 @@ def test_clients_share_one_tls_context(ask: Ask) -> None:
     with own_connections() as first, own_connections() as second:
         contexts = [wire._transport._pool._ssl_context for wire in (first, second)]  # type: ignore[attr-defined]
     assert contexts == [shared_tls_context()] * 2
+
+
+def test_the_first_calls_of_many_threads_make_one_tls_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.llm import wire
+
+    made, real = list[int](), wire._make_tls_context.__wrapped__
+    slow = functools.cache(lambda: (time.sleep(0.05), made.append(1), real())[-1])
+    monkeypatch.setattr(wire, "_make_tls_context", slow)
+    with ThreadPoolExecutor(8) as pool:
+        contexts = [each.result() for each in [pool.submit(wire.shared_tls_context) for _ in range(8)]]
+    assert (len(made), len(set(map(id, contexts)))) == (1, 1)
 
 
 def test_importing_the_adapter_imports_neither_litellm_nor_httpx() -> None:
