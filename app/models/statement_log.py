@@ -77,7 +77,9 @@ class AgentStopped(SealBroken):
 
 @dataclass(frozen=True)
 class PendingLeaf:
-    """A leaf that is appended when its transaction commits. `said` is None for one that is no statement."""
+    """A leaf that is appended when its transaction commits. `said` is None for one that is no statement, `signed_by`
+    where somebody else has signed it.
+    """
 
     kind: str
     subject: str
@@ -86,6 +88,7 @@ class PendingLeaf:
     leaf: bytes
     signature: bytes | None
     said: Statement | None
+    signed_by: NoteVerifier | None = None
 
 
 class StatementLog:
@@ -473,19 +476,20 @@ def append_statement(
     """Append a statement when the open transaction commits. Raises Unavailable without the master key."""
     log = statement_log()
     said = compose_statement(kind, subject, body, of)
-    note = sign_note(compose_text(STATEMENT, said), log.signing_key(), *cosigners)
-    append_note(note, statement_of(said, log.installation), of.agent_id)
+    signer = log.signing_key()
+    note = sign_note(compose_text(STATEMENT, said), signer, *cosigners)
+    append_note(note, statement_of(said, log.installation), of.agent_id, signer.verifier)
 
 
-def append_note(note: bytes, said: Statement, agent_id: int | None) -> None:
-    """The same for a note that is signed already."""
-    _append(PendingLeaf(said.kind, said.subject, agent_id, said.agent, note, None, said))
+def append_note(note: bytes, said: Statement, agent_id: int | None, signed_by: NoteVerifier | None = None) -> None:
+    """The same for a note that is signed already; `signed_by` where that was by the installation's key, just now."""
+    _append(PendingLeaf(said.kind, said.subject, agent_id, said.agent, note, None, said, signed_by))
 
 
 def append_leaf(kind: LeafKind, subject: str, leaf: bytes) -> None:
     """Append a leaf that is no statement, signed beside it."""
-    signature = statement_log().signing_key().sign(_leaf_text(leaf))
-    _append(PendingLeaf(kind, subject, None, None, leaf, signature, None))
+    signer = statement_log().signing_key()
+    _append(PendingLeaf(kind, subject, None, None, leaf, signer.sign(_leaf_text(leaf)), None, signer.verifier))
 
 
 def current_of(agent_id: int, agent: str, size: int | None = None) -> Current:
@@ -626,6 +630,8 @@ def _insert_pending() -> None:
 def _signed_now(leaf: PendingLeaf, log: StatementLog) -> PendingLeaf:
     """The leaf as the key in force signs it: a rotation may have come between its signature and its place."""
     if leaf.kind == StatementKind.MASTER_KEY or not holds_master_key():
+        return leaf
+    if leaf.signed_by == log.verifier:
         return leaf
     if leaf.said is None:
         return replace(leaf, signature=log.signing_key().sign(_leaf_text(leaf.leaf)))

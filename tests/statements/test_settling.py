@@ -282,6 +282,27 @@ def test_a_statement_is_signed_by_the_key_in_force_at_its_place(agent: Agent, tm
     StatementLog(tmp_path / "elsewhere", log.verifier.public).catch_up()
 
 
+def test_what_this_process_signed_itself_is_signed_anew_only_behind_a_rotation(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, before = statement_log(), statement_log().signing_key()
+    signed, real = list[str](), SigningKey.sign
+    monkeypatch.setattr(SigningKey, "sign", lambda key, said: (signed.append(said), real(key, said))[1])
+    with writing():
+        say_no(agent, "change:one")
+        append_leaf(LeafKind.TIME, "time", b'{"time":"2026-11-23T09:00:00Z"}')
+    assert len(signed) == 2
+
+    rotate_master_key(by=COMMAND_LINE)
+    signed.clear()
+    with writing(), monkeypatch.context() as patch:
+        patch.setattr(log, "signing_key", lambda: before)
+        say_no(agent, "change:two")
+        append_leaf(LeafKind.TIME, "time", b'{"time":"2026-11-23T10:00:00Z"}')
+    assert len(signed) == 4
+    StatementLog(tmp_path / "elsewhere", log.verifier.public).catch_up()
+
+
 def test_a_statement_of_another_installation_is_none_here(app: Flask) -> None:
     said = compose_statement(StatementKind.CONSENT, "change:one", {}, Whose(1, None, None))
     assert statement_of(said, said["installation"]).subject == "change:one"
