@@ -160,10 +160,10 @@ def _is_plain(row: InstanceState[Any]) -> bool:
 
 def _changed_values(row: InstanceState[Any]) -> dict[str, Any]:
     """What was set to another value than the database has; where that was never read, whatever was set."""
-    columns, found = _plain_columns(row.mapper), dict[str, Any]()
+    columns, values, found = _plain_columns(row.mapper), row.dict, dict[str, Any]()
     for name, before in row.committed_state.items():
-        if not columns[name].type.compare_values(row.dict[name], before):
-            found[name] = row.dict[name]
+        if not columns[name].type.compare_values(values[name], before):
+            found[name] = values[name]
     return found
 
 

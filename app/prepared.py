@@ -53,7 +53,23 @@ class Prepared:
 
 
 def _is_ordinary(connection: Connection) -> bool:
-    return connection.in_transaction() and not connection._echo and not connection.dispatch.after_execute
+    return connection.in_transaction() and not connection._echo and not _hears(connection, "after_execute")
+
+
+def _hears(connection: Connection, *events: str) -> bool:
+    """Whether anybody listens for one of these. SQLAlchemy's own way to ask walks from connection to engine to classes:
+    several times what a statement of one row takes."""
+    if connection._has_events:
+        return any(getattr(connection.dispatch, name) for name in events)
+    of_engine = connection.engine.dispatch
+    for name in events:
+        told = getattr(of_engine, name)
+        if told.listeners or told.parent_listeners:
+            return True
+    return False
+
+
+_OF_STATEMENTS = ("before_execute", "before_cursor_execute", "after_cursor_execute")
 
 
 class _Execution:
@@ -111,19 +127,23 @@ class _Form:
         self, connection: Connection, parameters: Any, *, is_many: bool = False, has_rows: bool = False
     ) -> tuple[Any, Sequence[Row]]:
         """A cursor behind it, and its rows. Tells those who listen, as SQLAlchemy does."""
-        told, sql, execution = connection.dispatch, self._sql, _Execution(is_many)
-        for listener in told.before_execute:
-            listener(connection, self._statement, (), {}, {})
+        sql, execution = self._sql, _Execution(is_many)
+        told = connection.dispatch if _hears(connection, *_OF_STATEMENTS) else None
+        if told is not None:
+            for listener in told.before_execute:
+                listener(connection, self._statement, (), {}, {})
         cursor = cast(Any, connection.connection.dbapi_connection).cursor()
-        for listener in told.before_cursor_execute:
-            sql, parameters = listener(connection, cursor, sql, parameters, execution, is_many)
+        if told is not None:
+            for listener in told.before_cursor_execute:
+                sql, parameters = listener(connection, cursor, sql, parameters, execution, is_many)
         try:
             if is_many:
                 cursor.executemany(sql, parameters)
             else:
                 cursor.execute(sql, parameters)
-            for listener in told.after_cursor_execute:
-                listener(connection, cursor, sql, parameters, execution, is_many)
+            if told is not None:
+                for listener in told.after_cursor_execute:
+                    listener(connection, cursor, sql, parameters, execution, is_many)
             return cursor, cursor.fetchall() if has_rows else []
         except BaseException as error:  # noqa: BLE001 - SQLAlchemy tells them apart, and raises
             connection._handle_dbapi_exception(error, sql, parameters, cursor, cast(Any, execution))

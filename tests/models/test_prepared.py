@@ -107,7 +107,14 @@ def test_what_only_sqlalchemy_can_run_it_runs(app: Flask) -> None:
 
 
 @pytest.mark.parametrize("name", ["before_execute", "before_cursor_execute", "after_cursor_execute", "after_execute"])
-def test_listeners_hear_of_it(app: Flask, name: Any) -> None:
+@pytest.mark.parametrize(
+    "find_target",
+    [lambda _: Engine, lambda _: db.engine, lambda _: Connection, lambda connection: connection],
+    ids=["every engine", "this engine", "every connection", "this connection"],
+)
+def test_listeners_hear_of_it_while_they_listen(
+    app: Flask, name: Any, find_target: Callable[[Connection], Any]
+) -> None:
     make_agent()
     query = Prepared(lock_row(select(cast(Table, Agent.__table__).c.id)))
     heard: list[Any] = []
@@ -115,16 +122,32 @@ def test_listeners_hear_of_it(app: Flask, name: Any) -> None:
     def listen(*given: Any) -> None:
         heard.append(given)
 
-    event.listen(Engine, name, listen)
-    try:
-        with writing() as session:
+    with writing() as session:
+        target = find_target(session.connection())
+        for is_heard in (False, True, False):
+            if is_heard:
+                event.listen(target, name, listen)
+            try:
+                query.fetch(session.connection(), {})
+            finally:
+                if is_heard:
+                    event.remove(target, name, listen)
+            assert len(heard) == is_heard
             heard.clear()
-            query.fetch(session.connection(), {})
-            told = len(heard)
-    finally:
-        event.remove(Engine, name, listen)
 
-    assert told == 1
+
+@pytest.mark.parametrize("name", ["before_execute", "before_cursor_execute", "after_cursor_execute", "after_execute"])
+def test_listeners_of_an_engine_with_options_hear_of_it(app: Flask, name: Any) -> None:
+    query = Prepared(select(cast(Table, Agent.__table__).c.id))
+    heard: list[Any] = []
+    engine = db.engine.execution_options(whetstone_immediate=False)
+    event.listen(engine, name, lambda *given: heard.append(given))
+
+    with engine.begin() as connection:
+        heard.clear()  # of the transaction's own beginning
+        query.fetch(connection, {})
+
+    assert len(heard) == 1
 
 
 def test_a_listener_keeps_what_is_its_own_from_before_to_behind_and_in_an_error(app: Flask) -> None:
