@@ -2,7 +2,8 @@
 
     python -m benchmarks.pages [--agents N] [--seconds N] [--no-peers] [--json]
 
-Both run as web servers in processes of their own, and are asked in turn by four clients that keep their connections.
+Both run as web servers in processes of their own, and are asked in turn by four clients that keep their connections
+and the cookies that they are given.
 The rate is pages in a second of the server's processor time: what one core could do that had nothing else to do.
 """
 
@@ -27,6 +28,7 @@ from flask import current_app
 from app import Part, create_app
 from app.config import Settings
 from app.extensions import SystemClock, db
+from app.loading import collect_rarely
 from app.models.user import OWNER
 from benchmarks.audit_log import BEGAN, write_log
 from benchmarks.due_agents import fill_agents
@@ -68,6 +70,7 @@ def measure(agents: int = 2_000, seconds: float = 2, *, peers: bool = True) -> l
 
 def _serve(settings: Settings, told: Connection) -> None:
     web = create_app(settings.model_copy(update={"log_level": "WARNING"}), part=Part.WEB)
+    collect_rarely()  # as the web process does
     with serving(web, keep_alive=15) as site:
         with web.app_context():
             told.send((site.url, site.cookie_of(make_user("owner@example.org", OWNER))))
@@ -123,6 +126,8 @@ def _ask_again(url: str, cookie: str, ends: float, counts: list[int], number: in
         body = answer.read()
         if answer.status != 200 or b"</html>" not in body[-200:]:
             break
+        if given := answer.getheader("Set-Cookie"):
+            cookie = given.partition(";")[0]
         counts[number] += 1
     connection.close()
 
