@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 from flask import Flask
-from sqlalchemy import inspect, text
 from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
-from app.extensions import db
 from app.models.user import ADMIN, AUDITOR, OWNER, ROLES, SITE_ADMIN
 from app.views.access import NEEDED_ROLE
+from tests.support.everything import everything
 from tests.views.conftest import Browser
 from tests.views.site import CONTENT, NOWHERE, OWN, PUBLIC, SIGN_IN, Subject, act_of, make_subject, routes
 
@@ -69,16 +67,6 @@ def needed(web: Flask, rule: Rule) -> str:
     Content is for no role: this exception is somebody else's, and not granted.
     """
     return str(getattr(web.view_functions[rule.endpoint], NEEDED_ROLE, AUDITOR))
-
-
-def everything() -> str:
-    """All rows of all tables, as one checksum."""
-    digest = hashlib.sha256()
-    with db.engine.connect() as connection:
-        for table in sorted(inspect(connection).get_table_names()):
-            rows = sorted(repr(tuple(row)) for row in connection.execute(text(f'SELECT * FROM "{table}"')))
-            digest.update(repr((table, rows)).encode())
-    return digest.hexdigest()
 
 
 def unchanged(act: Callable[[], TestResponse]) -> TestResponse:
