@@ -9,9 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from flask import Flask
 
+from app.extensions import db, is_sqlite
 from app.gateway.bridge import FlaskThreads
 from app.gateway.thread_turns import ThreadTurns
+from app.processes import asgi
 from tests.gateway.test_bridge import LONG, SCOPE, Peer, Start
 
 LATER = 60.0
@@ -201,3 +204,18 @@ def test_an_answer_in_pieces_holds_no_turn_while_its_peer_reads() -> None:
         await waiting
 
     run(test())
+
+
+def test_agents_requests_take_turns_and_pages_take_none(web: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[tuple[int, int | None]]()
+
+    class Recorded(FlaskThreads):
+        def __init__(self, app: Any, threads: int, at_once: int | None = None) -> None:
+            made.append((threads, at_once))
+            super().__init__(app, threads, at_once)
+
+    monkeypatch.setattr(asgi, "FlaskThreads", Recorded)
+    asgi.assemble_application(web)
+    with web.app_context():
+        at_once = 1 if is_sqlite(db.session()) else 4
+    assert made == [(asgi.PAGE_THREADS, None), (asgi.API_THREADS, at_once)]
