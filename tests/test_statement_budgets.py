@@ -137,14 +137,14 @@ PAGES = {
     "/settings/schedule": 5,
     "/settings/limits": 2,
     "/settings/models": 6,
-    "/agents/{agent}": 22,
-    "/agents/{agent}/ledger": 15,
-    "/agents/{agent}/audit": 19,
-    "/agents/{agent}/refinements": 12,
-    "/agents/{agent}/exceptions": 17,
-    "/agents/{agent}/tokens": 17,
-    "/agents/{agent}/imports": 13,
-    "/agents/{agent}/settings": 18,
+    "/agents/{agent}": 21,
+    "/agents/{agent}/ledger": 14,
+    "/agents/{agent}/audit": 18,
+    "/agents/{agent}/refinements": 11,
+    "/agents/{agent}/exceptions": 16,
+    "/agents/{agent}/tokens": 16,
+    "/agents/{agent}/imports": 12,
+    "/agents/{agent}/settings": 17,
 }
 """By a page of lists: its statements."""
 

@@ -30,7 +30,7 @@ from app.models import (
     Status,
 )
 from app.models.agent_settings import operator_settings
-from app.prepared import Prepared
+from app.prepared import Prepared, one_of_these
 
 WINDOW = timedelta(days=30)
 
@@ -63,10 +63,10 @@ def erosion_of(agent: Agent, *, at: datetime | None = None) -> Erosion:
     if not counted:
         return Erosion(0, agent.core_token_usage)
     cut = sum((each.mass_before or 0) - (each.kept_mass or 0) for each in counted)
-    return Erosion(
-        cut - _given_back(agent, counted),
-        (counted[0].mass_before or 0) + _added_tokens(agent, counted[0].snapshot_entry_id or 0),
-    )
+    since = counted[0].snapshot_entry_id or 0
+    undone = _taken_back(agent, since)
+    given_back = _given_back(agent, counted) if undone.entries else 0
+    return Erosion(cut - given_back, (counted[0].mass_before or 0) + _added_tokens(agent, since, undone))
 
 
 def fix_erosion_limit(refinement: Refinement, agent: Agent) -> None:
@@ -150,31 +150,43 @@ def _kept_before() -> ColumnElement[int]:
     return func.coalesce(found, 0)
 
 
-def _added_tokens(agent: Agent, since: int) -> int:
+class _TakenBack(NamedTuple):
+    """Entries that stand undone, and from which entry to which the agent stands rewound."""
+
+    entries: set[int]
+    rewinds: list[tuple[int, int]]
+
+
+def _added_tokens(agent: Agent, since: int, undone: _TakenBack) -> int:
     """Tokens of core memories saved, imported and promoted since an entry, less what was undone of it."""
-    rows = db.session.execute(
-        select(AuditLog.id, AuditLog.action, func.sum(MemoryState.token_estimate))
-        .join(MemoryState, MemoryState.entry_id == AuditLog.id)
-        .where(AuditLog.agent_id == agent.id, AuditLog.id > since, AuditLog.action.in_(_ADDING))
-        .where(MemoryState.type == MemoryType.CORE)
-        .group_by(AuditLog.id, AuditLog.action)
-    ).tuples()
-    undone, rewinds = _taken_back(agent, since)
+    rows = _ADDED.fetch(db.session.connection(), {"agent": agent.id, "since": since})
     return sum(
         int(tokens)
         for entry_id, action, tokens in rows
-        if entry_id not in undone
-        and not (action == Action.PROMOTE and any(first <= entry_id < last for first, last in rewinds))
+        if entry_id not in undone.entries
+        and not (action == Action.PROMOTE and any(first <= entry_id < last for first, last in undone.rewinds))
     )
 
 
-def _taken_back(agent: Agent, since: int) -> tuple[set[int], list[tuple[int, int]]]:
-    """Entries that stand undone, and from which entry to which the agent stands rewound."""
-    first = select(func.min(AuditLog.id)).where(AuditLog.refinement_id == Rollback.refinement_id).scalar_subquery()
-    rows = db.session.execute(
-        select(Rollback.kind, Rollback.target_entry_id, first, Rollback.entry_id).where(
-            Rollback.agent_id == agent.id, Rollback.entry_id > since, Rollback.undone_by.is_(None)
-        )
-    ).all()
-    undone = {target for kind, target, *_ in rows if kind == RollbackKind.ENTRY and target is not None}
-    return undone, [(began, entry_id) for kind, _, began, entry_id in rows if kind == RollbackKind.REWIND]
+_ADDED = Prepared(
+    select(AuditLog.id, AuditLog.action, func.sum(MemoryState.token_estimate))
+    .join(MemoryState, MemoryState.entry_id == AuditLog.id)
+    .where(AuditLog.agent_id == bindparam("agent"), AuditLog.id > bindparam("since"))
+    .where(one_of_these(AuditLog.action, _ADDING), MemoryState.type == MemoryType.CORE)
+    .group_by(AuditLog.id, AuditLog.action)
+)
+
+
+def _taken_back(agent: Agent, since: int) -> _TakenBack:
+    """By what came after an entry."""
+    rows = _TAKEN_BACK.fetch(db.session.connection(), {"agent": agent.id, "since": since})
+    entries = {target for kind, target, *_ in rows if kind == RollbackKind.ENTRY and target is not None}
+    return _TakenBack(entries, [(began, entry_id) for kind, _, began, entry_id in rows if kind == RollbackKind.REWIND])
+
+
+_BEGAN = select(func.min(AuditLog.id)).where(AuditLog.refinement_id == Rollback.refinement_id).scalar_subquery()
+_TAKEN_BACK = Prepared(
+    select(Rollback.kind, Rollback.target_entry_id, _BEGAN, Rollback.entry_id).where(
+        Rollback.agent_id == bindparam("agent"), Rollback.entry_id > bindparam("since"), Rollback.undone_by.is_(None)
+    )
+)
