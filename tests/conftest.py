@@ -37,13 +37,8 @@ TOGETHER = {
     "house": ("tests/cli/test_web_processes.py",),
     "models": ("tests/llm/",),
     "workers": (
-        *(
-            "tests/tasks/",
-            "tests/notices/test_worker.py",
-            "tests/events/test_health.py",
-            "tests/silo/test_processes.py",
-        ),
-        *("tests/cli/test_refine.py::TestWithAWorker", "tests/cli/test_grants.py::TestWithAWorker"),
+        *("tests/tasks/", "tests/test_shared_work.py", "tests/notices/test_worker.py", "tests/events/test_health.py"),
+        *("tests/silo/test_processes.py", "tests/cli/test_refine.py::TestWithA", "tests/cli/test_grants.py::TestWithA"),
     ),
 }
 """Tests that share what takes seconds to start: a browser, an installation, a library with every model's client, or a
