@@ -27,8 +27,8 @@ class Assumptions:
     model_calls: int = 5
     """A refinement's: consent, three changes, the end."""
     seconds_a_call: float = 4.0
-    litellm_cpu_ms: float = 6.0
-    """Of one call, as `benchmarks.in_flight` tells it."""
+    litellm_cpu_ms: float = 2.5
+    """Of one call, as `benchmarks.refinement_steps` tells it, and some for first ones."""
     tokens_in: int = 30_000
     """Of all calls of a refinement: a ledger of 5,000 tokens that is sent with each, and what grew since."""
     tokens_out: int = 600
