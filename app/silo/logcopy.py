@@ -6,11 +6,13 @@ Whoever puts the database back to yesterday, cuts the log's tail or changes a le
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from stat import S_ISDIR
 from typing import NamedTuple
 from uuid import UUID
 
@@ -192,6 +194,8 @@ class LogCopy:
     def _catch_up(self, descriptor: int) -> None:
         """Read what the file has and this object has not; less than a whole record at its end is not yet a leaf."""
         status = os.fstat(descriptor)
+        if S_ISDIR(status.st_mode):  # some file systems say of an empty one that it has 40 bytes, or none
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if self._file not in {None, (status.st_dev, status.st_ino)}:
             self._forget()
             self._is_another = True
