@@ -62,7 +62,7 @@ def pytest_configure() -> None:
 
     Nobody cuts a test's power, and tests of what is written before what ask in which order it is.
     """
-    if MEMORY.is_dir() and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+    if os.access(MEMORY, os.W_OK) and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
         there = os.statvfs(MEMORY)
         if there.f_bavail * there.f_frsize > ROOM and not there.f_flag & os.ST_NOEXEC:
             os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)

@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -33,7 +33,7 @@ from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
 from app.prepared import NO_VALUES, Prepared
 from app.silo import MasterKey, MasterPublicKey, SealBroken
 from app.silo.keptnotes import KeptNotes
-from app.silo.logcopy import LeafRecord, LogCopy, LogForked
+from app.silo.logcopy import LeafRecord, LogCopy, LogCopyUnwritable, LogForked
 from app.silo.merkle import hash_leaf
 from app.silo.notes import NoteBroken, NoteVerifier, SigningKey, installation_name, open_note, sign_note
 from app.silo.statements import STATEMENT, compose_text, read_text
@@ -192,7 +192,12 @@ class StatementLog:
         elif known < size:
             found = [FoundLeaf(*row) for row in read_rows(_LEAVES, {"first": known, "end": size})]
             self._ahead.add(self._check_leaves(known, found))
-            after_commit(self.write_ahead)
+            after_commit(self._write_of_others)
+
+    def _write_of_others(self) -> None:
+        """What fails here is nothing of whoever has just committed: who comes next is refused for it."""
+        with suppress(LogBroken, LogCopyUnwritable, OSError):
+            self.write_ahead()
 
     def extend(self, first: int, leaves: Sequence[PendingLeaf]) -> None:
         """Take note of what was committed from that position on."""
@@ -202,6 +207,9 @@ class StatementLog:
         ]
         for position, each in enumerate(leaves, first):
             self._learn_key(position, each.said)
+        if self._must_write:
+            self.catch_up(first + len(leaves))
+            return
         if first <= self._ahead.end(self.copy.size):
             self._ahead.add(known)
         self.write_ahead()
@@ -215,11 +223,16 @@ class StatementLog:
             leaves = self._ahead.all()
             if not leaves:
                 return
+            in_file = self.copy.size_in_file()
+            if in_file is None:  # another copy took its place, and these may be none of its log
+                self._must_write = True
+                self._ahead.forget()
+                return
             try:
-                if (self.copy.size_in_file() or 0) <= leaves[-1].position:
+                if in_file <= leaves[-1].position:
                     _make_durable()
-                self._extend_copy(leaves[0].position, [leaf.record for leaf in leaves])
                 self._keep_notes(leaves)
+                self._extend_copy(leaves[0].position, [leaf.record for leaf in leaves])
             except BaseException:
                 self._must_write = True
                 self._ahead.forget()
@@ -301,8 +314,9 @@ class StatementLog:
         if not leaves:
             raise LogBroken(f"leaf {first} is missing")
         known = self._check_leaves(first, leaves)
-        self._extend_copy(first, [leaf.record for leaf in known])
+        _make_durable()
         self._keep_notes(known)
+        self._extend_copy(first, [leaf.record for leaf in known])
 
     def _check_leaves(self, first: int, leaves: Sequence[FoundLeaf]) -> list[KnownLeaf]:
         """Those from that position on, signatures included. Raises LogBroken."""

@@ -65,8 +65,8 @@ class LogCopy:
         self.path = path
         self.installation = installation
         self._lock = threading.RLock()
-        self._taking = threading.Lock()
-        """For a moment, and never while a disk is waited for: who only reads what is known takes no other."""
+        self._taking = threading.RLock()
+        """Never while something is written: who only asks what is known takes no other."""
         self._is_another = False
         self._forget()
 
@@ -197,8 +197,11 @@ class LogCopy:
         if S_ISDIR(status.st_mode):  # some file systems say of an empty one that it has 40 bytes, or none
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if self._file not in {None, (status.st_dev, status.st_ino)}:
-            self._forget()
-            self._is_another = True
+            with self._taking:  # nobody finds it empty meanwhile
+                self._forget()
+                self._is_another = True
+                self._catch_up(descriptor)
+            return
         self._file = status.st_dev, status.st_ino
         if status.st_size < RECORD and not self.size:
             return

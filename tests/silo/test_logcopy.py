@@ -6,7 +6,7 @@ import os
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app.config import ROOT
-from app.silo import LeafRecord, LogCopy, LogCopyBroken, LogCopyUnwritable, LogForked, MerkleTree
+from app.silo import LeafRecord, LogCopy, LogCopyBroken, LogCopyUnwritable, LogForked, MerkleTree, logcopy
 from app.silo.logcopy import RECORD
 from tests.silo.appending import AGENTS, record
 
@@ -162,6 +162,26 @@ def test_a_copy_is_whole_while_its_file_is_what_was_read(copy: LogCopy, path: Pa
     assert not copy.is_whole()
     path.unlink()
     assert not copy.is_whole()
+
+
+def test_nobody_finds_it_empty_while_another_file_is_read_in_its_place(
+    copy: LogCopy, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.with_name("other").write_bytes(path.read_bytes())
+    path.with_name("other").replace(path)
+    read = logcopy._read
+    with ThreadPoolExecutor(1) as pool:
+
+        def read_while_somebody_asks(*where: int) -> bytes:
+            nonlocal asked
+            asked = pool.submit(copy.indexes_of, AGENTS[0] or "")
+            wait([asked], timeout=0.2)
+            return read(*where)
+
+        asked = pool.submit(tuple[int, ...])
+        monkeypatch.setattr(logcopy, "_read", read_while_somebody_asks)
+        copy.load()
+        assert asked.result() == (0, 3, 6, 9)
 
 
 def test_the_copy_of_another_installation_or_of_nothing_is_refused(copy: LogCopy, path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.extensions import db, writing
+from app.extensions import after_commit, db, writing
 from app.keys.agent_keys import open_keys
 from app.models import Agent, StatementKind
 from app.models.declaring import declare
-from app.models.statement_log import LogBroken, StatementLog, current_of, statement_log
+from app.models.statement_log import LogBroken, StatementLog, append_statement, current_of, log_size, statement_log
 from app.silo.logcopy import LogCopyUnwritable
 from tests.support.factories import make_agent
 from tests.support.tampering import tamper
@@ -189,16 +189,16 @@ def test_a_log_that_was_cut_meanwhile_is_not_appended_to(agents: tuple[Agent, Ag
             open_keys(Agent.lock(wren.id))
 
 
+def full_disk(*_: Any) -> int:
+    raise OSError(28, "No space left on device")
+
+
 def test_where_the_copy_can_not_be_written_nothing_more_is_appended_or_opened(
     agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, (wren, crow), size = statement_log(), agents, statement_log().copy.size
-
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr("app.silo.logcopy.os.pwrite", full)
+        patch.setattr("app.silo.logcopy.os.pwrite", full_disk)
         with pytest.raises(LogCopyUnwritable):
             state(wren, "change:one")  # it is committed
         for _ in range(2):
@@ -224,3 +224,83 @@ def test_a_copy_that_was_moved_aside_is_begun_anew(agents: tuple[Agent, Agent]) 
 
     assert newly_read().copy.size == log.copy.size
     assert "change:one" in current_of(wren.id, wren.uuid).consents
+
+
+def test_a_leaf_that_another_process_writes_down_first_is_durable_too(
+    agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, other = list[int](), newly_read()
+    monkeypatch.setattr("app.models.statement_log._make_durable", lambda: sizes.append(newly_read().copy.size))
+    size = other.copy.size
+    with writing():
+        after_commit(other.catch_up)  # it looks between the commit and what this process does behind it
+        say_no(Agent.lock(agents[0].id), "change:one")
+
+    assert sizes[0] == size
+    assert newly_read().copy.size == size + 1
+
+
+def test_a_copy_names_no_leaf_that_is_to_be_kept_whole_and_is_not(
+    agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, kept = statement_log(), len(statement_log().kept.read())
+    with monkeypatch.context() as patch:
+        patch.setattr("app.silo.keptnotes.os.write", full_disk)
+        with pytest.raises(OSError, match="No space"), writing():
+            append_statement(StatementKind.ERASURE, "memory:1", {})
+        with pytest.raises(OSError, match="No space"):
+            log.catch_up()
+    log.catch_up()
+
+    assert len(log.kept.read()) == kept + 1
+
+
+def test_what_a_rolled_back_transaction_read_is_written_to_no_copy_that_took_the_place_of_that_one(
+    app: Flask, agents: tuple[Agent, Agent]
+) -> None:
+    log, (wren, crow) = statement_log(), agents
+    state_elsewhere(app, crow, "change:elsewhere")
+    with pytest.raises(ZeroDivisionError), writing():
+        open_keys(Agent.lock(wren.id))
+        raise ZeroDivisionError
+    newly_read().catch_up()
+    tamper("DELETE FROM log_leaves WHERE position = (SELECT max(position) FROM log_leaves)")  # a backup is put back
+    newly_read().copy.archive("before")  # and accepted, in another process
+    newly_read().catch_up()
+
+    log.catch_up()
+    assert newly_read().copy.size == log.copy.size == log_size(db.session)
+
+
+def test_who_only_read_what_can_not_be_written_has_done_his_own(
+    app: Flask, agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wren, crow), done = agents, list[str]()
+    state_elsewhere(app, crow, "change:elsewhere")
+    with monkeypatch.context() as patch:
+        patch.setattr("app.silo.logcopy.os.pwrite", full_disk)
+        with writing():
+            agent = Agent.lock(wren.id)
+            open_keys(agent)
+            agent.paused = True
+            after_commit(lambda: done.append("told"))
+        assert done == ["told"]
+        with pytest.raises(LogCopyUnwritable), writing():
+            open_keys(Agent.lock(wren.id))
+
+    assert db.session.get_one(Agent, wren.id, populate_existing=True).paused
+
+
+def test_who_stated_what_can_not_be_written_is_told(
+    app: Flask, agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wren, crow), size = agents, statement_log().copy.size
+    state_elsewhere(app, crow, "change:elsewhere")
+    with monkeypatch.context() as patch:
+        patch.setattr("app.silo.logcopy.os.pwrite", full_disk)
+        with pytest.raises(LogCopyUnwritable):
+            state(wren, "change:here")
+    statement_log().catch_up()
+
+    assert newly_read().copy.size == size + 2
+    assert "change:here" in current_of(wren.id, wren.uuid).consents

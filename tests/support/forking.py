@@ -105,6 +105,7 @@ class ForkServer:
             self._socket.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             while "began" not in (said := self._hear(None) or {}):
                 assert self._process.poll() is None, "the process that forks has ended"
+            self._statuses.pop(said["began"], None)  # an earlier one's of the same number
         return ForkedProcess(said["began"], self)
 
     def status_of(self, pid: int, timeout: float | None) -> int | None:
@@ -116,6 +117,7 @@ class ForkServer:
                     pass
                 if pid in self._statuses:
                     return self._statuses[pid]
+            assert self._process.poll() is None, "the process that forks has ended"
             if deadline is not None and time.monotonic() >= deadline:
                 return None
 
