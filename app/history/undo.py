@@ -47,7 +47,7 @@ def _changed_sentence(memories: Sequence[int]) -> str:
 def _altered_sentence(memories: Sequence[int]) -> str:
     return (
         f"Nothing was undone: the history of memory {_listed(memories)} was altered behind Whetstone's back. "
-        "`whetstone verify` says where."
+        "`./whetstone verify` says where."
     )
 
 

@@ -29,6 +29,7 @@ class KeptNotes:
         if not notes:
             return
         lines = [json.dumps({"leaf": place, "note": base64.b64encode(note).decode()}) for place, note in notes]
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
