@@ -74,6 +74,9 @@ def _make_rollback(target: Target) -> UndoResult:
 
 
 def _tell_conflict(context: CommandContext, target: Target, plan: Plan) -> None:
+    if plan.altered:
+        say(RollbackConflict(plan).sentence)
+        return
     say(f"Nothing was undone: since then, others changed {describe_memories(plan.conflicts)}.")
     if plan.later:
         query = select(Refinement.id).where(Refinement.id.in_(plan.later))

@@ -15,6 +15,7 @@ from app.models import Account, Action, Agent, AuditLog, Refinement, Rollback, S
 from tests.cli.conftest import Said, Whetstone
 from tests.history.going_back import count_entries, delete, newest_entry, refined, update
 from tests.support.factories import begin, ledger, make_agent, remember, toggle
+from tests.support.tampering import tamper
 
 KEYS = {"id", "applied", "reversed", "conflicts", "mass_before", "mass_after"}
 CANARY = "the canary sang at dawn"
@@ -120,6 +121,22 @@ def test_conflicts_exit_with_3_and_nothing_is_applied(agent: Agent, whetstone: W
         assert people.status == 3
         assert "Nothing was undone: since then, others changed memory 1." in people.out
         assert hinted(people) == [["rollback", second[:8]], ["rollback", first[:8], "--rewind", "--dry-run"]]
+    assert (ledger(agent), count_entries()) == (there, count)
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--rewind",)])
+def test_a_history_that_was_altered_is_named_so_and_verify_is_what_comes_next(
+    agent: Agent, whetstone: Whetstone, options: tuple[str, ...]
+) -> None:
+    first = refined(agent, update(1, "Shorter."))
+    tamper("UPDATE memory_states SET previous_entry_id = NULL WHERE memory_id = 1")
+    there, count = ledger(agent), count_entries()
+    people = whetstone("rollback", first, *options)
+
+    assert people.status == 3
+    assert "Nothing was undone: the history of memory 1 was altered behind Whetstone's back." in people.out
+    assert "`./whetstone verify` says where." in people.out
+    assert "rollback" not in people.out
     assert (ledger(agent), count_entries()) == (there, count)
 
 

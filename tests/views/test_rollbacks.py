@@ -13,6 +13,7 @@ from app.history.verify import verify
 from app.models import Account, Action, Agent, AuditLog, Status
 from tests.history.going_back import count_entries, newest_entry, refined, update
 from tests.support.factories import begin, ledger, make_agent, remember
+from tests.support.tampering import tamper
 from tests.views.conftest import Browser, toast_of
 from tests.views.undoing import SOME, merge_and_delete, page, press, rollbacks, twin, undo_in, undone_by
 
@@ -110,6 +111,23 @@ def test_a_conflict_applies_nothing_and_names_what_is_in_the_way(admin: Browser,
     assert f"Refinement {second[:8]}" in shown
     assert f'href="/refinements/{second}"' in admin.get(path).text
     assert "Not possible by itself: since then, others changed memory 1." in page(admin, f"/refinements/{first}")
+
+
+def test_a_history_that_was_altered_is_named_so_and_no_rewind_is_offered(admin: Browser, agent: Agent) -> None:
+    first = refined(agent, update(1), update(2))
+    second = refined(agent, update(1, "Short."))
+    tamper("UPDATE memory_states SET previous_entry_id = NULL WHERE memory_id = 1")
+    there, count = ledger(agent), count_entries()
+    for refinement_id in (first, second):
+        here, plan = f"/refinements/{refinement_id}", f"/refinements/{refinement_id}/rollback"
+        assert press(admin, plan, on=here).headers["HX-Redirect"] == plan
+        shown = page(admin, plan)
+        assert "the history of memory 1 was altered behind Whetstone's back." in shown
+        assert "On the server, this says where: ./whetstone verify" in shown
+        assert "undo those first" not in shown
+        assert 'id="rewind-instead"' not in admin.get(plan).text
+        assert "Not possible by itself: the history of memory 1 was altered" in page(admin, here)
+    assert (ledger(agent), count_entries()) == (there, count)
 
 
 def test_programs_are_told_of_a_conflict_by_a_409(admin: Browser, agent: Agent) -> None:
