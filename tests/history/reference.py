@@ -113,7 +113,8 @@ class Reference(Past):
     def shows_what_a_guard_reversed(self) -> list[int]:
         """Memories that show such work now: none, ever."""
         reversed_ = self._reversed_work()
-        return [memory for memory in range(len(self.past)) if self._work(memory) in reversed_]
+        shows = [memory for memory in range(len(self.past)) if self._work(memory) in reversed_]
+        return [memory for memory in shows if not self._came_and_went_by(reversed_, memory)]
 
     def apply(self, plan: Plan, target: Noun, *, rewinds: bool = False) -> None:
         """A plan with conflicts leaves no trace, and one with nothing to do ends at most the refinement it names."""
@@ -250,6 +251,10 @@ class Reference(Past):
         return {
             n for n, entry in enumerate(self.entries) if entry.kind is Kind.OPERATION and entry.refinement in reversed_
         }
+
+    def _came_and_went_by(self, entries: set[int], memory: int) -> bool:
+        """What work made and took away again itself is nowhere to be seen, and there was nothing to give back."""
+        return self.past[memory][0] in entries and not self.now(memory).is_active
 
     def _is_part_of_a_reversal(self, target: Noun) -> bool:
         if target.name == "refinement":

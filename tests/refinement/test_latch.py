@@ -96,6 +96,19 @@ def test_a_trip_reverses_everything_byte_by_byte(agent: Agent) -> None:
     assert f"{530 - row.kept_mass} tokens would have been cut" in told  # type: ignore[operator]
 
 
+def test_a_merge_that_the_next_merge_took_in_is_gone_after_a_trip(agent: Agent) -> None:
+    ids = remember(agent, *(words(50, chr(97 + n)) for n in range(4)))
+    run = begin(agent)
+    before = ledger(agent)
+    first = run.tool.execute("consolidate", ids=ids[:2], content=words(100, "m"))
+    second = run.tool.execute("consolidate", ids=[first["id"], ids[2]], content=words(150, "n"))
+    assert run.tool.execute("update", id=second["id"], content=words(1))["type"] == "refinement_rolled_back"
+
+    assert ledger(agent) == before
+    for merged in (first, second):
+        assert not db.session.get_one(Memory, merged["id"], populate_existing=True).is_active
+
+
 def test_what_others_did_meanwhile_stays(agent: Agent) -> None:
     ids = remember(agent, *(words(50, chr(97 + n)) for n in range(4)))
     run = begin(agent)
