@@ -41,9 +41,12 @@ def lend_until(template: Template, folder: Path, name: str) -> tuple[Settings | 
 
 
 def lend_once(template: Template, folder: Path) -> tuple[Settings, ExitStack]:
+    """One of which no test before has left a session."""
     folder.mkdir()
     stack = ExitStack()
-    return stack.enter_context(template.copy(folder)), stack
+    settings = stack.enter_context(template.copy(folder))
+    SESSIONS.end(name_of(settings))
+    return settings, stack
 
 
 def test_the_next_one_finds_the_template_s_rows_and_numbers(template: Template, tmp_path: Path) -> None:
