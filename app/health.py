@@ -18,7 +18,7 @@ from app.errors import WhetstoneError
 from app.events.broker import broker_client
 from app.extensions import db, has_no_disk_left, now
 from app.models import Agent, Refinement, Status
-from app.models.statement_log import AgentStopped, LogBroken
+from app.models.statement_errors import AgentStopped, LogBroken
 from app.processes.broker import trouble_of
 from app.processes.datadir import PartsFile, StoppedPart
 from app.statements.checkpointing import overdue_words, signed_checkpoint

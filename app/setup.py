@@ -21,8 +21,9 @@ from app.errors import Misconfigured
 from app.extensions import db, init_migrations, writing
 from app.keys.escrow import reveal_words
 from app.models import SETUP, Account, AgentKey, InstallationMark, Memory, User
+from app.models.key_statements import begin_log
 from app.models.master_key import MasterKeyRow
-from app.models.statement_log import begin_log, claimed_installation, statement_log
+from app.models.statement_log import claimed_installation, statement_log
 from app.models.user import OWNER, SITE_ADMIN
 from app.processes.quickcheck import PreparedInstallation, revision_ids
 from app.silo import KeyFileError, KeyRing, MasterKey

@@ -31,7 +31,7 @@ from app.history.proof import prove_at_once
 from app.llm.litellm import load_litellm
 from app.loading import collect_rarely, share_heaps
 from app.logs import error_place
-from app.models.statement_log import AgentStopped, LogBroken
+from app.models.statement_errors import AgentStopped, LogBroken
 from app.notices.timer import NoticeTimer
 from app.refinement.heartbeat import heartbeat
 from app.refinement.sweep import interrupt_refinement, keep_closing

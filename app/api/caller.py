@@ -26,7 +26,7 @@ from app.errors import NotFound, WhetstoneError
 from app.extensions import db, reading
 from app.keys.bearer import Bearer, authenticate
 from app.models import Actor, Agent
-from app.models.statement_log import AgentStopped, LogBroken
+from app.models.statement_errors import AgentStopped, LogBroken
 from app.silo import AgentKeys, SealBroken, TokenKey, parse_token
 
 PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}

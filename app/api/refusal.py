@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.api.caller import TooManyRequests, Unauthorized
 from app.errors import Invalid, NotFound, Refused, WhetstoneError
-from app.models.statement_log import AgentStopped, LogBroken
+from app.models.statement_errors import AgentStopped, LogBroken
 from app.statements.receipts import ReceiptPending
 
 _UNTIL_SETTLED = (

@@ -12,7 +12,8 @@ from app.cli.printing import print_hint, print_json, say
 from app.config import load_settings
 from app.history.heads import parse_heads
 from app.history.verify import verify as check
-from app.models.statement_log import holds_master_key, trust_claimed_installation
+from app.models.master_key import holds_master_key
+from app.models.statement_log import trust_claimed_installation
 from app.statements.checkpointing import open_kept, overdue_words
 
 CLAIMED = (

@@ -28,7 +28,7 @@ from app.keys.agent_keys import make_keys
 from app.llm.client import Messages, ModelClient, ModelClients, Reply, Tools
 from app.models import Account, Actor, Agent, Intake, IntakeStatus, Refinement
 from app.models.agent_settings import operator_settings
-from app.models.statement_log import holds_master_key
+from app.models.master_key import holds_master_key
 from app.models.user import ADMIN
 
 ACCOUNT = "Demo"

@@ -14,7 +14,7 @@ from app.extensions import db, end_reading, writing
 from app.keys.provision import ensure_keys
 from app.models.agent import Agent
 from app.models.intake import IMPORT, Intake, IntakeStatus
-from app.models.statement_log import AgentStopped, LogBroken
+from app.models.statement_errors import AgentStopped, LogBroken
 from app.silo import AgentKeys, SealBroken, TokenKey
 from app.statements.signers import open_signed
 from app.values.actor import Actor, ActorKind

@@ -38,10 +38,10 @@ from app.models.audit import queue_note_to_agent
 from app.models.base import iso, lock_row, require_row
 from app.models.declaring import declare
 from app.models.installation import note_what_to_shred
+from app.models.master_key import holds_master_key
 from app.models.recall_probe import drop_probes
 from app.models.second_reading import drop_reader_words
 from app.models.statement import StatementKind
-from app.models.statement_log import holds_master_key
 from app.silo import TokenKey
 from app.values.plural import count_nouns
 from app.values.text import clean_text

@@ -21,10 +21,13 @@ from app.history.reversing import end_unread
 from app.keys.provision import settle_keys
 from app.keys.tokens import revoke_token
 from app.models import COMMAND_LINE, AccessGrant, Agent, GrantStatus, Memory, Refinement, Status
+from app.models.appending import append_leaf
 from app.models.base import iso
+from app.models.log_leaves import log_size
 from app.models.master_key import key_ring
-from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind
-from app.models.statement_log import LogBroken, append_leaf, log_size, read_statement, statement_log
+from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind, read_statement
+from app.models.statement_errors import LogBroken
+from app.models.statement_log import statement_log
 from app.silo import MasterKey
 from app.silo.keptnotes import KeptNotes
 from app.silo.logcopy import LogCopy

@@ -13,8 +13,10 @@ from app.errors import Unavailable
 from app.extensions import db, end_reading, now
 from app.history.chain import DAMAGE, Difference, numbered_entry, raise_unless_damage
 from app.models import Account, Agent, AuditLog, LogLeaf, SignedRequest
+from app.models.log_leaves import FoundLeaf, log_size
 from app.models.statement import LeafKind, Statement
-from app.models.statement_log import AgentStopped, FoundLeaf, LogBroken, log_size, statement_log
+from app.models.statement_errors import AgentStopped, LogBroken
+from app.models.statement_log import statement_log
 from app.silo.merkle import hash_leaf
 from app.silo.notes import NoteBroken
 from app.statements.all_rows import compare_all_rows, compare_master_keys

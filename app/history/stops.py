@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from app.extensions import reading, writing
 from app.models import Agent
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from app.statements.checks import settle_agent
 
 

@@ -14,7 +14,8 @@ from app.models.key import AgentKey
 from app.models.master_key import master_key
 from app.models.memory_text import ContentKey
 from app.models.statement import StatementKind
-from app.models.statement_log import AgentStopped, current_of, master_public_key, statement_log
+from app.models.statement_errors import AgentStopped
+from app.models.statement_log import current_of, master_public_key, statement_log
 from app.silo import AgentKeys, KeyPair, MasterPublicKey, SealBroken, WrappedKey, make_agent_keys, open_agent_keys
 from app.statements.checks import check_agent
 

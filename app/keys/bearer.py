@@ -17,7 +17,8 @@ from app.extensions import db, end_reading, now
 from app.keys.agent_keys import check_wrapped, open_keys
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken
-from app.models.statement_log import SIZE_OF_LOG, current_of
+from app.models.log_leaves import SIZE_OF_LOG
+from app.models.statement_log import current_of
 from app.prepared import Prepared
 from app.silo import AgentKeys, TokenKey, WrappedKey, hash_token, open_agent_keys, parse_token
 

@@ -24,9 +24,10 @@ from app.models.audit import Action, record
 from app.models.installation import note_what_to_shred
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentKey, AgentToken, live_tokens
+from app.models.key_statements import state_next_key
 from app.models.master_key import MasterKeyRow, key_ring, master_key, wait_until_nobody_seals
 from app.models.notice import NoticeChannel
-from app.models.statement_log import current_of, master_public_key, state_next_key, statement_log
+from app.models.statement_log import current_of, master_public_key, statement_log
 from app.models.user import Account
 from app.silo import AgentKeys, KeyFileError, MasterKey, MasterPublicKey, SealBroken
 from app.values.actor import Actor

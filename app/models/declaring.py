@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from flask import current_app
 
 from app.extensions import after_commit, db, now
+from app.models.appending import Whose, append_statement, compose_statement
+from app.models.master_key import holds_master_key
 from app.models.statement import SignedRequest, StatementKind
-from app.models.statement_log import Whose, append_statement, compose_statement, holds_master_key, statement_log
+from app.models.statement_log import statement_log
 from app.silo import AgentKeys, TokenKey
 from app.silo.notes import SigningKey, sign_note
 from app.silo.statements import REQUEST, STATEMENT, compose_text, salted_hash

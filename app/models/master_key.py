@@ -54,6 +54,11 @@ def master_key(fingerprint: str | None = None) -> MasterKey:
     return others[fingerprint]
 
 
+def holds_master_key() -> bool:
+    """Whether this process may make statements: the worker and the command line."""
+    return "master_key" in current_app.extensions
+
+
 def key_ring() -> KeyRing:
     """The master keys' files on this machine."""
     return KeyRing(current_app.extensions["settings"].master_key_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,8 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, Stri
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import Identity, Model, Moment, partial_index
+from app.silo.notes import NoteBroken, NoteVerifier, open_note
+from app.silo.statements import STATEMENT, read_text
 
 
 class StatementKind(StrEnum):
@@ -96,3 +98,27 @@ class Statement:
     def subject_id(self) -> str:
         """The subject without the word that says what it is."""
         return self.subject.partition(":")[2]
+
+
+def read_statement(note: bytes, installation: str, signer: NoteVerifier, position: int | None = None) -> Statement:
+    """What a note says that `signer` has signed, for this installation. Raises NoteBroken."""
+    said = read_text(STATEMENT, open_note(note, signer).text)
+    return statement_of(said, installation, position)
+
+
+def statement_of(said: dict[str, Any], installation: str, position: int | None = None) -> Statement:
+    """The object of a signed text. Raises NoteBroken where a field is missing or of another installation."""
+    body = dict(said)
+    try:
+        if body.pop("installation") != installation:
+            raise NoteBroken("A statement is of another installation.")
+        kind, subject = StatementKind(body.pop("kind")), body.pop("subject")
+        account, agent, at = body.pop("account"), body.pop("agent"), datetime.fromisoformat(body.pop("time"))
+    except (KeyError, ValueError, TypeError):
+        raise NoteBroken("A statement lacks what each has to say.") from None
+    return Statement(position, kind, subject, account, agent, at.astimezone(UTC), body)
+
+
+def signed_text_of(leaf: bytes) -> str:
+    """What is signed of a leaf that is no statement."""
+    return f"whetstone-leaf/1\n{leaf.decode('utf-8', 'surrogateescape')}\n"

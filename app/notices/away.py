@@ -17,7 +17,7 @@ from app.extensions import db, end_reading, now, reading, writing
 from app.models import InstallationMark, Notice, NoticeChannel, NoticeKind
 from app.models.notice import FOLDED, Sighting
 from app.models.presence import AWAY_AFTER, beat_heard_at
-from app.models.statement_log import LogBroken
+from app.models.statement_errors import LogBroken
 from app.statements.checkpointing import overdue_words
 
 WORKER_SECONDS = 40.0

@@ -12,8 +12,8 @@ from app.config import Settings
 from app.errors import Refused, Unavailable
 from app.extensions import writing
 from app.models import Account, ChannelType, NoticeChannel
-from app.models.master_key import master_key
-from app.models.statement_log import holds_master_key, master_public_key
+from app.models.master_key import holds_master_key, master_key
+from app.models.statement_log import master_public_key
 from app.notices.addresses import judge_address
 from app.notices.mail import check_mail_address
 from app.silo import MasterPublicKey, WebNoticeKey, new_webhook_secret, open_target, seal_target

@@ -44,7 +44,7 @@ from app.models.base import insert_row
 from app.models.declaring import declare, hash_words
 from app.models.event import announce
 from app.models.statement import StatementKind
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from app.prepared import Prepared
 from app.refinement.closing import CloseWork
 from app.refinement.dedup import remove_exact_duplicates

@@ -35,7 +35,7 @@ from app.models import (
 )
 from app.models.intake import CONVERSATION
 from app.models.memory_numbers import reserve_memory_ids
-from app.models.statement_log import AgentStopped, LogBroken
+from app.models.statement_errors import AgentStopped, LogBroken
 from app.reflection.transcript import Turn, as_text, from_text, read_messages
 from app.silo import SealBroken, TokenKey
 from app.statements.signers import open_signed

@@ -17,7 +17,8 @@ from app.models.master_key import MasterKeyRow
 from app.models.memory_text import ContentKey, MemoryText
 from app.models.refinement import Consent, Refinement
 from app.models.statement import Statement
-from app.models.statement_log import AgentStopped, LogBroken, statement_log
+from app.models.statement_errors import AgentStopped, LogBroken
+from app.models.statement_log import statement_log
 from app.models.token_request import TokenRequest, TokenRequestStatus
 from app.statements.checks import compare_rows
 from app.values.refinement_states import Trigger

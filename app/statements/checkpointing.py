@@ -24,11 +24,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.errors import WhetstoneError
 from app.extensions import db, end_reading, now, writing
 from app.models.agent import Agent
+from app.models.appending import append_leaf
 from app.models.audit import Chained
 from app.models.base import iso
 from app.models.installation import InstallationMark
 from app.models.statement import LeafKind, LogLeaf
-from app.models.statement_log import LogBroken, append_leaf, statement_log
+from app.models.statement_errors import LogBroken
+from app.models.statement_log import statement_log
 from app.models.user import Account
 from app.silo import keyfile
 from app.silo.checkpoints import Checkpoint, open_checkpoint

@@ -13,9 +13,11 @@ from app.models.base import read_locked
 from app.models.current import Current
 from app.models.grant import AccessGrant, GrantStatus
 from app.models.key import AgentKey, AgentToken
+from app.models.log_leaves import SIZE_OF_LOG
 from app.models.memory import Memory
 from app.models.statement import SignedRequest
-from app.models.statement_log import SIZE_OF_LOG, AgentStopped, current_of
+from app.models.statement_errors import AgentStopped
+from app.models.statement_log import current_of
 from app.prepared import Prepared
 from app.silo import WrappedKey
 from app.statements.settling import settle_requests

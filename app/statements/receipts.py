@@ -15,8 +15,8 @@ from sqlalchemy import Select, select
 from app.errors import NotFound, Unavailable
 from app.extensions import db, now
 from app.models.keyset import Keyset
-from app.models.statement import LogLeaf, SignedRequest, Statement, StatementKind
-from app.models.statement_log import read_statement, statement_log
+from app.models.statement import LogLeaf, SignedRequest, Statement, StatementKind, read_statement
+from app.models.statement_log import statement_log
 from app.silo.checkpoints import InclusionProof, check_proof, format_proof, open_checkpoint, parse_proof
 from app.silo.merkle import ProofBroken, hash_leaf
 from app.silo.notes import NoteBroken, NoteVerifier

@@ -15,6 +15,7 @@ from sqlalchemy import exists, select
 from app.extensions import db, now, reading
 from app.models.agent import Agent
 from app.models.agent_settings import PROMPTS, SECOND_READER
+from app.models.appending import Whose, append_note, append_statement
 from app.models.audit import Action, AuditLog
 from app.models.base import iso
 from app.models.current import Current, name_request
@@ -22,16 +23,9 @@ from app.models.grant import ACCESS_REQUEST, AccessGrant
 from app.models.intake import Intake, IntakeStatus
 from app.models.key import AgentToken, Scope
 from app.models.memory import Memory
-from app.models.statement import SignedRequest, Statement, StatementKind
-from app.models.statement_log import (
-    AgentStopped,
-    Whose,
-    append_note,
-    append_statement,
-    current_of,
-    statement_log,
-    statement_of,
-)
+from app.models.statement import SignedRequest, Statement, StatementKind, statement_of
+from app.models.statement_errors import AgentStopped
+from app.models.statement_log import current_of, statement_log
 from app.models.token_request import TOKEN_REQUEST, TokenRequest
 from app.models.user import User
 from app.silo.notes import NoteBroken, NoteVerifier, claimed_signers, open_note, sign_note, token_name

@@ -16,7 +16,7 @@ from app.grants import asking, opening
 from app.grants.request import WantedException, decide_grant, request_access, revoke_grant
 from app.llm.client import Message, Reply
 from app.models import COMMAND_LINE, AccessGrant, AccessView, GrantCategory, GrantStatus, User
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from app.silo.notes import SigningKey, sign_note, web_name
 from app.silo.statements import compose_text
 from tests.adversaries.forging import change_rows, insert_row, read_rows, remove_rows, without_statements

@@ -9,7 +9,7 @@ import pytest
 from app.extensions import now
 from app.keys.rotation import rotate_agent_key, rotate_master_key
 from app.models import COMMAND_LINE, master_public_key
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from tests.adversaries.forging import change_rows, insert_row, read_rows, remove_rows
 from tests.adversaries.scene import Scene
 from tests.support.factories import make_agent

@@ -15,7 +15,7 @@ from app.extensions import db, writing
 from app.llm.client import Message, Reply
 from app.models import COMMAND_LINE, Agent, User
 from app.models.agent_settings import PROMPTS
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from tests.adversaries.forging import change_rows, read_rows, without_statements
 from tests.adversaries.scene import Scene
 from tests.support.scripted import say

@@ -16,7 +16,7 @@ from app.keys.tokens import revoke_token
 from app.models import COMMAND_LINE, Agent, User
 from app.models.agent_settings import SECOND_READER
 from app.models.statement import StatementKind
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from app.silo.notes import SigningKey, add_signature, sign_note
 from app.tokens.request import WantedToken, request_token
 from tests.adversaries.forging import change_rows, insert_row, read_rows

@@ -12,7 +12,7 @@ from app.keys.provision import provision_keys
 from app.keys.tokens import revoke_token
 from app.models import COMMAND_LINE, Agent, AgentToken
 from app.models.key import SCOPES, TokenOrigin
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from app.silo import hash_token
 from tests.adversaries.forging import (
     all_rows,

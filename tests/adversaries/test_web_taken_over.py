@@ -21,7 +21,7 @@ from app.models.base import iso
 from app.models.declaring import sign_request
 from app.models.intake import INTAKE
 from app.models.statement import StatementKind
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from app.silo import seal_intake
 from app.silo.notes import sign_note
 from app.silo.statements import compose_text

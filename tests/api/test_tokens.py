@@ -15,7 +15,8 @@ from app.keys.agent_keys import open_keys
 from app.keys.bearer import authenticate
 from app.keys.provision import provision_keys
 from app.models import Agent, IdempotencyKey, SignedRequest, TokenRequest, User
-from app.models.statement_log import AgentStopped, current_of
+from app.models.statement_errors import AgentStopped
+from app.models.statement_log import current_of
 from tests.api.conftest import Door, issue, open_door
 from tests.api.looking import assert_refused
 from tests.api.telling import ask_for_token

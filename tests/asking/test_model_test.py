@@ -12,7 +12,7 @@ from app.llm.client import ModelError, ModelErrorKind, Reply
 from app.models import COMMAND_LINE, Agent, CallPurpose, ModelTest
 from app.models.agent import AgentForgotten
 from app.models.model_test import NOT_ENDED, OpenModelTest
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from tests.adversaries.forging import change_rows
 from tests.asking.conftest import SECRET, booked
 from tests.reflection.conftest import means_of

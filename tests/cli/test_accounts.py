@@ -13,7 +13,7 @@ from app import security
 from app.cli import cli
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Account, AttentionItem
-from app.models.statement_log import LogLeaf
+from app.models.statement import LogLeaf
 from tests.cli.conftest import Whetstone
 from tests.support.factories import begin, make_agent, remember
 

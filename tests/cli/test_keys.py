@@ -16,7 +16,8 @@ from app.keys import escrow
 from app.keys.rotation import rotate_master_key
 from app.models import COMMAND_LINE, Agent, AgentToken, AuditLog, Intake, MasterKeyRow, Memory, MemoryText, master_key
 from app.models.key import AgentKey
-from app.models.statement_log import state_next_key, statement_log
+from app.models.key_statements import state_next_key
+from app.models.statement_log import statement_log
 from app.silo import KeyRing, MasterKey
 from tests.cli.conftest import Whetstone
 from tests.silo.holding import give_token, hand_in

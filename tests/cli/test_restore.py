@@ -23,7 +23,7 @@ from app.keys.shredding import is_due
 from app.keys.tokens import revoke_token
 from app.models import COMMAND_LINE, AccessGrant, Agent, AgentToken, Memory, MemoryText, Refinement
 from app.models.statement import Statement
-from app.models.statement_log import LogBroken
+from app.models.statement_errors import LogBroken
 from app.models.user import ADMIN
 from app.silo import SealBroken, TokenKey
 from app.statements.checkpointing import make_checkpoint

@@ -17,7 +17,8 @@ from app.config import Settings, load_settings
 from app.extensions import db, writing
 from app.models import COMMAND_LINE, Agent
 from app.models.declaring import web_key
-from app.models.statement_log import AgentStopped, LogBroken, current_of, statement_log
+from app.models.statement_errors import AgentStopped, LogBroken
+from app.models.statement_log import current_of, statement_log
 from app.setup import prepare_installation, ready_app
 from app.silo.webkey import PinnedInstallation
 from app.statements.checks import settle_agent

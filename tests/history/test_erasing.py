@@ -45,7 +45,8 @@ from app.models import (
     Refinement,
 )
 from app.models.memory_text import texts_of
-from app.models.statement_log import AgentStopped, current_of
+from app.models.statement_errors import AgentStopped
+from app.models.statement_log import current_of
 from app.models.user import ADMIN
 from app.silo import AgentKeys, SealBroken
 from app.silo.sealed import version_of_key

@@ -20,8 +20,9 @@ from app.keys.provision import provision_keys
 from app.keys.rotation import rotate_master_key
 from app.keys.tokens import issue_token, revoke_token
 from app.models import COMMAND_LINE, Agent, GrantCategory, SignedRequest, StatementKind, Trigger, User
+from app.models.appending import Whose, compose_statement
 from app.models.declaring import web_key
-from app.models.statement_log import Whose, compose_statement, log_size
+from app.models.log_leaves import log_size
 from app.models.user import ADMIN
 from app.silo.notes import SigningKey, sign_note
 from app.silo.statements import REQUEST, compose_text

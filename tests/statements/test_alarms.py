@@ -10,7 +10,7 @@ from app.asking.calls import Dependencies
 from app.extensions import db
 from app.history.proof import Proof, prove_at_once, review_stopped
 from app.models import COMMAND_LINE, Agent, Refinement, Status, Trigger
-from app.models.statement_log import AgentStopped
+from app.models.statement_errors import AgentStopped
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from tasks.celery import sound_alarm

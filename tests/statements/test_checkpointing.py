@@ -22,7 +22,8 @@ from app.keys.rotation import rotate_master_key
 from app.models import COMMAND_LINE, AccessGrant, Account, Agent, InstallationMark, LogLeaf
 from app.models.base import iso
 from app.models.statement import LeafKind
-from app.models.statement_log import LogBroken, statement_log
+from app.models.statement_errors import LogBroken
+from app.models.statement_log import statement_log
 from app.models.user import ADMIN
 from app.silo.checkpoints import open_checkpoint
 from app.silo.notes import SigningKey, installation_name, sign_note

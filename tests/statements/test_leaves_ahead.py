@@ -15,8 +15,11 @@ from flask import Flask
 from app.extensions import after_commit, db, writing
 from app.keys.agent_keys import open_keys
 from app.models import Agent, StatementKind
+from app.models.appending import append_statement
 from app.models.declaring import declare
-from app.models.statement_log import LogBroken, StatementLog, append_statement, current_of, log_size, statement_log
+from app.models.log_leaves import log_size
+from app.models.statement_errors import LogBroken
+from app.models.statement_log import StatementLog, current_of, statement_log
 from app.silo.logcopy import LogCopyUnwritable
 from tests.support.factories import make_agent
 from tests.support.tampering import tamper
@@ -139,7 +142,7 @@ def test_it_is_durable_in_the_database_before_the_copy_names_it(
     agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, log = list[int](), statement_log()
-    monkeypatch.setattr("app.models.statement_log._make_durable", lambda: sizes.append(log.copy.size))
+    monkeypatch.setattr("app.models.statement_log.make_durable", lambda: sizes.append(log.copy.size))
     size = log.copy.size
     state(agents[0], "change:one")
 
@@ -230,7 +233,7 @@ def test_a_leaf_that_another_process_writes_down_first_is_durable_too(
     agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, other = list[int](), newly_read()
-    monkeypatch.setattr("app.models.statement_log._make_durable", lambda: sizes.append(newly_read().copy.size))
+    monkeypatch.setattr("app.models.statement_log.make_durable", lambda: sizes.append(newly_read().copy.size))
     size = other.copy.size
     with writing():
         after_commit(other.catch_up)  # it looks between the commit and what this process does behind it

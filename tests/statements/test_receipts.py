@@ -10,9 +10,11 @@ from app.errors import NotFound
 from app.extensions import writing
 from app.keys.rotation import rotate_master_key
 from app.models import COMMAND_LINE, Account, Agent
+from app.models.appending import append_leaf
 from app.models.installation import InstallationMark
 from app.models.statement import LeafKind, StatementKind
-from app.models.statement_log import AgentStopped, append_leaf, current_of, statement_log
+from app.models.statement_errors import AgentStopped
+from app.models.statement_log import current_of, statement_log
 from app.silo.merkle import ProofBroken
 from app.silo.notes import NoteBroken, NoteVerifier, SigningKey
 from app.statements.checkpointing import CHECKPOINT, checkpoint_file, latest_checkpoint, make_checkpoint

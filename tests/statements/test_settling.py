@@ -19,22 +19,13 @@ from app.keys.provision import provision_keys
 from app.keys.rotation import rotate_master_key
 from app.keys.tokens import revoke_token
 from app.models import COMMAND_LINE, Action, Agent, AgentToken, SignedRequest, StatementKind, record
+from app.models.appending import Whose, append_leaf, append_note, compose_statement
 from app.models.base import iso
 from app.models.declaring import declare, hash_words, web_key
 from app.models.key import MintedToken, TokenOrigin
-from app.models.statement import LeafKind
-from app.models.statement_log import (
-    AgentStopped,
-    LogBroken,
-    StatementLog,
-    Whose,
-    append_leaf,
-    append_note,
-    compose_statement,
-    current_of,
-    statement_log,
-    statement_of,
-)
+from app.models.statement import LeafKind, statement_of
+from app.models.statement_errors import AgentStopped, LogBroken
+from app.models.statement_log import StatementLog, current_of, statement_log
 from app.models.user import ADMIN
 from app.silo.notes import NoteBroken, SigningKey, sign_note
 from app.silo.statements import REQUEST, STATEMENT, compose_text

@@ -14,7 +14,8 @@ from app.extensions import db, writing
 from app.keys.forgetting import forget_agent
 from app.models import COMMAND_LINE, Agent
 from app.models.statement import SignedRequest
-from app.models.statement_log import AgentStopped, current_of, statement_log
+from app.models.statement_errors import AgentStopped
+from app.models.statement_log import current_of, statement_log
 from app.processes.broker import EmbeddedBroker
 from app.statements.checks import settle_agent
 from app.statements.receipts import check_receipt

@@ -17,7 +17,7 @@ from app.history.proof import Proof
 from app.models import Agent, AttentionItem, AttentionKind
 from app.models.attention import NEWEST_ITEMS
 from app.models.keyset import TimeCursor
-from app.models.statement_log import LogBroken
+from app.models.statement_errors import LogBroken
 from app.processes.datadir import StoppedPart
 from app.refinement.attention import MOST_AT_ONCE, AttentionFilter
 from app.refinement.failures import FailureReason
