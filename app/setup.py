@@ -59,7 +59,7 @@ def prepare_installation(
         else:
             ensure_first_account()
         words = _recovery_words() if made and with_words else ""
-        signed_by = statement_log().verifier.fingerprint
+        signed_by = statement_log().keys.verifier.fingerprint
     key_file = str(settings.master_key_path) if made else ""
     return PreparedInstallation(email, password, key_file, signed_by, words, before, revision_ids()[-1])
 
@@ -170,7 +170,7 @@ def trust_this_machine(settings: Settings) -> None:
     known = statement_log()
     known.catch_up()
     if not settings.pinned_path.exists():
-        known.pin.save(settings.pinned_path)
+        known.keys.pin.save(settings.pinned_path)
     is_new = not settings.web_key_path.exists()
     key = WebKey.load_or_make(settings.web_key_path).verifier
     if is_new or not enrolled_web_keys():  # one that was dismissed here, where others are enrolled, stays dismissed

@@ -35,7 +35,7 @@ def folder(app: Flask, tmp_path: Path) -> Path:
     made = tmp_path / "elsewhere"
     made.mkdir()
     (made / "receipt.txt").write_bytes(make_receipt(stated.position).file)
-    (made / "key.vkey").write_text(f"{statement_log().verifier.vkey}\n")
+    (made / "key.vkey").write_text(f"{statement_log().keys.verifier.vkey}\n")
     return made
 
 

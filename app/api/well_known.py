@@ -20,8 +20,8 @@ def installation() -> Response:
     log.catch_up()
     answer = jsonify(
         installation=log.installation,
-        signing_keys=[{"vkey": key.vkey, "from": first} for first, key in log.signing_keys],
-        fingerprint=log.verifier.fingerprint,
+        signing_keys=[{"vkey": key.vkey, "from": first} for first, key in log.keys.verifiers],
+        fingerprint=log.keys.verifier.fingerprint,
         checkpoint=note.decode() if note else None,
     )
     answer.headers["Cache-Control"] = CACHED

@@ -70,7 +70,7 @@ def examine_keys() -> KeyReport:
     report = KeyReport(
         master_key().fingerprint, ring.path, kept=list(_find_earlier_files()), rotating_from=unfinished_rotation()
     )
-    report.signing_fingerprint = statement_log().verifier.fingerprint
+    report.signing_fingerprint = statement_log().keys.verifier.fingerprint
     report.backed_up_at = last_backup(report.fingerprint)
     report.problems += _examine_files(report)
     for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():
@@ -148,7 +148,7 @@ def _examine_tokens(agent: Agent, keys: AgentKeys, report: KeyReport) -> Iterato
     counts = select(AgentKey.reader, func.count()).where(AgentKey.agent_id == agent.id).group_by(AgentKey.reader)
     copies = dict(db.session.execute(counts).tuples().all())
     whole = len(keys.versions) + 1
-    for reader in statement_log().masters:
+    for reader in statement_log().keys.masters:
         copies.pop(reader, None)
     for token in live_tokens(agent.id):
         report.tokens += 1

@@ -141,7 +141,7 @@ def _holds(place: int, note: bytes) -> bool:
 def _known_verifiers() -> list[NoteVerifier]:
     """The installation's keys by the restored log, and those of every master key that lies here: it may be older."""
     log, ring = statement_log(), key_ring()
-    found = [verifier for _, verifier in log.signing_keys]
+    found = [verifier for _, verifier in log.keys.verifiers]
     for path in (ring.path, *ring.kept()):
         verifier = MasterKey.load(path).installation_key(log.installation).verifier
         if verifier not in found:

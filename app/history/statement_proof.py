@@ -124,7 +124,7 @@ def _prove_leaf(leaf: FoundLeaf, hash_: bytes, agent_id: int | None, agent: str 
     try:
         if hash_leaf(leaf.leaf) != log.copy.hash_at(leaf.position):
             raise Difference(f"{named} was altered: it is not the one that was seen before.", agent_id=agent_id)
-        said: Statement | None = log.check_leaf(leaf)
+        said: Statement | None = log.keys.check_leaf(leaf)
         if leaf.kind == LeafKind.CHAIN and json.loads(leaf.leaf)["chain"] != leaf.subject:
             raise Difference(f"{named} stands in a row that names another chain.")
     except NoteBroken as error:

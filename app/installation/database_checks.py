@@ -109,7 +109,8 @@ def check_statement_log(scope: CheckScope) -> str:
     log.catch_up()
     if scope.account_id is not None:
         return "all of it is as it was signed"
-    return f"all {log.copy.size:,} leaves are as they were signed, by the installation key {log.verifier.fingerprint}"
+    key = log.keys.verifier.fingerprint
+    return f"all {log.copy.size:,} leaves are as they were signed, by the installation key {key}"
 
 
 def check_clock(_: CheckScope) -> str:

@@ -65,7 +65,7 @@ def _open_wrapped(
 
 def _readers(opener: KeyPair | None) -> dict[str, str]:
     """The public keys, in hex, of those who may open, the newest first, with their fingerprints."""
-    return statement_log().masters if opener is None else {opener.public.hex: opener.fingerprint}
+    return statement_log().keys.masters if opener is None else {opener.public.hex: opener.fingerprint}
 
 
 def check_wrapped(wrapped: Sequence[WrappedKey], digests: Mapping[tuple[str, int], str], agent_id: int) -> None:

@@ -211,7 +211,7 @@ def _rewrap_agent(agent: Agent, new: MasterPublicKey) -> int:
 
 
 def _earlier_readers(new: MasterPublicKey) -> list[str]:
-    return [reader for reader in statement_log().masters if reader != new.hex]
+    return [reader for reader in statement_log().keys.masters if reader != new.hex]
 
 
 def _reseal_intake(intake: Intake, new: MasterPublicKey) -> int:

@@ -50,7 +50,7 @@ def append_statement(
     """Append a statement when the open transaction commits. Raises Unavailable without the master key."""
     log = statement_log()
     said = compose_statement(kind, subject, body, of)
-    signer = log.signing_key()
+    signer = log.keys.signing_key()
     note = sign_note(compose_text(STATEMENT, said), signer, *cosigners)
     append_note(note, statement_of(said, log.installation), of.agent_id, signer.verifier)
 
@@ -62,7 +62,7 @@ def append_note(note: bytes, said: Statement, agent_id: int | None, signed_by: N
 
 def append_leaf(kind: LeafKind, subject: str, leaf: bytes) -> None:
     """Append a leaf that is no statement, signed beside it."""
-    signer = statement_log().signing_key()
+    signer = statement_log().keys.signing_key()
     _append(PendingLeaf(kind, subject, None, None, leaf, signer.sign(signed_text_of(leaf)), None, signer.verifier))
 
 
@@ -91,10 +91,10 @@ def _signed_now(leaf: PendingLeaf, log: StatementLog) -> PendingLeaf:
     """The leaf as the key in force signs it: a rotation may have come between its signature and its place."""
     if leaf.kind == StatementKind.MASTER_KEY or not holds_master_key():
         return leaf
-    if leaf.signed_by == log.verifier:
+    if leaf.signed_by == log.keys.verifier:
         return leaf
     if leaf.said is None:
-        return replace(leaf, signature=log.signing_key().sign(signed_text_of(leaf.leaf)))
+        return replace(leaf, signature=log.keys.signing_key().sign(signed_text_of(leaf.leaf)))
     text_, _, lines = leaf.leaf.decode().rpartition("\n\n")
-    mine, others = sign_note(f"{text_}\n", log.signing_key()), lines.split("\n")[1:]
+    mine, others = sign_note(f"{text_}\n", log.keys.signing_key()), lines.split("\n")[1:]
     return replace(leaf, leaf=mine + "\n".join(others).encode())

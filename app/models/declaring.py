@@ -61,7 +61,7 @@ def sign_for_agent(heading: str, said: Mapping[str, Any], signer: TokenKey | Non
     A web process without a token signs as itself, which the worker does not take for the agent.
     """
     if signer is None and holds_master_key():
-        return sign_note(compose_text(heading, said), statement_log().signing_key())
+        return sign_note(compose_text(heading, said), statement_log().keys.signing_key())
     return sign_request(heading, said, signer)
 
 

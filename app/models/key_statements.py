@@ -31,7 +31,7 @@ def state_next_key(new: MasterKey) -> None:
     """Append that another master key follows, signed by both. What is signed after this is signed by the new one."""
     log = statement_log()
     signing = new.installation_key(log.installation)
-    body = _key_body(new, signing) | {"previous": log.verifier.public.hex()}
+    body = _key_body(new, signing) | {"previous": log.keys.verifier.public.hex()}
     append_statement(StatementKind.MASTER_KEY, f"master:{new.fingerprint}", body, cosigners=(signing,))
 
 

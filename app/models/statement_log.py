@@ -21,7 +21,7 @@ from sqlalchemy import select
 
 from app.extensions import after_commit, db, read_rows
 from app.models.current import Current
-from app.models.installation_keys import InstallationKey, claimed_statement, find_installation_keys, read_key_leaves
+from app.models.installation_keys import InstallationKeys, claimed_signing_key
 from app.models.leaves_ahead import KnownLeaf, LeavesAhead
 from app.models.log_leaves import (
     BATCH,
@@ -38,13 +38,13 @@ from app.models.log_leaves import (
 )
 from app.models.master_key import holds_master_key, master_key, seal_for_now
 from app.models.pending_leaves import PendingLeaf, pending_leaves
-from app.models.statement import LeafKind, LogLeaf, Statement, StatementKind, read_statement, signed_text_of
+from app.models.statement import LogLeaf, Statement, StatementKind
 from app.models.statement_errors import AgentStopped, LogBroken
 from app.silo import MasterPublicKey
 from app.silo.keptnotes import KeptNotes
 from app.silo.logcopy import LeafRecord, LogCopy, LogCopyUnwritable, LogForked
 from app.silo.merkle import hash_leaf
-from app.silo.notes import NoteBroken, NoteVerifier, SigningKey
+from app.silo.notes import NoteBroken
 from app.silo.webkey import PinnedInstallation
 
 KEPT = (StatementKind.TOKEN_ENDED, StatementKind.EXCEPTION_ENDED, StatementKind.ERASURE)
@@ -60,61 +60,22 @@ class StatementLog:
     def __init__(self, folder: Path, known_key: bytes, installation: str | None = None) -> None:
         """`known_key`: the public half of an installation key that this process trusts."""
         self._lock, self._replaying = threading.RLock(), threading.Lock()
-        self._keys = find_installation_keys(known_key, installation)
-        self.installation = self._keys[0].installation
+        self.keys = InstallationKeys(known_key, installation)
+        self.installation = self.keys.installation
         self.copy = LogCopy(folder / "leaves", self.installation)
         self.copy.load()
-        self._check_keys()
+        self.keys.check_against(self.copy)
         self.kept = KeptNotes(folder / "kept")
         self._ahead = LeavesAhead()
         self._must_write = False
         self._replays: OrderedDict[str, Current] = OrderedDict()
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the master key in force."""
-        return self._keys[-1].fingerprint
-
-    @property
-    def masters(self) -> dict[str, str]:
-        """Every master key that there was: the public half in hex and the fingerprint, the newest first."""
-        return {key.master.hex(): key.fingerprint for key in reversed(self._keys)}
-
-    @property
-    def master_public_key(self) -> bytes:
-        """The public half of the master key in force: the one to seal to."""
-        return self._keys[-1].master
-
-    @property
-    def pin(self) -> PinnedInstallation:
-        """What a process without the master key has to know of this installation."""
-        return PinnedInstallation(self.installation, self.master_public_key, self.verifier.public)
-
-    @property
-    def verifier(self) -> NoteVerifier:
-        """The installation key in force."""
-        return self._keys[-1].verifier
-
-    @property
-    def signing_keys(self) -> list[tuple[int, NoteVerifier]]:
-        """Every installation key that there was, oldest first, with the place of the first leaf that it signs."""
-        first, *later = self._keys
-        return [(0, first.verifier), *((key.position + 1, key.verifier) for key in later)]
 
     def begun_at(self) -> datetime | None:
         """When its first leaf was written, if that is the one that was seen. Raises NoteBroken."""
         leaf = [FoundLeaf(*row) for row in read_rows(FIRST_LEAF)]
         if not leaf or not self.copy.size or hash_leaf(leaf[0].leaf) != self.copy.hash_at(0):
             return None
-        return self._read_statement(leaf[0]).at
-
-    def verifier_at(self, position: int) -> NoteVerifier:
-        """The installation key that was in force there."""
-        return next(key.verifier for key in reversed(self._keys) if key.position < position or key is self._keys[0])
-
-    def signing_key(self) -> SigningKey:
-        """Raises Unavailable in a process that holds no master key."""
-        return master_key(self.fingerprint).installation_key(self.installation)
+        return self.keys.read(leaf[0]).at
 
     def catch_up(self, size: int | None = None) -> None:
         """Check what the database has appended since this process last looked. Raises LogBroken.
@@ -132,8 +93,8 @@ class StatementLog:
                 self._forget()
                 known = 0
             if self.copy.size > known:  # another process of this machine was first
-                self._keys = find_installation_keys(self.verifier.public, self.installation)
-                self._check_keys()
+                self.keys = InstallationKeys(self.keys.verifier.public, self.installation)
+                self.keys.check_against(self.copy)
             size = log_size(connection)
             if size < self.copy.size:
                 raise LogBroken(f"it ends at leaf {size}, and {self.copy.size} were written")
@@ -169,7 +130,7 @@ class StatementLog:
             for position, each in enumerate(leaves, first)
         ]
         for position, each in enumerate(leaves, first):
-            self._learn_key(position, each.said)
+            self.keys.learn(position, each.said)
         if self._must_write:
             self.catch_up(first + len(leaves))
             return
@@ -269,7 +230,7 @@ class StatementLog:
         """What one leaf says, for who has caught up. Raises AgentStopped where it is not as it was."""
         if hash_leaf(leaf.leaf) != self.copy.hash_at(leaf.position):
             raise AgentStopped(f"Leaf {leaf.position} of the log of statements was altered", agent_id)
-        return self._read_statement(leaf)
+        return self.keys.read(leaf)
 
     def _take_in(self, leaves: Sequence[FoundLeaf]) -> None:
         """Check leaves that are new to this process, signatures included. Raises LogBroken."""
@@ -288,42 +249,16 @@ class StatementLog:
             if leaf.position != position:
                 raise LogBroken(f"leaf {position} is missing")
             try:
-                said = self.check_leaf(leaf)
+                said = self.keys.check_leaf(leaf)
             except NoteBroken as error:
                 raise LogBroken(f"leaf {position} is none of this installation's ({error.sentence})") from None
             note = leaf.leaf if leaf.kind in KEPT else None
             known.append(KnownLeaf(position, _record_of(leaf.leaf, said), note))
-            self._learn_key(position, said)
+            self.keys.learn(position, said)
         return known
 
     def _keep_notes(self, leaves: Sequence[KnownLeaf]) -> None:
         self.kept.add([(leaf.position, leaf.kept) for leaf in leaves if leaf.kept is not None])
-
-    def check_leaf(self, leaf: FoundLeaf) -> Statement | None:
-        """What a leaf says, if it is a statement, once its signature is checked. Raises NoteBroken."""
-        if leaf.kind in list(LeafKind):
-            if not self.verifier_at(leaf.position).verifies(signed_text_of(leaf.leaf), leaf.signature or b""):
-                raise NoteBroken("Its signature is not of this leaf.")
-            return None
-        said = self._read_statement(leaf)
-        if (said.kind, said.subject) != (leaf.kind, leaf.subject):
-            raise NoteBroken("It says something else than the row that it stands in.")
-        return said
-
-    def _read_statement(self, leaf: FoundLeaf | LogLeaf) -> Statement:
-        return read_statement(leaf.leaf, self.installation, self.verifier_at(leaf.position), leaf.position)
-
-    def _check_keys(self) -> None:
-        """Raises LogBroken where a statement about a master key is not the one that the copy knows: a key that was
-        retired and leaked could name another successor.
-        """
-        for key in self._keys:
-            if key.digest and key.position < self.copy.size and key.digest != self.copy.hash_at(key.position):
-                raise LogBroken(f"leaf {key.position}, about the master key, is another one")
-
-    def _learn_key(self, position: int, said: Statement | None) -> None:
-        if said is not None and said.kind is StatementKind.MASTER_KEY and position > self._keys[-1].position:
-            self._keys.append(InstallationKey.of(self.installation, position, said))
 
     def _extend_copy(self, first: int, records: Sequence[LeafRecord]) -> None:
         try:
@@ -349,12 +284,7 @@ def claimed_installation() -> PinnedInstallation:
 
     Raises LogBroken where the log doesn't even agree with itself, or Unavailable before the first start.
     """
-    _, first = read_key_leaves()[0]
-    try:
-        known = bytes.fromhex(str(claimed_statement(first).get("signing_key")))
-    except (NoteBroken, ValueError):
-        raise LogBroken("its first leaf is not the statement about a master key") from None
-    return StatementLog(current_app.extensions["settings"].statements_dir, known).pin
+    return StatementLog(current_app.extensions["settings"].statements_dir, claimed_signing_key()).keys.pin
 
 
 def trust_claimed_installation() -> PinnedInstallation:
@@ -373,7 +303,7 @@ def master_public_key() -> MasterPublicKey:
     seal_for_now()
     log = statement_log()
     log.catch_up()
-    return MasterPublicKey(log.master_public_key)
+    return MasterPublicKey(log.keys.master_public_key)
 
 
 def current_of(agent_id: int, agent: str, size: int | None = None) -> Current:
@@ -398,8 +328,8 @@ def _open_log() -> StatementLog:
         return StatementLog(settings.statements_dir, known)
     pinned = PinnedInstallation.load(settings.pinned_path)
     log = StatementLog(settings.statements_dir, pinned.signing_public, pinned.installation)
-    if log.pin != pinned:
-        log.pin.replace(settings.pinned_path)
+    if log.keys.pin != pinned:
+        log.keys.pin.replace(settings.pinned_path)
     return log
 
 

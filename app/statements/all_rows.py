@@ -35,15 +35,15 @@ def compare_master_keys() -> None:
     """Raises LogBroken unless the rows of master keys are those of the log, and the newest of it is the one in use."""
     log = statement_log()
     rows = {row.public.hex(): row for row in db.session.scalars(select(MasterKeyRow))}
-    for public, fingerprint in log.masters.items():
+    for public, fingerprint in log.keys.masters.items():
         if public not in rows or rows[public].fingerprint != fingerprint:
             raise LogBroken(f"the master key {fingerprint} was signed, and its row is gone or altered")
     for row in rows.values():
-        if row.public.hex() not in log.masters:
+        if row.public.hex() not in log.keys.masters:
             raise LogBroken(f"the master key {row.fingerprint} stands in a row, and nobody signed it")
     in_use = MasterKeyRow.current()
-    if in_use is None or in_use.public != log.master_public_key:
-        raise LogBroken(f"the master key in use is {log.fingerprint}, and the rows say otherwise")
+    if in_use is None or in_use.public != log.keys.master_public_key:
+        raise LogBroken(f"the master key in use is {log.keys.fingerprint}, and the rows say otherwise")
 
 
 def _find_problems(agent: Agent, current: Current) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _ended_tokens(agent: Agent, current: Current) -> Iterator[str]:
 def _wrapped_keys(agent: Agent, current: Current) -> Iterator[str]:
     """Each reader may read, and the newest master key that has the agent's keys has them still."""
     readers = set(db.session.scalars(select(AgentKey.reader).where(AgentKey.agent_id == agent.id).distinct()))
-    masters = statement_log().masters
+    masters = statement_log().keys.masters
     tokens = {str(token.body["public_key"]) for token in current.tokens.values()}
     for reader in sorted(readers - masters.keys() - tokens):
         yield f"A key of {agent.name} is sealed to {reader[:16]}…, who may not read"

@@ -285,14 +285,14 @@ def _sign_log() -> bytes:
             check_extends(_open(last))
         size = statements.copy.size
         checkpoint = Checkpoint(_origin(), size, statements.copy.root(size))
-        note = sign_note(checkpoint.text, statements.signing_key())
+        note = sign_note(checkpoint.text, statements.keys.signing_key())
         if note != last:
             file.append([note])
     return note
 
 
 def _open(note: bytes) -> Checkpoint:
-    return open_checkpoint(note, _origin(), *(key for _, key in statement_log().signing_keys))
+    return open_checkpoint(note, _origin(), *(key for _, key in statement_log().keys.verifiers))
 
 
 def _origin() -> str:

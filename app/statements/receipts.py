@@ -181,7 +181,7 @@ def _find_checkpoint(index: int) -> tuple[bytes, int] | None:
     if note is None:
         return None
     try:
-        checkpoint = open_checkpoint(note, log.verifier.name, log.verifier)
+        checkpoint = open_checkpoint(note, log.keys.verifier.name, log.keys.verifier)
     except NoteBroken:
         return None
     if not index < checkpoint.size <= log.copy.size or log.copy.root(checkpoint.size) != checkpoint.root:

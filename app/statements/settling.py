@@ -164,7 +164,7 @@ def _check_time(said: Statement) -> None:
 
 def _countersign(note: bytes, signed: _Signed, agent: Agent) -> None:
     """The installation's line comes first, the token's second."""
-    mine = sign_note(signed.text, statement_log().signing_key())
+    mine = sign_note(signed.text, statement_log().keys.signing_key())
     append_note(mine + note[len(signed.text.encode()) + 1 :], signed.said, agent.id)
 
 

@@ -35,14 +35,14 @@ def open_signed(intake: Intake, agent: Agent) -> str:
 
 def is_signed_by_web(heading: str, note: bytes, said: Mapping[str, Any]) -> bool:
     """Whether an enrolled web process, or this installation, has signed exactly this."""
-    return _is_signed(heading, note, said, [*enrolled_web_keys(), statement_log().verifier])
+    return _is_signed(heading, note, said, [*enrolled_web_keys(), statement_log().keys.verifier])
 
 
 def is_signed_by_agent(
     heading: str, note: bytes, said: Mapping[str, Any], agent: Agent, scope: str | None = None
 ) -> bool:
     """Whether a live token of the agent, one with this scope, or this installation has signed exactly this."""
-    return _is_signed(heading, note, said, [*_token_verifiers(note, agent, scope), statement_log().verifier])
+    return _is_signed(heading, note, said, [*_token_verifiers(note, agent, scope), statement_log().keys.verifier])
 
 
 def _is_signed(heading: str, note: bytes, said: Mapping[str, Any], verifiers: list[NoteVerifier]) -> bool:

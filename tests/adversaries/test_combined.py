@@ -219,7 +219,7 @@ def a_statement_by_a_stranger_and_a_chain_that_explains_it(scene: Scene) -> Atta
     """The token's row, a leaf that says that it was made, keys that are known, and hashes that fit."""
 
     def attack() -> None:
-        append_token(scene, SigningKey(statement_log().verifier.name, b"s" * 32))
+        append_token(scene, SigningKey(statement_log().keys.verifier.name, b"s" * 32))
         for row in scene.wrap_known_key(scene.attacker.key.public):
             insert_row("agent_keys", **row)
         hash_anew(scene.victim_now())

@@ -133,7 +133,7 @@ def append_token(scene: Scene, *keys: SigningKey, **others: Any) -> None:
 
 
 def by_a_stranger(scene: Scene) -> None:
-    append_token(scene, SigningKey(statement_log().verifier.name, b"s" * 32))
+    append_token(scene, SigningKey(statement_log().keys.verifier.name, b"s" * 32))
 
 
 def by_a_token(scene: Scene) -> None:
@@ -158,7 +158,7 @@ def as_a_master_key(scene: Scene) -> None:
     own, installation = scene.attacker.master, statement_log().installation
     key = own.installation_key(installation)
     body = {"public_key": own.public.hex, "signing_key": key.verifier.public.hex()}
-    append_master_key(scene, own, body | {"previous": statement_log().verifier.public.hex()}, key)
+    append_master_key(scene, own, body | {"previous": statement_log().keys.verifier.public.hex()}, key)
 
 
 OF_NOBODY = {"account": None, "agent": None}

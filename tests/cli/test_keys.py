@@ -60,7 +60,7 @@ def test_check_counts_what_opens(agent: Agent, whetstone: Whetstone, settings: S
         "ok": True,
         "fingerprint": master_key().fingerprint,
         "path": str(settings.master_key_path),
-        "signing_fingerprint": statement_log().verifier.fingerprint,
+        "signing_fingerprint": statement_log().keys.verifier.fingerprint,
         "agents": 1,
         "forgotten": 0,
         "keys": 2,

@@ -28,7 +28,7 @@ def index_of(agent: Agent) -> str:
 def test_a_receipt_is_written_once_and_checked_without_any_database(
     agent: Agent, whetstone: Whetstone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, vkey, index = tmp_path / "receipt.txt", statement_log().verifier.vkey, index_of(agent)
+    file, vkey, index = tmp_path / "receipt.txt", statement_log().keys.verifier.vkey, index_of(agent)
     made = whetstone("audit", "receipt", index, "--out", str(file))
     assert made.status == 0
     assert file.read_text() == whetstone("audit", "receipt", index).out
@@ -46,7 +46,7 @@ def test_a_receipt_is_written_once_and_checked_without_any_database(
 
 
 def test_one_that_was_changed_proves_nothing(agent: Agent, whetstone: Whetstone, tmp_path: Path) -> None:
-    file, vkey = tmp_path / "receipt.txt", statement_log().verifier.vkey
+    file, vkey = tmp_path / "receipt.txt", statement_log().keys.verifier.vkey
     whetstone("audit", "receipt", index_of(agent), "--out", str(file))
     file.write_text(file.read_text().replace("whetstone/offline", "openai/gpt-5"))
 

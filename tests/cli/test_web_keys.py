@@ -54,8 +54,8 @@ def test_it_trusts_what_the_database_says_at_first_and_names_the_fingerprint(els
 
     (warned,) = [line for line in logs if line["log_level"] == "warning"]
     known = statement_log()
-    assert (warned["installation"], warned["fingerprint"]) == (known.installation, known.verifier.fingerprint)
-    assert PinnedInstallation.load(elsewhere.pinned_path) == known.pin
+    assert (warned["installation"], warned["fingerprint"]) == (known.installation, known.keys.verifier.fingerprint)
+    assert PinnedInstallation.load(elsewhere.pinned_path) == known.keys.pin
     assert elsewhere.web_key_path.exists()
     assert not elsewhere.master_key_path.exists()
 
@@ -122,7 +122,7 @@ def test_its_key_and_what_it_trusts_are_printed_there(whetstone: Whetstone, app:
     said = whetstone("keys", "web", "--json").json
     known = statement_log()
     assert said["key"] in {key.public.hex() for key in enrolled_web_keys()}
-    assert said["installation"] == {"id": known.installation, "fingerprint": known.verifier.fingerprint}
+    assert said["installation"] == {"id": known.installation, "fingerprint": known.keys.verifier.fingerprint}
     assert f"keys enroll {said['key']}" in whetstone("keys", "web").out
 
     settings.pinned_path.unlink()

@@ -159,7 +159,7 @@ def script(scene: Scene, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     aside.mkdir()
     receipt, keys = aside / "receipt.txt", aside / "whetstone.json"
     yield "audit receipt", ("audit", "receipt", scene.looks["history"].id, "--out", str(receipt))
-    keys.write_text(json.dumps({"signing_keys": [{"vkey": statement_log().verifier.vkey}]}))
+    keys.write_text(json.dumps({"signing_keys": [{"vkey": statement_log().keys.verifier.vkey}]}))
     yield "audit check-receipt", ("audit", "check-receipt", str(receipt), "--key", str(keys))
     yield "verify", ("verify",)
     yield "restore accept (nothing to accept)", ("restore", "accept")

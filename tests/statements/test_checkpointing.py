@@ -70,7 +70,7 @@ def test_it_is_signed_by_the_installation_of_the_whole_log_and_stands_in_a_priva
     note = make_checkpoint()
 
     log = statement_log()
-    signed = open_checkpoint(note, installation_name(log.installation), log.verifier)
+    signed = open_checkpoint(note, installation_name(log.installation), log.keys.verifier)
     assert (signed.size, signed.root) == (log.copy.size, log.copy.root())
     assert checkpoint_file().read() == [note]
     assert stat.S_IMODE(checkpoint_file().path.stat().st_mode) == 0o600
@@ -157,7 +157,7 @@ def test_a_file_of_checkpoints_that_does_not_hold_is_found(agent: Agent, how: st
         "foreign": sign_note(text, SigningKey(origin, bytes(32))),
         "altered": second.replace(f"\n{size}\n".encode(), f"\n{size - 1}\n".encode()),
         "shorter": first,
-        "forked": sign_note(text.replace(f"\n{size}\n", f"\n{size - 1}\n"), log.signing_key()),
+        "forked": sign_note(text.replace(f"\n{size}\n", f"\n{size - 1}\n"), log.keys.signing_key()),
     }[how]
     checkpoint_file().append([bad])
 
@@ -168,7 +168,7 @@ def test_none_is_signed_that_does_not_extend_the_last(agent: Agent) -> None:
     log = statement_log()
     size = make_checkpoint().decode().split("\n")[1]
     text = f"{installation_name(log.installation)}\n{size}\n{'A' * 43}=\n"
-    checkpoint_file().append([sign_note(text, log.signing_key())])
+    checkpoint_file().append([sign_note(text, log.keys.signing_key())])
 
     with pytest.raises(LogBroken, match="does not begin with"):
         make_checkpoint()
@@ -180,8 +180,8 @@ def test_a_kept_checkpoint_is_held_against_the_log(agent: Agent) -> None:
     remember(agent, "Cleo likes ink.")
     make_checkpoint()
     origin = installation_name(log.installation)
-    forked = sign_note(f"{origin}\n3\n{'A' * 43}=\n", log.signing_key())
-    ahead = sign_note(f"{origin}\n999\n{'A' * 43}=\n", log.signing_key())
+    forked = sign_note(f"{origin}\n3\n{'A' * 43}=\n", log.keys.signing_key())
+    ahead = sign_note(f"{origin}\n999\n{'A' * 43}=\n", log.keys.signing_key())
 
     assert verify(checkpoints=[kept]).ok
     assert "does not begin with the 3 leaves" in str(verify(checkpoints=[forked]).first_problem)

@@ -41,7 +41,7 @@ def state(agent: Agent, subject: str) -> None:
 
 def newly_read() -> StatementLog:
     """As another process of this machine knows it now."""
-    return StatementLog(statement_log().copy.path.parent, statement_log().verifier.public)
+    return StatementLog(statement_log().copy.path.parent, statement_log().keys.verifier.public)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def model_of(agent: Agent) -> int:
 
 
 def key() -> NoteVerifier:
-    return statement_log().verifier
+    return statement_log().keys.verifier
 
 
 def test_a_receipt_is_checked_with_the_public_key_alone(agent: Agent) -> None:
@@ -120,7 +120,7 @@ def test_receipts_from_before_a_rotation_are_checked_with_both_keys(agent: Agent
     before, old = model_of(agent), key()
     rotate_master_key(by=COMMAND_LINE)
     make_checkpoint()
-    made, keys = make_receipt(before), [verifier for _, verifier in statement_log().signing_keys]
+    made, keys = make_receipt(before), [verifier for _, verifier in statement_log().keys.verifiers]
 
     assert keys == [old, key()]
     assert check_receipt(made.file, *keys).index == before

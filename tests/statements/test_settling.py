@@ -262,21 +262,21 @@ def test_what_was_rolled_back_is_stated_by_no_later_transaction(agent: Agent) ->
 
 def test_a_statement_is_signed_by_the_key_in_force_at_its_place(agent: Agent, tmp_path: Path) -> None:
     """A rotation of the master key came between its signature and the end of its transaction."""
-    log, before = statement_log(), statement_log().signing_key()
+    log, before = statement_log(), statement_log().keys.signing_key()
     rotate_master_key(by=COMMAND_LINE)
     said = compose_statement(StatementKind.CONSENT, "change:one", {"granted": False}, Whose(HOME, agent.id, agent.uuid))
     with writing():
         Agent.lock(agent.id)
         append_note(sign_note(compose_text(STATEMENT, said), before), statement_of(said, log.installation), agent.id)
 
-    assert log.verifier != before.verifier
-    StatementLog(tmp_path / "elsewhere", log.verifier.public).catch_up()
+    assert log.keys.verifier != before.verifier
+    StatementLog(tmp_path / "elsewhere", log.keys.verifier.public).catch_up()
 
 
 def test_what_this_process_signed_itself_is_signed_anew_only_behind_a_rotation(
     agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, before = statement_log(), statement_log().signing_key()
+    log, before = statement_log(), statement_log().keys.signing_key()
     signed, real = list[str](), SigningKey.sign
     monkeypatch.setattr(SigningKey, "sign", lambda key, said: (signed.append(said), real(key, said))[1])
     with writing():
@@ -287,11 +287,11 @@ def test_what_this_process_signed_itself_is_signed_anew_only_behind_a_rotation(
     rotate_master_key(by=COMMAND_LINE)
     signed.clear()
     with writing(), monkeypatch.context() as patch:
-        patch.setattr(log, "signing_key", lambda: before)
+        patch.setattr(log.keys, "signing_key", lambda: before)
         say_no(agent, "change:two")
         append_leaf(LeafKind.TIME, "time", b'{"time":"2026-11-23T10:00:00Z"}')
     assert len(signed) == 4
-    StatementLog(tmp_path / "elsewhere", log.verifier.public).catch_up()
+    StatementLog(tmp_path / "elsewhere", log.keys.verifier.public).catch_up()
 
 
 def test_a_statement_of_another_installation_is_none_here(app: Flask) -> None:
@@ -313,7 +313,7 @@ def test_a_machine_that_only_reads_the_log_keeps_what_a_backup_must_not_undo(age
     revoke(agent, held(agent)[1])
     known = statement_log()
 
-    elsewhere = StatementLog(tmp_path / "elsewhere", known.verifier.public)
+    elsewhere = StatementLog(tmp_path / "elsewhere", known.keys.verifier.public)
     elsewhere.catch_up()
 
     assert elsewhere.kept.read() == known.kept.read()
@@ -324,7 +324,7 @@ def test_a_machine_that_reads_it_for_the_first_time_sees_that_a_leaf_is_missing(
     known = statement_log()
     assert tamper("DELETE FROM log_leaves WHERE position = 1")
     with pytest.raises(LogBroken, match="leaf 1 is missing"):
-        StatementLog(tmp_path / "elsewhere", known.verifier.public).catch_up()
+        StatementLog(tmp_path / "elsewhere", known.keys.verifier.public).catch_up()
 
 
 @pytest.mark.parametrize("kind", list(LeafKind))

@@ -147,5 +147,5 @@ def test_what_an_agent_signs_at_its_door_is_a_statement_seconds_later_and_has_a_
     assert waiting() == []
     newest = door.get("/receipts")["receipts"][0]
     receipt = door.get(f"/receipts/{newest['index']}")
-    proved = check_receipt(f"{receipt['statement']}\n{receipt['proof']}".encode(), statement_log().verifier)
+    proved = check_receipt(f"{receipt['statement']}\n{receipt['proof']}".encode(), statement_log().keys.verifier)
     assert proved.said.body["prompts"]["system_prompt"] == stated_prompt(door.agent)

@@ -37,7 +37,7 @@ def test_an_auditor_downloads_the_receipt_of_each_statement(auditor: Browser, ag
 
     assert (file.status_code, file.mimetype) == (200, "text/plain")
     assert file.headers["Content-Disposition"] == f'attachment; filename="whetstone-receipt-{index}.txt"'
-    assert check_receipt(file.data, statement_log().verifier).said.body["model_id"] == "openai/gpt-5"
+    assert check_receipt(file.data, statement_log().keys.verifier).said.body["model_id"] == "openai/gpt-5"
 
 
 @pytest.mark.parametrize(("granted", "answer"), [(True, "YES"), (False, "NO")])
@@ -51,7 +51,7 @@ def test_an_answer_s_receipt_stands_on_the_page_of_the_exception(
     make_checkpoint()
 
     assert link in admin.get(f"/exceptions/{exception_id}").text
-    said = check_receipt(admin.get(f"/receipts/{exception_id}").data, statement_log().verifier).said
+    said = check_receipt(admin.get(f"/receipts/{exception_id}").data, statement_log().keys.verifier).said
     assert said.body["granted"] is granted
     listed = admin.get(f"/agents/{agent.id}/receipts.json").json
     assert listed is not None
@@ -96,7 +96,7 @@ def test_an_answer_s_receipt_stands_where_a_token_or_a_change_is_shown_and_in_th
     assert log is not None
     assert twin[listed][0]["receipt"] == receipt
     assert receipt in [entry["receipt"] for entry in log["entries"]]
-    said = check_receipt(admin.get(receipt).data, statement_log().verifier).said
+    said = check_receipt(admin.get(receipt).data, statement_log().keys.verifier).said
     assert (said.kind, said.body["granted"]) == (StatementKind.CONSENT, answer)
 
 
