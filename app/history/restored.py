@@ -109,7 +109,7 @@ def _find_lost() -> list[tuple[int, bytes]]:
     log = statement_log()
     return [
         (place, note)
-        for place, note in log.kept.read()
+        for place, note in log.checked.kept.read()
         if place < log.copy.size and log.copy.hash_at(place) == hash_leaf(note) and not _holds(place, note)
     ]
 

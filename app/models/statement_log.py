@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -20,11 +18,10 @@ from flask import current_app
 from sqlalchemy import select
 
 from app.extensions import after_commit, db, read_rows
+from app.models.checked_leaves import CheckedLeaf, CheckedLeaves, chain_uuid
 from app.models.current import Current
 from app.models.installation_keys import InstallationKeys, claimed_signing_key
-from app.models.leaves_ahead import KnownLeaf, LeavesAhead
 from app.models.log_leaves import (
-    BATCH,
     FIRST_LEAF,
     LEAVES,
     SIZE,
@@ -33,22 +30,16 @@ from app.models.log_leaves import (
     connect_apart,
     find_leaves,
     log_size,
-    make_durable,
     read_leaves,
 )
 from app.models.master_key import holds_master_key, master_key, seal_for_now
 from app.models.pending_leaves import PendingLeaf, pending_leaves
-from app.models.statement import LogLeaf, Statement, StatementKind
+from app.models.statement import LogLeaf, Statement
 from app.models.statement_errors import AgentStopped, LogBroken
 from app.silo import MasterPublicKey
-from app.silo.keptnotes import KeptNotes
-from app.silo.logcopy import LeafRecord, LogCopy, LogCopyUnwritable, LogForked
 from app.silo.merkle import hash_leaf
 from app.silo.notes import NoteBroken
 from app.silo.webkey import PinnedInstallation
-
-KEPT = (StatementKind.TOKEN_ENDED, StatementKind.EXCEPTION_ENDED, StatementKind.ERASURE)
-"""Statements that a restored backup must not undo: they are kept whole outside the database, too."""
 
 _REPLAYS_KEPT = 10_000
 """Agents whose replayed state a process keeps at most."""
@@ -59,16 +50,13 @@ class StatementLog:
 
     def __init__(self, folder: Path, known_key: bytes, installation: str | None = None) -> None:
         """`known_key`: the public half of an installation key that this process trusts."""
-        self._lock, self._replaying = threading.RLock(), threading.Lock()
         self.keys = InstallationKeys(known_key, installation)
         self.installation = self.keys.installation
-        self.copy = LogCopy(folder / "leaves", self.installation)
-        self.copy.load()
+        self.checked = CheckedLeaves(folder, self.installation)
+        self.copy = self.checked.copy
         self.keys.check_against(self.copy)
-        self.kept = KeptNotes(folder / "kept")
-        self._ahead = LeavesAhead()
-        self._must_write = False
         self._replays: OrderedDict[str, Current] = OrderedDict()
+        self._replaying = threading.Lock()
 
     def begun_at(self) -> datetime | None:
         """When its first leaf was written, if that is the one that was seen. Raises NoteBroken."""
@@ -82,25 +70,16 @@ class StatementLog:
 
         `size`: how long its log is, where the caller has just read that.
         """
-        if len(self._ahead):
-            self.write_ahead()
-        if self._has_seen(read_rows(SIZE)[0][0] if size is None else size):
+        self.checked.write_ahead()
+        if self.checked.are_all_of(read_rows(SIZE)[0][0] if size is None else size):
             return
-        with self._lock, connect_apart() as connection:
-            known = self.copy.size
-            self.copy.load()
-            if self.copy.is_another():  # a restored log was accepted on this machine
-                self._forget()
-                known = 0
-            if self.copy.size > known:  # another process of this machine was first
-                self.keys = InstallationKeys(self.keys.verifier.public, self.installation)
-                self.keys.check_against(self.copy)
+        with self.checked.catching_up(), connect_apart() as connection:
+            self._learn_from_copy()
             size = log_size(connection)
             if size < self.copy.size:
                 raise LogBroken(f"it ends at leaf {size}, and {self.copy.size} were written")
             while self.copy.size < size:
                 self._take_in(read_leaves(connection, self.copy.size))
-            self._must_write = False
 
     def keep_up(self, size: int) -> None:
         """The same within `writing()`, for who has just read there that the log has `size` leaves, none of its own.
@@ -108,68 +87,27 @@ class StatementLog:
         What is new is checked, and written to the copy behind the transaction: nobody waits for a disk, or for another
         who does, while the database waits for him. Raises LogBroken.
         """
-        least, known = self.copy.size, self._ahead.end(self.copy.size)
-        in_file = self.copy.size_in_file()
-        is_usual = in_file is not None and least <= in_file <= size and known <= size <= known + BATCH
-        if self._must_write or not is_usual:
+        first = self.checked.end
+        if not self.checked.go_on_as_usual(first, size):
             self.catch_up(size)
-        elif known < size:
-            found = [FoundLeaf(*row) for row in read_rows(LEAVES, {"first": known, "end": size})]
-            self._ahead.add(self._check_leaves(known, found))
-            after_commit(self._write_of_others)
-
-    def _write_of_others(self) -> None:
-        """What fails here is nothing of whoever has just committed: who comes next is refused for it."""
-        with suppress(LogBroken, LogCopyUnwritable, OSError):
-            self.write_ahead()
+        elif first < size:
+            found = [FoundLeaf(*row) for row in read_rows(LEAVES, {"first": first, "end": size})]
+            self.checked.add(self._check_leaves(first, found))
+            after_commit(self.checked.write_of_others)
 
     def extend(self, first: int, leaves: Sequence[PendingLeaf]) -> None:
         """Take note of what was committed from that position on."""
-        known = [
-            KnownLeaf(position, _record_of(each.leaf, each.said), each.leaf if each.kind in KEPT else None)
-            for position, each in enumerate(leaves, first)
+        checked = [
+            CheckedLeaf.of(position, each.kind, each.leaf, each.said) for position, each in enumerate(leaves, first)
         ]
         for position, each in enumerate(leaves, first):
             self.keys.learn(position, each.said)
-        if self._must_write:
+        if self.checked.must_write:
             self.catch_up(first + len(leaves))
             return
-        if first <= self._ahead.end(self.copy.size):
-            self._ahead.add(known)
-        self.write_ahead()
-
-    def write_ahead(self) -> None:
-        """Write to the copy, durably, what is known and not in it. Who waits for others finds that they wrote it all.
-
-        Where that fails, nothing more is appended or opened before it is written. Raises LogBroken, LogCopyUnwritable.
-        """
-        with self._lock:
-            leaves = self._ahead.all()
-            if not leaves:
-                return
-            in_file = self.copy.size_in_file()
-            if in_file is None:  # another copy took its place, and these may be none of its log
-                self._must_write = True
-                self._ahead.forget()
-                return
-            try:
-                if in_file <= leaves[-1].position:
-                    make_durable()
-                self._keep_notes(leaves)
-                self._extend_copy(leaves[0].position, [leaf.record for leaf in leaves])
-            except BaseException:
-                self._must_write = True
-                self._ahead.forget()
-                raise
-            self._ahead.drop(leaves[-1].position)
-
-    def _forget(self) -> None:
-        with self._replaying:
-            self._replays.clear()
-        self._ahead.forget()
-
-    def _has_seen(self, size: int) -> bool:
-        return size == self.copy.size and self.copy.is_whole()
+        if first <= self.checked.end:
+            self.checked.add(checked)
+        self.checked.write_ahead()
 
     def read(self, agent_id: int, agent: str, size: int | None = None) -> Current:
         """What the log says of an agent; `size` as for `catch_up`, or as for `keep_up` in `writing()`.
@@ -181,8 +119,8 @@ class StatementLog:
             self.catch_up(size)
         else:
             self.keep_up(seen)
-            if self._ahead.has_any_of(agent):
-                self.write_ahead()
+            if self.checked.has_ahead(agent):
+                self.checked.write_ahead()
         positions = self.copy.indexes_of(agent)
         current = self._replays.get(agent, Current())
         if len(positions) == current.seen:
@@ -217,7 +155,7 @@ class StatementLog:
         It is found by the copy, so that nobody can hide it in the database. Raises LogBroken or AgentStopped.
         """
         self.catch_up()
-        positions = self.copy.indexes_of(_chain_uuid(chain))
+        positions = self.copy.indexes_of(chain_uuid(chain))
         if not positions:
             return 0, ""
         leaf = db.session.scalar(select(LogLeaf.leaf).where(LogLeaf.position == positions[-1]))
@@ -232,19 +170,32 @@ class StatementLog:
             raise AgentStopped(f"Leaf {leaf.position} of the log of statements was altered", agent_id)
         return self.keys.read(leaf)
 
+    def _learn_from_copy(self) -> None:
+        """What other processes of this machine have written to it. Raises LogBroken."""
+        known = self.copy.size
+        self.copy.load()
+        if self.copy.is_another():  # a restored log was accepted on this machine
+            self._forget()
+            known = 0
+        if self.copy.size > known:  # another process of this machine was first
+            self.keys = InstallationKeys(self.keys.verifier.public, self.installation)
+            self.keys.check_against(self.copy)
+
+    def _forget(self) -> None:
+        with self._replaying:
+            self._replays.clear()
+        self.checked.forget_ahead()
+
     def _take_in(self, leaves: Sequence[FoundLeaf]) -> None:
         """Check leaves that are new to this process, signatures included. Raises LogBroken."""
         first = self.copy.size
         if not leaves:
             raise LogBroken(f"leaf {first} is missing")
-        known = self._check_leaves(first, leaves)
-        make_durable()
-        self._keep_notes(known)
-        self._extend_copy(first, [leaf.record for leaf in known])
+        self.checked.take_in(self._check_leaves(first, leaves))
 
-    def _check_leaves(self, first: int, leaves: Sequence[FoundLeaf]) -> list[KnownLeaf]:
+    def _check_leaves(self, first: int, leaves: Sequence[FoundLeaf]) -> list[CheckedLeaf]:
         """Those from that position on, signatures included. Raises LogBroken."""
-        known = list[KnownLeaf]()
+        checked = list[CheckedLeaf]()
         for position, leaf in enumerate(leaves, first):
             if leaf.position != position:
                 raise LogBroken(f"leaf {position} is missing")
@@ -252,19 +203,9 @@ class StatementLog:
                 said = self.keys.check_leaf(leaf)
             except NoteBroken as error:
                 raise LogBroken(f"leaf {position} is none of this installation's ({error.sentence})") from None
-            note = leaf.leaf if leaf.kind in KEPT else None
-            known.append(KnownLeaf(position, _record_of(leaf.leaf, said), note))
+            checked.append(CheckedLeaf.of(position, leaf.kind, leaf.leaf, said))
             self.keys.learn(position, said)
-        return known
-
-    def _keep_notes(self, leaves: Sequence[KnownLeaf]) -> None:
-        self.kept.add([(leaf.position, leaf.kept) for leaf in leaves if leaf.kept is not None])
-
-    def _extend_copy(self, first: int, records: Sequence[LeafRecord]) -> None:
-        try:
-            self.copy.extend(first, records)
-        except LogForked as error:
-            raise LogBroken(error.sentence.rstrip(".")) from None
+        return checked
 
 
 def statement_log() -> StatementLog:
@@ -331,15 +272,3 @@ def _open_log() -> StatementLog:
     if log.keys.pin != pinned:
         log.keys.pin.replace(settings.pinned_path)
     return log
-
-
-def _record_of(leaf: bytes, said: Statement | None) -> LeafRecord:
-    """What the copy keeps of a leaf: a chain's head is found by its chain, as a statement is by its agent."""
-    if said is not None:
-        return LeafRecord(hash_leaf(leaf), said.agent)
-    chain = json.loads(leaf).get("chain")
-    return LeafRecord(hash_leaf(leaf), _chain_uuid(chain) if chain else None)
-
-
-def _chain_uuid(chain: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, chain))

@@ -57,7 +57,7 @@ def another_process(app: Flask) -> Iterator[StatementLog]:
 def state_elsewhere(app: Flask, agent: Agent, subject: str) -> None:
     """Another process has committed it, and not yet written its copy."""
     with another_process(app) as other, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(other, "write_ahead", lambda: None)
+        patch.setattr(other.checked, "write_ahead", lambda: None)
         state(agent, subject)
 
 
@@ -126,13 +126,13 @@ def test_what_another_process_has_just_stated_of_an_agent_counts_at_once(
 def test_who_waited_finds_that_others_wrote_his_too(agents: tuple[Agent, Agent], syncs: list[bool]) -> None:
     log = statement_log()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "write_ahead", lambda: None)
+        patch.setattr(log.checked, "write_ahead", lambda: None)
         for number in range(5):
             state(agents[number % 2], f"change:{number}")
     before = log.copy.size
-    log.write_ahead()
+    log.checked.write_ahead()
     once = len(syncs)
-    log.write_ahead()
+    log.checked.write_ahead()
 
     assert (log.copy.size, len(syncs)) == (before + 5, once)
     assert newly_read().copy.size == before + 5
@@ -142,7 +142,7 @@ def test_it_is_durable_in_the_database_before_the_copy_names_it(
     agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, log = list[int](), statement_log()
-    monkeypatch.setattr("app.models.statement_log.make_durable", lambda: sizes.append(log.copy.size))
+    monkeypatch.setattr("app.models.checked_leaves.make_durable", lambda: sizes.append(log.copy.size))
     size = log.copy.size
     state(agents[0], "change:one")
 
@@ -154,7 +154,7 @@ def test_the_whole_log_is_in_the_copy_for_who_looks_at_all_of_it(
 ) -> None:
     log = statement_log()
     with monkeypatch.context() as patch:
-        patch.setattr(log, "write_ahead", lambda: None)
+        patch.setattr(log.checked, "write_ahead", lambda: None)
         state(agents[0], "change:one")
     size = log.copy.size
     log.catch_up()
@@ -182,7 +182,7 @@ def test_a_log_that_was_cut_meanwhile_is_not_appended_to(agents: tuple[Agent, Ag
     log, (wren, _) = statement_log(), agents
     with pytest.MonkeyPatch.context() as patch:
         if not is_written:
-            patch.setattr(log, "write_ahead", lambda: None)
+            patch.setattr(log.checked, "write_ahead", lambda: None)
         state(wren, "change:one")
     tamper("DELETE FROM log_leaves WHERE position = (SELECT max(position) FROM log_leaves)")
     for _ in range(2):
@@ -219,7 +219,7 @@ def test_a_copy_that_was_moved_aside_is_begun_anew(agents: tuple[Agent, Agent]) 
     """As `restore accept` does in another process, while this one has leaves to write."""
     log, (wren, crow) = statement_log(), agents
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "write_ahead", lambda: None)
+        patch.setattr(log.checked, "write_ahead", lambda: None)
         state(wren, "change:one")
     newly_read().copy.archive("before")
     newly_read().catch_up()
@@ -233,7 +233,7 @@ def test_a_leaf_that_another_process_writes_down_first_is_durable_too(
     agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, other = list[int](), newly_read()
-    monkeypatch.setattr("app.models.statement_log.make_durable", lambda: sizes.append(newly_read().copy.size))
+    monkeypatch.setattr("app.models.checked_leaves.make_durable", lambda: sizes.append(newly_read().copy.size))
     size = other.copy.size
     with writing():
         after_commit(other.catch_up)  # it looks between the commit and what this process does behind it
@@ -246,7 +246,7 @@ def test_a_leaf_that_another_process_writes_down_first_is_durable_too(
 def test_a_copy_names_no_leaf_that_is_to_be_kept_whole_and_is_not(
     agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, kept = statement_log(), len(statement_log().kept.read())
+    log, kept = statement_log(), len(statement_log().checked.kept.read())
     with monkeypatch.context() as patch:
         patch.setattr("app.silo.keptnotes.os.write", full_disk)
         with pytest.raises(OSError, match="No space"), writing():
@@ -255,7 +255,7 @@ def test_a_copy_names_no_leaf_that_is_to_be_kept_whole_and_is_not(
             log.catch_up()
     log.catch_up()
 
-    assert len(log.kept.read()) == kept + 1
+    assert len(log.checked.kept.read()) == kept + 1
 
 
 def test_what_a_rolled_back_transaction_read_is_written_to_no_copy_that_took_the_place_of_that_one(
