@@ -121,6 +121,8 @@ class StatementLog:
             self.keep_up(seen)
             if self.checked.has_ahead(agent):
                 self.checked.write_ahead()
+            if self.checked.must_write:  # another's writing has just failed, and nobody knows what was ahead any more
+                self.catch_up(seen)
         positions = self.copy.indexes_of(agent)
         current = self._replays.get(agent, Current())
         if len(positions) == current.seen:

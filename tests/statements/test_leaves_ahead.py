@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -292,6 +292,27 @@ def test_who_only_read_what_can_not_be_written_has_done_his_own(
             open_keys(Agent.lock(wren.id))
 
     assert db.session.get_one(Agent, wren.id, populate_existing=True).paused
+
+
+@pytest.mark.parametrize("stays_full", [True, False])
+def test_a_reader_misses_nothing_that_another_fails_to_write_at_that_moment(
+    app: Flask, agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch, stays_full: bool
+) -> None:
+    (wren, _), checked = agents, statement_log().checked
+    state_elsewhere(app, wren, "change:elsewhere")
+    real = checked.has_ahead
+
+    def has_ahead(agent: str) -> bool:
+        with monkeypatch.context() as patch:
+            patch.setattr("app.silo.logcopy.os.pwrite", full_disk)
+            checked.write_of_others()
+        if stays_full:
+            monkeypatch.setattr("app.silo.logcopy.os.pwrite", full_disk)
+        return real(agent)
+
+    monkeypatch.setattr(checked, "has_ahead", has_ahead)
+    with pytest.raises(LogCopyUnwritable) if stays_full else nullcontext(), writing() as session:
+        assert list(current_of(wren.id, wren.uuid, log_size(session)).consents) == ["change:elsewhere"]
 
 
 def test_who_stated_what_can_not_be_written_is_told(
