@@ -12,6 +12,11 @@ from app.extensions import db
 _LOOKS = dict[frozenset[str], tuple[int, str]]
 """By columns left out, the checksum, and SQLite's number of what others had committed when it was taken."""
 
+_LAST_LOOK = dict[frozenset[str], tuple[str, str]]()
+"""By columns left out, of the database that a server was asked about last: where its rows stood, and the checksum."""
+
+_looked_at = ""
+
 _watched: tuple[str, sqlite3.Connection, _LOOKS] | None = None
 """The file that was looked at last. A connection that stays open is told whether others changed anything since."""
 
@@ -50,13 +55,26 @@ def _hash_tables(connection: sqlite3.Connection, without: frozenset[str]) -> str
 
 
 def _ask_server(connection: Connection, without: frozenset[str]) -> str:
-    """By the server, in one statement: what it says of a row as JSON is all of it."""
-    row = "(to_jsonb(t) - CAST(:without AS text[]))::text"
-    parts = [
-        f"SELECT '{table}' AS name, md5(string_agg({row}, ',' ORDER BY {row} COLLATE \"C\")) AS rows FROM \"{table}\" t"
-        for table in inspect(connection).get_table_names()
-    ]
+    """By the server, in one statement: what it says of a row as JSON is all of it.
+
+    A row that is written anew stands elsewhere or has another `xmin`: where all stand as they stood, none was.
+    """
+    global _looked_at
+    tables = inspect(connection).get_table_names()
+    if _looked_at != (address := str(connection.engine.url)):
+        _looked_at = address
+        _LAST_LOOK.clear()
+    standing = _of_all(connection, tables, "string_agg(concat(t.ctid, t.xmin), ',')")
+    if _LAST_LOOK.get(without, ("",))[0] != standing:
+        row = "(to_jsonb(t) - CAST(:without AS text[]))::text"
+        rows = _of_all(connection, tables, f"string_agg({row}, ',' ORDER BY {row} COLLATE \"C\")", without=[*without])
+        _LAST_LOOK[without] = standing, rows
+    return _LAST_LOOK[without][1]
+
+
+def _of_all(connection: Connection, tables: list[str], of_one: str, **values: list[str]) -> str:
+    parts = [f"SELECT '{table}' AS name, md5({of_one}) AS rows FROM \"{table}\" t" for table in tables]
     query = (
         f"SELECT string_agg(name || ' ' || coalesce(rows, ''), ';' ORDER BY name) FROM ({' UNION ALL '.join(parts)}) a"
     )
-    return str(connection.scalar(text(query), {"without": [*without]}))
+    return str(connection.scalar(text(query), values))
