@@ -18,6 +18,11 @@ pytestmark = pytest.mark.skipif(not SERVER, reason="a file is copied anew for ev
 
 DIGEST = "SELECT string_agg(t::text, ';' ORDER BY t::text) FROM {} t"
 
+LOCKS = (
+    "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database"
+    " WHERE locktype = 'advisory' AND datname = current_database()"
+)
+
 
 def connected(settings: Settings) -> psycopg.Connection[tuple[object, ...]]:
     url = make_url(settings.database_url).set(drivername="postgresql")
@@ -153,7 +158,7 @@ def test_a_session_that_is_kept_for_the_next_test_has_forgotten_everything(templ
             assert connection.scalar(text("SHOW statement_timeout")) == "0"
             assert connection.scalar(text("SELECT count(name) FROM accounts")) == 1
             assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements WHERE name = 'mine'")) == 0
-            assert connection.scalar(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")) == 0
+            assert connection.scalar(text(LOCKS)) == 0
             assert connection.scalar(text("SELECT count(*) FROM pg_listening_channels()")) == 0
         engine.dispose()
         with pytest.raises(OperationalError, match="does not exist"):
