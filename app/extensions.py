@@ -7,7 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -48,12 +48,24 @@ db = SQLAlchemy(
 )
 
 
+WRITES = {"whetstone_writes": True}
+"""Options of a connection whose transaction may write."""
+
 BUSY_TIMEOUT_MS = 15_000
 """How long a transaction waits for SQLite's write lock: for its turn in this process and then for other processes."""
 
 _LOOK_MS = 18
 """SQLite waits 1, 2, 5 and 10 ms between its looks, and up to 100 ms if one lets it. A process that is next looks more
 often, or others that hand the lock from thread to thread would keep it out."""
+
+
+class ServerConnection(Protocol):
+    """What of psycopg's connection is used: it is loaded for a server only."""
+
+    read_only: bool | None
+    info: Any
+
+    def commit(self) -> None: ...
 
 
 class Clock(Protocol):
@@ -104,15 +116,15 @@ def writing() -> Iterator[Session]:
 
 
 def begin_immediate(session: Session) -> None:
-    """Begin with SQLite's write lock. Whoever waits for a turn of this process has no connection meanwhile: the pool
-    is for those who read and for the one who writes."""
+    """Begin a transaction that may write, on SQLite with its write lock. Whoever waits for a turn here has no
+    connection meanwhile: the pool is for those who read and for the one who writes."""
     turns: WriteTurns | None = current_app.extensions.get(_TURNS)
     if turns is None:
-        session.connection()
+        session.connection(execution_options=WRITES)
         return
     turn = _take(turns, BUSY_TIMEOUT_MS)
     try:
-        session.connection(execution_options={"whetstone_immediate": True, "whetstone_turn": turn})
+        session.connection(execution_options={**WRITES, "whetstone_turn": turn})
     except BaseException:
         turn.end()
         raise
@@ -182,6 +194,9 @@ def init_app(app: Flask) -> None:
             event.listen(engine, "do_connect", _with_turns)
             event.listen(engine, "connect", _on_connect)
             event.listen(engine, "begin", lambda connection: _on_begin(connection, turns))
+        else:
+            event.listen(engine, "begin", _on_server_begin)
+            event.listen(engine, "rollback", _on_server_rollback)
 
 
 _DISK_FULL = "53100"
@@ -234,9 +249,33 @@ def _with_turns(_dialect: Any, _record: Any, _arguments: Any, options: dict[str,
     options["factory"] = TurnConnection
 
 
+def _on_server_begin(connection: Connection) -> None:
+    """Whoever has not said that he writes reads: the server refuses the rest."""
+    raw = cast("ServerConnection", connection.connection.driver_connection)
+    only_reads = not connection.get_execution_options().get("whetstone_writes")
+    if raw.read_only is not only_reads:
+        raw.read_only = only_reads
+
+
+def _on_server_rollback(connection: Connection) -> None:
+    """Where nothing can have been written, end by COMMIT: at a ROLLBACK the driver forgets every statement that it has
+    prepared, and the server plans each of them anew. What is not in order is left to the rollback that follows.
+    """
+    if connection.invalidated:
+        return
+    raw = cast("ServerConnection", connection.connection.driver_connection)
+    if raw.read_only and raw.info.transaction_status == _IN_ORDER:
+        with suppress(connection.dialect.loaded_dbapi.OperationalError):  # it is gone, and the rollback will say so
+            raw.commit()
+
+
+_IN_ORDER = 2
+"""libpq's PQTRANS_INTRANS: in a transaction that has not failed."""
+
+
 def _on_begin(connection: Connection, turns: WriteTurns) -> None:
     options = connection.get_execution_options()
-    if not options.get("whetstone_immediate"):
+    if not options.get("whetstone_writes"):
         send(connection, "BEGIN DEFERRED")
         return
     raw = cast(TurnConnection, connection.connection.driver_connection)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.extensions import db
+from app.extensions import WRITES, db
 from app.models.base import Model
 from benchmarks.scratch import is_sqlite
 
@@ -26,7 +26,7 @@ def multiply_row(model: type[Model], where: str, count: int, changed: Mapping[st
         f"{_NUMBERS[is_sqlite()]} INSERT INTO {table} ({', '.join(columns)})"
         f" SELECT {values} FROM numbers CROSS JOIN (SELECT * FROM {table} WHERE {where}) AS t"
     )
-    with aside(table), db.engine.begin() as connection:
+    with aside(table), db.engine.execution_options(**WRITES).begin() as connection:
         connection.execute(text(statement), {"count": count})
 
 
@@ -40,20 +40,20 @@ _NUMBERS = {
 def aside(table: str) -> Iterator[None]:
     """Without its triggers and, but for those of constraints, its indexes; the statistics are made anew after."""
     if not is_sqlite():
-        with db.engine.begin() as connection:
+        with db.engine.execution_options(**WRITES).begin() as connection:
             found = connection.execute(text(_SERVER_INDEXES), {"table": table}).tuples().all()
             connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER USER"))
             for name, _ in found:
                 connection.execute(text(f"DROP INDEX {name}"))
         yield
-        with db.engine.begin() as connection:
+        with db.engine.execution_options(**WRITES).begin() as connection:
             connection.execute(text("SET LOCAL maintenance_work_mem = '512MB'"))
             for _, made_by in found:
                 connection.execute(text(made_by))
             connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER USER"))
         _autocommit(f"VACUUM ANALYZE {table}")
         return
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         query = (
             "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = :table AND sql IS NOT NULL AND type <> 'table'"
         )
@@ -61,7 +61,7 @@ def aside(table: str) -> Iterator[None]:
         for kind, name, _ in kept:
             connection.execute(text(f"DROP {kind} {name}"))
     yield
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         for *_, made_by in kept:
             _raw(connection, made_by)
 

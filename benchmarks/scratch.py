@@ -14,7 +14,7 @@ from typing import Any
 from flask import Flask
 
 from app import Part, create_app
-from app.extensions import db
+from app.extensions import WRITES, db
 from benchmarks.figures import Figure, print_figures
 from tests.support.databases import Template
 
@@ -42,7 +42,7 @@ def scratch(part: Part = Part.COMMAND_LINE, **settings: object) -> Iterator[Flas
 def _spoil() -> None:
     """A server's database with a table more is dropped, not emptied for the next test row by row."""
     if not is_sqlite():
-        with db.engine.begin() as connection:
+        with db.engine.execution_options(**WRITES).begin() as connection:
             connection.exec_driver_sql("CREATE TABLE of_a_benchmark (id integer)")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.extensions import db
+from app.extensions import WRITES, db
 from app.models import Agent, Memory, MemoryState
 from app.models.memory_text import ContentKey, MemoryText
 from app.silo import AgentKeys
@@ -35,10 +35,10 @@ def write_ledger(agent: Agent, keys: AgentKeys, memories: int) -> list[int]:
     for start in range(0, len(ids), AT_ONCE):
         rows = list(_sealed(keys, first, ids[start : start + AT_ONCE]))
         for model in TABLES:
-            with aside(model.__tablename__), db.engine.begin() as connection:
+            with aside(model.__tablename__), db.engine.execution_options(**WRITES).begin() as connection:
                 connection.execute(text(_copy(model)), rows)
     tokens = db.session.get_one(Memory, first).token_estimate
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         connection.execute(text(_TOTALS), {"count": len(ids), "tokens": tokens * len(ids), "agent": agent.id})
     set_sequence("memories")
     db.session.rollback()

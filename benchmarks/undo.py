@@ -95,7 +95,7 @@ def _with_duplicates(name: str) -> tuple[str, int]:
 def _timed(work: Callable[[Connection], None]) -> float:
     clock = getattr(time, clock_name())
     began = clock()
-    with db.engine.connect().execution_options(whetstone_immediate=True) as connection:
+    with db.engine.connect().execution_options(whetstone_writes=True) as connection:
         work(connection)
         connection.commit()
     return float(clock() - began)

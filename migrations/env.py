@@ -22,7 +22,7 @@ def run_migrations() -> None:
         if sqlite:
             raw = connection.connection.driver_connection
             raw.execute("PRAGMA foreign_keys=OFF")
-        connection = connection.execution_options(whetstone_immediate=True)
+        connection = connection.execution_options(whetstone_writes=True)
         context.configure(
             connection=connection,
             target_metadata=db.metadata,

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from app.extensions import db
+from app.extensions import WRITES, db
 from tests.support.everything import everything
 from tests.support.factories import make_agent, remember
 from tests.support.tampering import tamper
@@ -44,7 +44,7 @@ def test_it_is_the_same_again_when_all_is_as_it_was(app: Flask) -> None:
 def test_what_is_not_committed_is_no_change_yet(app: Flask) -> None:
     make_agent()
     before = everything()
-    with db.engine.connect() as connection:
+    with db.engine.connect().execution_options(**WRITES) as connection:
         connection.execute(text("UPDATE agents SET name = 'wren'"))
         assert everything() == before
         connection.commit()

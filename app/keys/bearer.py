@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, bindparam, or_, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from app.errors import DiskFull, Unavailable
-from app.extensions import db, end_reading, now
+from app.extensions import WRITES, db, end_reading, now
 from app.keys.agent_keys import check_wrapped, open_keys
 from app.models.agent import Agent
 from app.models.key import AgentKey, AgentToken
@@ -131,7 +131,7 @@ def _note_use(token_id: int, public_id: str, moment: datetime) -> None:
 @contextmanager
 def _patient_for_a_moment() -> Iterator[Connection]:
     """A transaction that gives up where somebody else holds for longer what is to be written."""
-    options = {"whetstone_immediate": True, "whetstone_patience_ms": PATIENCE_MS}
+    options = {**WRITES, "whetstone_patience_ms": PATIENCE_MS}
     with db.engine.connect().execution_options(**options) as connection, connection.begin():
         if connection.dialect.name != "sqlite":
             connection.execute(text(f"SET LOCAL lock_timeout = {PATIENCE_MS}"))

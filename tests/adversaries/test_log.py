@@ -238,8 +238,9 @@ def test_a_whole_database_of_yesterday_opens_nothing(scene: Scene, afresh: bool)
     stolen = issue(scene.victim)
     scene.attacker.tokens.append(stolen)
     yesterday = all_rows()
+    public_id = scene.token_row(stolen).public_id
     with writing():
-        revoke_token(Agent.lock(scene.victim.id), scene.token_row(stolen).public_id, by=COMMAND_LINE)
+        revoke_token(Agent.lock(scene.victim.id), public_id, by=COMMAND_LINE)
     provision_keys(scene.victim.id)
     today = all_rows()
     restore(yesterday)

@@ -148,8 +148,9 @@ def test_nor_does_it_come_back_with_the_rows_of_a_whole_backup_but_the_log(scene
     stolen = issue(scene.victim)
     scene.attacker.tokens.append(stolen)
     backup = all_rows()
+    public_id = scene.token_row(stolen).public_id
     with writing():
-        revoke_token(Agent.lock(scene.victim.id), scene.token_row(stolen).public_id, by=COMMAND_LINE)
+        revoke_token(Agent.lock(scene.victim.id), public_id, by=COMMAND_LINE)
     provision_keys(scene.victim.id)
     with scene.attacked(knew=True, whole=True):
         restore(backup, but=("log_leaves",))

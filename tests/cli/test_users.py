@@ -216,8 +216,9 @@ def test_without_the_right_master_key_nothing_works_and_nothing_is_written(
 
 def test_a_second_factor_that_was_lost_is_taken_off_and_recorded(app: Flask, whetstone: Whetstone) -> None:
     whetstone("users", "create", "ann@example.org")
+    account_id = user("ann@example.org").account_id
     with writing():
-        account = Account.lock(user("ann@example.org").account_id)
+        account = Account.lock(account_id)
         made = user_in(account, "ann@example.org")
         made.set_totp(account, "totp1:sealed elsewhere", step=1, digests=["one", "two"])
         held = Passkey(credential_id="AAAA", public_key=b"a key", host="localhost", name="phone", sign_count=1)

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, text
 
-from app.extensions import db, writing
+from app.extensions import begin_immediate, db, writing
 from app.history import log
 from app.history.log import Filters, LogActor, newest_entry, read_batches, read_log_entries, walk_log
 from app.history.plan import Target
@@ -319,6 +319,8 @@ def plan_of(filters: Filters, start: TimeCursor) -> str:
     session = db.session()
     postgresql = session.get_bind().dialect.name == "postgresql"
     if postgresql:
+        session.rollback()
+        begin_immediate(session)
         # What earlier tests left in the indexes has a cost, too; and of few rows two walks cost the same.
         session.execute(text("REINDEX TABLE audit_log"))
         session.execute(text("ANALYZE audit_log"))

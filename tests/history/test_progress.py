@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
-from app.extensions import db, end_reading, now
+from app.extensions import begin_immediate, db, end_reading, now
 from app.history.progress import Progress
 from app.history.steps import steps_of
 from app.history.timeline import timeline_of
@@ -128,6 +128,8 @@ def test_a_queued_one_waits_for_a_worker_and_the_close_for_its_readers(agent: Ag
         assert found is not None
         return found.title
 
+    end_reading()
+    begin_immediate(db.session())
     agent.recall_probes = 3
     assert title() == "The agent writes its recall questions"
     assert title(probes_asked=3) == "Turn 1: the model is thinking"

@@ -10,7 +10,7 @@ from flask import Flask
 from sqlalchemy import select, text
 from structlog.testing import capture_logs
 
-from app.extensions import db, is_sqlite, writing
+from app.extensions import WRITES, db, is_sqlite, writing
 from app.history import proof
 from app.history import verify as history
 from app.history.proof import Proof, prove_due
@@ -151,7 +151,7 @@ def test_one_account_s_difference_is_no_other_s(other: int, clock: FakeClock) ->
 
 
 def test_what_belongs_to_nobody_is_told_to_all(other: int, clock: FakeClock) -> None:
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         on = "" if is_sqlite(db.session()) else " ON audit_log"
         connection.execute(text(f"DROP TRIGGER wt_audit_log_no_delete{on}"))
 

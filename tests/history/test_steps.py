@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from app.asking.calls import Dependencies
-from app.extensions import db
+from app.extensions import db, writing
 from app.history.steps import Step, steps_of
 from app.llm.client import Reply
 from app.models import COMMAND_LINE, Agent, Event, Mode, Refinement, Status, Trigger
@@ -118,8 +118,8 @@ def test_a_refinement_of_which_only_the_beginning_is_gone_is_told_by_the_log(age
     refinement = run(agent, say("YES"), call("delete_memory", id=1, carried_by=24), DONE)
     whole = told(steps_of(refinement))
     events = list(db.session.scalars(db.select(Event.at).where(Event.refinement_id == refinement.id)))
-    db.session.execute(db.delete(Event).where(Event.kind == "refinement.queued"))
-    db.session.commit()
+    with writing():
+        db.session.execute(db.delete(Event).where(Event.kind == "refinement.queued"))
 
     assert len(events) > len(whole)
     assert told(steps_of(fresh(refinement))) == whole

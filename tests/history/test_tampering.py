@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, text
 
-from app.extensions import db, writing
+from app.extensions import WRITES, db, writing
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Agent, AuditLog, MemoryState
 from app.models.state import STATE_FIELDS
@@ -269,12 +269,12 @@ def test_a_damaged_agent_is_a_difference_and_no_crash(agent: Agent, change: str)
 
 
 def test_a_missing_trigger_is_a_difference_where_nothing_else_is(agent: Agent) -> None:
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         on = "" if connection.dialect.name == "sqlite" else " ON audit_log"
         connection.execute(text(f"DROP TRIGGER wt_audit_log_no_update{on}"))
     found("lacks the trigger wt_audit_log_no_update")
 
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         connection.execute(text("UPDATE audit_log SET actor = 'user:nobody' WHERE agent_id = 1 AND sequence = 3"))
 
     found(f"{entry(3)} was altered", at=3)

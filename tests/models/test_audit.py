@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from flask import Flask
 
-from app.extensions import db, writing
+from app.extensions import WRITES, db, writing
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
 from app.models import COMMAND_LINE, Action, Actor, ActorKind, Agent, AuditLog, Memory, MemoryState, Source, record
@@ -83,7 +83,7 @@ def test_a_damaged_memory_hides_no_other_one_and_is_named_by_verify(app: Flask) 
     agent = make_agent()
     first, second = remember(agent, "Ann likes tea.", "Bob likes rum.")
     db.session.rollback()
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         damage = db.text("UPDATE memory_texts SET sealed = :none WHERE memory_id = :id")
         connection.execute(damage, {"none": b"", "id": second})
     db.session.expire_all()

@@ -140,7 +140,7 @@ def test_listeners_hear_of_it_while_they_listen(
 def test_listeners_of_an_engine_with_options_hear_of_it(app: Flask, name: Any) -> None:
     query = Prepared(select(cast(Table, Agent.__table__).c.id))
     heard: list[Any] = []
-    engine = db.engine.execution_options(whetstone_immediate=False)
+    engine = db.engine.execution_options(whetstone_writes=False)
     event.listen(engine, name, lambda *given: heard.append(given))
 
     with engine.begin() as connection:

@@ -11,7 +11,7 @@ from flask import Flask
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from app.extensions import db, writing
+from app.extensions import WRITES, db, writing
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.models import COMMAND_LINE, Agent, MemoryState, Refinement, Rollback, Status
@@ -56,7 +56,7 @@ def run(app: Flask) -> Running:
 @contextmanager
 def by_hand() -> Iterator[Connection]:
     """A connection as somebody with the database's address has it: past every rule of the code."""
-    with db.engine.connect() as connection:
+    with db.engine.connect().execution_options(**WRITES) as connection:
         yield connection
 
 
@@ -232,7 +232,7 @@ def test_the_index_itself_refuses_a_second_open_refinement(run: Running) -> None
     columns = ", ".join(column.name for column in Refinement.__table__.columns)
     copied = columns.replace("id,", ":id,", 1)
     second = f"INSERT INTO refinements ({columns}) SELECT {copied} FROM refinements"
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         drop_triggers(connection)
     for status in ("queued", "asking", "running"):
         with writing():
@@ -249,7 +249,7 @@ def test_the_index_itself_refuses_a_second_open_refinement(run: Running) -> None
 
 
 def test_the_database_holds_exactly_the_declared_triggers(run: Running) -> None:
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         dialect = connection.dialect.name
         assert missing_triggers(connection) == set()
         drop_triggers(connection)
@@ -263,7 +263,7 @@ def test_the_database_holds_exactly_the_declared_triggers(run: Running) -> None:
 @pytest.mark.parametrize("table", ["audit_log", "memory_states", "memories", "refinements", "rollbacks"])
 def test_a_trigger_that_was_made_harmless_counts_as_missing(run: Running, table: str) -> None:
     name = f"wt_{table}_no_delete"
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         if connection.dialect.name == "sqlite":
             connection.execute(text(f"DROP TRIGGER {name}"))
             connection.execute(text(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END"))
@@ -288,7 +288,7 @@ def test_a_trigger_that_was_made_harmless_counts_as_missing(run: Running, table:
     ],
 )
 def test_another_trigger_of_the_same_name_counts_as_missing(run: Running, harmless: str) -> None:
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         connection.execute(text("DROP TRIGGER wt_audit_log_no_delete ON audit_log"))
         connection.execute(text(f"CREATE TRIGGER wt_audit_log_no_delete {harmless}"))
         assert missing_triggers(connection) == {"wt_audit_log_no_delete"}
@@ -373,7 +373,7 @@ def test_truncate_and_upsert_slip_past_nothing(run: Running) -> None:
 
 @postgresql_only
 def test_a_trigger_that_was_switched_off_counts_as_missing(run: Running) -> None:
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         connection.execute(text("ALTER TABLE audit_log DISABLE TRIGGER wt_audit_log_no_update"))
         assert missing_triggers(connection) == {"wt_audit_log_no_update"}
         connection.execute(text("ALTER TABLE audit_log ENABLE REPLICA TRIGGER wt_audit_log_no_update"))

@@ -213,7 +213,7 @@ def test_another_process_that_writes_for_too_long_is_told_and_the_turn_is_passed
 
 
 def test_a_thread_that_writes_is_refused_a_second_transaction_at_once(app: Flask) -> None:
-    second = db.engine.connect().execution_options(whetstone_immediate=True)
+    second = db.engine.connect().execution_options(whetstone_writes=True)
     with writing(), second, pytest.raises(RuntimeError, match="on another connection"):
         second.begin()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.extensions import db
+from app.extensions import db, writing
 from app.history.erasing import erase_memory
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
@@ -154,8 +154,8 @@ def test_ten_overwritten_memories_are_asked_about_and_three_are_confirmed(agent:
 
 def test_the_operator_and_the_agent_say_how_many_losses_can_be_confirmed(agent: Agent) -> None:
     remember(agent, RENT, *FILLER)
-    agent.max_confirmed_losses = 0
-    db.session.commit()
+    with writing():
+        Agent.lock(agent.id).max_confirmed_losses = 0
     run = begin(agent)
     result = update(run, CHEAPER)
     assert "No further loss can be confirmed" in result["advice"]

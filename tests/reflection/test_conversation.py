@@ -417,8 +417,9 @@ def test_a_busy_database_leaves_it_waiting_to_be_asked_again(agent: Agent, clock
 
 def test_sealed_bytes_that_were_swapped_are_refused_and_nobody_is_asked(agent: Agent) -> None:
     first, second = (hand_in(agent.id, TALK, agent.as_actor) for _ in range(2))
+    others = fresh(second).sealed
     with writing():
-        db.session.get_one(Intake, first.id).sealed = fresh(second).sealed
+        db.session.get_one(Intake, first.id).sealed = others
     dependencies, client = means_of()
 
     reflect_on_conversation(first.id, dependencies)

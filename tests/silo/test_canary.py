@@ -19,7 +19,7 @@ from sqlalchemy import text
 import tasks.celery
 from app.config import Settings
 from app.events.broker import broker_namespace
-from app.extensions import db
+from app.extensions import db, writing
 from app.keys.agent_keys import open_keys
 from app.models import Intake, Memory, User
 from app.processes.broker import EmbeddedBroker
@@ -75,7 +75,7 @@ def test_no_error_of_the_database_or_the_silo_quotes_it(app: Flask) -> None:
     agent = make_agent()
     (number,) = remember(agent, canary("ledger"))
     memory = db.session.get_one(Memory, number)
-    with pytest.raises(Exception, match="append-only") as refused:
+    with pytest.raises(Exception, match="append-only") as refused, writing():
         db.session.execute(text("UPDATE audit_log SET subject = :subject"), {"subject": canary("subject")})
     db.session.rollback()
     with pytest.raises(SealBroken) as broken:

@@ -51,7 +51,7 @@ class FullDisk:
         return [f"CREATE TRIGGER {name} {made.format(act)}" for name, act in self._acts.items()]
 
     def _run(self, *statements: str) -> None:
-        with self._engine.connect().execution_options(whetstone_immediate=True) as connection, connection.begin():
+        with self._engine.connect().execution_options(whetstone_writes=True) as connection, connection.begin():
             for statement in statements:
                 connection.execute(text(statement))
 

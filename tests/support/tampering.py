@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
-from app.extensions import db
+from app.extensions import WRITES, db
 from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import Verdict, verify
@@ -28,7 +28,7 @@ def as_owner() -> Iterator[Connection]:
     """A transaction in which nothing is refused, behind which everything looks as before."""
     db.session.rollback()
     db.session.expunge_all()
-    with db.engine.connect() as connection:
+    with db.engine.connect().execution_options(**WRITES) as connection:
         if connection.dialect.name == "sqlite":
             raw = connection.connection.driver_connection
             raw.execute("PRAGMA foreign_keys=OFF")

@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from app.extensions import db, is_sqlite
+from app.extensions import WRITES, db, is_sqlite
 from app.history.proof import prove_due
 from app.history.stops import review_stop
 from app.models import Agent
@@ -100,7 +100,7 @@ def test_what_belongs_to_nobody_is_told_to_all_and_named_to_none(
     agent: Agent, auditor: Browser, neighbour: Browser, clock: FakeClock
 ) -> None:
     tamper("UPDATE audit_log SET chain = 'agent:secret', agent_id = NULL WHERE agent_id = 1 AND sequence = 3")
-    with db.engine.begin() as connection:
+    with db.engine.execution_options(**WRITES).begin() as connection:
         on = "" if is_sqlite(db.session()) else " ON audit_log"
         connection.execute(text(f"DROP TRIGGER wt_audit_log_no_delete{on}"))
     prove_due(clock.now())

@@ -677,9 +677,10 @@ def test_under_a_number_pages_show_the_sentence_and_no_button(web: Flask, admin:
 
 
 def test_one_that_was_made_for_another_host_is_named_and_not_taken(web: Flask, ann: Device) -> None:
+    ann_id = user_of(ann.email).id
     with writing():
         account = Account.lock(HOME)
-        user = User.of_account(account, user_of(ann.email).id)
+        user = User.of_account(account, ann_id)
         (row,) = user.passkeys
         row.host = "whetstone.example"
         user._record(account, Action.PASSKEY_ADD, {})
