@@ -82,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _uses_a_server(item: pytest.Item) -> bool:
     assert isinstance(item, pytest.Function)
+    if item.get_closest_marker("looks"):
+        return False
     return "template" in item.fixturenames or bool({"SERVER", "REDIS"} & vars(item.module).keys())
 
 

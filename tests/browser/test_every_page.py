@@ -22,6 +22,8 @@ from tests.support.factories import HOME, make_user
 from tests.support.pages import Site, serving
 from tests.views.site import CONTENT, PUBLIC, SIGN_IN, Subject, make_subject, routes
 
+pytestmark = pytest.mark.looks
+
 WITHOUT = CONTENT | PUBLIC | SIGN_IN
 """test_exception.py opens pages with content, the last test here those of strangers."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 
+import pytest
 from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
@@ -17,6 +18,8 @@ from tests.browser.desk import PHONE, browsing
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.pages import serving
+
+pytestmark = pytest.mark.looks
 
 
 def test_the_bar_is_as_high_before_scripts_run_as_afterwards(

@@ -15,6 +15,8 @@ from tests.support.factories import HOME, make_agent, make_user
 from tests.support.pages import serving
 from tests.views.conftest import PASSWORD, hashed_password
 
+pytestmark = pytest.mark.looks
+
 PAGES = ("/", "/agents", "/refinements", "/attention", "/exceptions", "/audit", "/settings/users")
 
 
