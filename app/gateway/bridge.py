@@ -73,7 +73,8 @@ class FlaskThreads:
             try:
                 piece = answer.carry_out(step)
             except BaseException as error:  # noqa: BLE001 - it is the request's, whatever it is
-                loop.call_soon_threadsafe(_unless_cancelled, done, done.set_exception, error)
+                told = _as_told(error)
+                loop.call_soon_threadsafe(_unless_cancelled, done, done.set_exception, told)
             else:
                 loop.call_soon_threadsafe(_unless_cancelled, done, done.set_result, piece)
 
@@ -84,6 +85,15 @@ class FlaskThreads:
 def _unless_cancelled(done: asyncio.Future[bytes], tell: Callable[[T], None], told: T) -> None:
     if not done.cancelled():
         tell(told)
+
+
+def _as_told(error: BaseException) -> BaseException:
+    """A future takes no StopIteration, and whoever waits for it would wait for ever."""
+    if not isinstance(error, StopIteration):
+        return error
+    told = RuntimeError("the application ended in a StopIteration")
+    told.__cause__ = error
+    return told
 
 
 class _Answer:

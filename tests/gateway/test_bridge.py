@@ -175,6 +175,19 @@ def test_what_breaks_is_told_to_the_server() -> None:
     asyncio.run(ask())
 
 
+def test_an_application_that_ends_in_a_stop_iteration_is_told_to_the_server_too() -> None:
+    """A future takes any other exception: with this one whoever asked would wait for ever."""
+
+    def answer(environ: Any, start: Start) -> Iterable[bytes]:
+        return [next(iter(list[bytes]()))]
+
+    async def ask() -> None:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(Peer().ask(FlaskThreads(answer, 1)), 10)
+
+    asyncio.run(ask())
+
+
 def _long_answer(environ: Any, start: Start) -> Iterator[bytes]:
     start("200 OK", [("Content-Length", str(3 * len(LONG) + 3))])
     yield from [LONG] * 3
