@@ -50,7 +50,10 @@ class RollbackShape(ResponseModel):
 
 
 class PlanShape(ResponseModel):
-    """What it would do, or has done. With conflicts nothing is applied, so nothing is counted."""
+    """What it would do, or has done. With conflicts nothing is applied, so nothing is counted.
+
+    `altered`: those among the conflicts whose history does not hold together.
+    """
 
     kind: str
     undone_by: str | None
@@ -58,6 +61,7 @@ class PlanShape(ResponseModel):
     restored: int
     removed: int
     conflicts: list[int]
+    altered: list[int]
     stays: list[int]
     erased: list[int]
     later: list[str]

@@ -13,6 +13,7 @@ from app.history.undo import RollbackConflict, roll_back
 from app.history.verify import verify
 from app.models import COMMAND_LINE, Action, Agent
 from app.models.state import STATE_FIELDS
+from app.shapes.audit import PlanShape
 from tests.history.going_back import (
     LONG,
     consolidate,
@@ -66,6 +67,7 @@ def is_refused(target: Target, *altered: int) -> None:
     before, entries = now_of(1), count_entries()
     plan = preview_plan(target)
     assert (plan.altered, set(altered) <= set(plan.conflicts)) == (altered, True)
+    assert PlanShape.of(plan).as_json()["altered"] == [*altered]
     with pytest.raises(RollbackConflict, match="altered behind Whetstone's back") as refused:
         roll_back(target, by=COMMAND_LINE)
     db.session.rollback()
