@@ -72,8 +72,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneHous
     return OneHouse(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a database server, only what uses it or a broker's: the rest would run as it did on SQLite."""
+    """On a database server, only what uses it or a broker's: the rest would run as it did on SQLite.
+
+    What takes long begins first: else one process is busy with it at the end, and the others wait.
+    """
+    items.sort(key=lambda item: not (item.get_closest_marker("slow") or item.get_closest_marker("timeout")))
     if SERVER:
         alike = [item for item in items if not _uses_a_server(item)]
         config.hook.pytest_deselected(items=alike)
