@@ -265,7 +265,7 @@ def _on_server_rollback(connection: Connection) -> None:
         return
     raw = cast("ServerConnection", connection.connection.driver_connection)
     if raw.read_only and raw.info.transaction_status == _IN_ORDER:
-        with suppress(connection.dialect.loaded_dbapi.OperationalError):  # it is gone, and the rollback will say so
+        with suppress(connection.dialect.loaded_dbapi.Error):  # it is gone, and the rollback will say so
             raw.commit()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import psycopg
 import pytest
 from flask import Flask
@@ -106,6 +108,16 @@ def test_a_reader_whose_connection_the_server_ended_is_told_so_once(asks_once_mo
     with pytest.raises(OperationalError):
         if asks_once_more:
             db.session.scalar(select(Account.id))
+        end_reading()
+    end_reading()
+
+    assert db.session.scalar(select(Account.id)) == 1
+
+
+def test_a_reader_who_paused_for_longer_than_the_server_allows_is_told_so_once() -> None:
+    db.session.execute(text("SET LOCAL idle_in_transaction_session_timeout = 50"))
+    time.sleep(0.3)
+    with pytest.raises(OperationalError):
         end_reading()
     end_reading()
 
