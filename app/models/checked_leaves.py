@@ -75,8 +75,13 @@ class CheckedLeaves:
         return is_in_file and first <= size <= first + BATCH and not self.must_write
 
     def add(self, leaves: Sequence[CheckedLeaf]) -> None:
-        """Those that are not ahead yet: a thread that appended behind others may have been first to say so."""
+        """Those that are not ahead yet: a thread that appended behind others may have been first to say so.
+
+        None where something must be written first: what they follow may have been given up since it was looked at.
+        """
         with self._changing:
+            if self.must_write:
+                return
             end = self._ahead[-1].position + 1 if self._ahead else 0
             self._ahead += [leaf for leaf in leaves if leaf.position >= end]
 

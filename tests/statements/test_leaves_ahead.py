@@ -17,7 +17,8 @@ from app.keys.agent_keys import open_keys
 from app.models import Agent, StatementKind
 from app.models.appending import append_statement
 from app.models.declaring import declare
-from app.models.log_leaves import log_size
+from app.models.log_leaves import FoundLeaf, log_size
+from app.models.statement import Statement
 from app.models.statement_errors import LogBroken
 from app.models.statement_log import StatementLog, current_of, statement_log
 from app.silo.logcopy import LogCopyUnwritable
@@ -313,6 +314,30 @@ def test_a_reader_misses_nothing_that_another_fails_to_write_at_that_moment(
     monkeypatch.setattr(checked, "has_ahead", has_ahead)
     with pytest.raises(LogCopyUnwritable) if stays_full else nullcontext(), writing() as session:
         assert list(current_of(wren.id, wren.uuid, log_size(session)).consents) == ["change:elsewhere"]
+
+
+def test_nothing_is_added_behind_what_another_fails_to_write_at_that_moment(
+    app: Flask, agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, (wren, crow) = statement_log(), agents
+    state_elsewhere(app, crow, "change:first")
+    with monkeypatch.context() as patch, writing() as session:
+        patch.setattr(log.checked, "write_ahead", lambda: None)
+        log.keep_up(log_size(session))
+        session.info["after_commit"].clear()
+    state_elsewhere(app, wren, "change:second")
+    real = log.keys.check_leaf
+
+    def check_leaf(leaf: FoundLeaf) -> Statement | None:
+        with monkeypatch.context() as patch:
+            patch.setattr("app.silo.logcopy.os.pwrite", full_disk)
+            log.checked.write_of_others()
+        return real(leaf)
+
+    monkeypatch.setattr(log.keys, "check_leaf", check_leaf)
+    with writing() as session:
+        assert list(current_of(wren.id, wren.uuid, log_size(session)).consents) == ["change:second"]
+    assert newly_read().copy.size == log.copy.size == log_size(db.session)
 
 
 def test_who_stated_what_can_not_be_written_is_told(
