@@ -321,6 +321,16 @@ OWN = {
 
 FINAL = {"forget.forget", "memories.erase"}
 
+UNTOUCHED = FINAL | {
+    "agents.refine_many",
+    "settings.revert",
+    "memories.release",
+    "refinements.roll_back_matching",
+    "rollbacks.undo_refinement",
+    "rollbacks.undo_rewind",
+}
+"""What finds nothing to do on a subject on which every other act was done. Others find more: what is paused resumes."""
+
 
 def act_of(rule: Rule) -> Act:
     assert rule.endpoint in ACTS, f"{rule.rule}: tests/views/site.py knows no form for {rule.endpoint}"
