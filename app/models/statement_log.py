@@ -102,12 +102,11 @@ class StatementLog:
         ]
         for position, each in enumerate(leaves, first):
             self.keys.learn(position, each.said)
-        if self.checked.must_write:
-            self.catch_up(first + len(leaves))
-            return
         if first <= self.checked.end:
             self.checked.add(checked)
         self.checked.write_ahead()
+        if self.checked.must_write:  # also where another has just taken these along, and failed
+            self.catch_up(first + len(leaves))
 
     def read(self, agent_id: int, agent: str, size: int | None = None) -> Current:
         """What the log says of an agent; `size` as for `catch_up`, or as for `keep_up` in `writing()`.

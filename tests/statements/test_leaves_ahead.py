@@ -5,7 +5,7 @@ transaction, and nothing of what the copy proves is lost for it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ from app.extensions import after_commit, db, writing
 from app.keys.agent_keys import open_keys
 from app.models import Agent, StatementKind
 from app.models.appending import append_statement
+from app.models.checked_leaves import CheckedLeaf
 from app.models.declaring import declare
 from app.models.log_leaves import FoundLeaf, log_size
 from app.models.statement import Statement
@@ -353,3 +354,25 @@ def test_who_stated_what_can_not_be_written_is_told(
 
     assert newly_read().copy.size == size + 2
     assert "change:here" in current_of(wren.id, wren.uuid).consents
+
+
+@pytest.mark.parametrize("stays_full", [True, False])
+def test_who_stated_what_another_fails_to_write_for_him_is_told_or_writes_it_himself(
+    agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch, stays_full: bool
+) -> None:
+    (wren, _), log, size = agents, statement_log(), statement_log().copy.size
+    real = log.checked.add
+
+    def add(leaves: Sequence[CheckedLeaf]) -> None:
+        real(leaves)
+        with monkeypatch.context() as patch:
+            patch.setattr("app.silo.logcopy.os.pwrite", full_disk)
+            log.checked.write_of_others()
+        if stays_full:
+            monkeypatch.setattr("app.silo.logcopy.os.pwrite", full_disk)
+
+    monkeypatch.setattr(log.checked, "add", add)
+    with pytest.raises(LogCopyUnwritable) if stays_full else nullcontext():
+        state(wren, "change:here")
+
+    assert newly_read().copy.size == size + (not stays_full)
