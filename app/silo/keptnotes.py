@@ -35,7 +35,9 @@ class KeptNotes:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             size = os.fstat(descriptor).st_size
             cut = size and os.pread(descriptor, 1, size - 1) != b"\n"
-            os.write(descriptor, ("\n" * bool(cut) + "".join(f"{line}\n" for line in lines)).encode())
+            rest = ("\n" * bool(cut) + "".join(f"{line}\n" for line in lines)).encode()
+            while rest:  # a disk that is all but full takes the beginning without a word
+                rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

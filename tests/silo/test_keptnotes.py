@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def test_each_comes_back_once_in_the_order_of_the_log(kept: KeptNotes) -> None:
     kept.add([])
     assert kept.read() == [FIRST, SECOND, THIRD]
     assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
+
+
+def test_what_the_disk_takes_in_pieces_is_kept_whole(kept: KeptNotes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk with little room takes the beginning, and refuses only what comes next."""
+    real = os.write
+    monkeypatch.setattr("app.silo.keptnotes.os.write", lambda descriptor, body: real(descriptor, body[:10]))
+    kept.add([THIRD])
+
+    assert kept.read() == [FIRST, SECOND, THIRD]
 
 
 def test_what_a_crash_left_of_a_line_spoils_no_other(kept: KeptNotes) -> None:
