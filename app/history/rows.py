@@ -11,9 +11,10 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Table, and_, exists, select
+from sqlalchemy import Select, Table, and_, bindparam, exists, select
 from sqlalchemy.orm import selectinload
 
 from app.extensions import db
@@ -71,13 +72,22 @@ class ReplayedRows:
 
 def check_strayed_rows() -> None:
     """Raises Difference for the first logged row that belongs to something that is not there."""
+    for noun, named, query in _stray_queries():
+        found = db.session.scalar(query)
+        if found is not None:
+            raise Difference(f"The {noun} {found} names a row of {named} that is not there.")
+
+
+@cache
+def _stray_queries() -> list[tuple[str, str, Select[Any]]]:
+    """By noun and table named. There are many, and making one takes as long as running it: each is made once."""
+    made = []
     for model in logged_models():
         for key in cast(Table, model.__table__).foreign_keys:
             lost = and_(key.parent.is_not(None), ~exists().where(key.column == key.parent))
-            found = db.session.scalar(select(_key_column(model)).where(lost).order_by(_key_column(model)).limit(1))
-            if found is not None:
-                what = f"{model.NOUN} {found}"
-                raise Difference(f"The {what} names a row of {key.column.table.name} that is not there.")
+            query = select(_key_column(model)).where(lost).order_by(_key_column(model)).limit(1)
+            made.append((model.NOUN, key.column.table.name, query))
+    return made
 
 
 def _key_column(model: type[Logged]) -> Any:
@@ -86,10 +96,7 @@ def _key_column(model: type[Logged]) -> Any:
 
 def _present_rows(model: type[Logged], owner_id: int) -> Generator[tuple[str, Said]]:
     """The rows that there are, with what an entry would say of each now. To be closed."""
-    query: Any = select(model).where(model.belongs_to(owner_id)).order_by(_key_column(model))
-    if model is User:
-        query = query.options(selectinload(User.roles))
-    rows = db.session.scalars(query.execution_options(yield_per=BATCH, populate_existing=True))
+    rows = db.session.scalars(_rows_query(cast(Any, model)), {"owner_id": owner_id})
     try:
         for row in rows:
             yield row.log_key, row.said()
@@ -98,6 +105,14 @@ def _present_rows(model: type[Logged], owner_id: int) -> Generator[tuple[str, Sa
         raise Difference(f"a row of {model.__tablename__} can't be read: it was damaged.") from None
     finally:
         rows.close()
+
+
+@cache
+def _rows_query(model: Any) -> Select[Any]:
+    query: Any = select(model).where(model.belongs_to(bindparam("owner_id"))).order_by(_key_column(model))
+    if model is User:
+        query = query.options(selectinload(User.roles))
+    return cast("Select[Any]", query.execution_options(yield_per=BATCH, populate_existing=True))
 
 
 class _LatestValues:

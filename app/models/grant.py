@@ -227,7 +227,7 @@ class AccessView(Logged, Model):
         return "agent", db.session.get_one(AccessGrant, self.grant_id).agent_id
 
     @classmethod
-    def belongs_to(cls, owner_id: int) -> ColumnElement[bool]:
+    def belongs_to(cls, owner_id: int | ColumnElement[int]) -> ColumnElement[bool]:
         return cls.grant_id.in_(select(AccessGrant.id).where(AccessGrant.agent_id == owner_id))
 
     def said(self) -> Said:

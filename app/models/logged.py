@@ -69,7 +69,7 @@ class Logged:
         return kind, getattr(self, column)
 
     @classmethod
-    def belongs_to(cls, owner_id: int) -> ColumnElement[bool]:
+    def belongs_to(cls, owner_id: int | ColumnElement[int]) -> ColumnElement[bool]:
         """The condition in a query that a row belongs to this agent or account."""
         return cast("ColumnElement[bool]", getattr(cls, cls.OWNER[1]) == owner_id)
 
