@@ -14,7 +14,7 @@ from contextlib import closing
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Select, Table, and_, bindparam, exists, select
+from sqlalchemy import ColumnElement, ForeignKey, Select, Table, and_, bindparam, exists, literal, select, union_all
 from sqlalchemy.orm import selectinload
 
 from app.extensions import db
@@ -72,22 +72,30 @@ class ReplayedRows:
 
 def check_strayed_rows() -> None:
     """Raises Difference for the first logged row that belongs to something that is not there."""
-    for noun, named, query in _stray_queries():
-        found = db.session.scalar(query)
-        if found is not None:
-            raise Difference(f"The {noun} {found} names a row of {named} that is not there.")
+    for number in db.session.scalars(_where_rows_stray()):
+        model, key = _references()[number]
+        found = db.session.scalar(select(_key_column(model)).where(_is_lost(key)).order_by(_key_column(model)).limit(1))
+        raise Difference(f"The {model.NOUN} {found} names a row of {key.column.table.name} that is not there.")
 
 
 @cache
-def _stray_queries() -> list[tuple[str, str, Select[Any]]]:
-    """By noun and table named. There are many, and making one takes as long as running it: each is made once."""
-    made = []
-    for model in logged_models():
-        for key in cast(Table, model.__table__).foreign_keys:
-            lost = and_(key.parent.is_not(None), ~exists().where(key.column == key.parent))
-            query = select(_key_column(model)).where(lost).order_by(_key_column(model)).limit(1)
-            made.append((model.NOUN, key.column.table.name, query))
-    return made
+def _where_rows_stray() -> Select[Any]:
+    """The numbers of references that lead nowhere: all are looked at in one statement."""
+    asked = [
+        select(literal(number).label("number")).where(exists().where(_is_lost(key)))
+        for number, (_, key) in enumerate(_references())
+    ]
+    numbers = union_all(*asked).subquery()
+    return select(numbers.c.number).order_by(numbers.c.number)
+
+
+@cache
+def _references() -> list[tuple[type[Logged], ForeignKey]]:
+    return [(model, key) for model in logged_models() for key in cast(Table, model.__table__).foreign_keys]
+
+
+def _is_lost(key: ForeignKey) -> ColumnElement[bool]:
+    return and_(key.parent.is_not(None), ~exists().where(key.column == key.parent))
 
 
 def _key_column(model: type[Logged]) -> Any:

@@ -19,7 +19,8 @@ from app.asking.replies import ConsentAnswer
 from app.extensions import db, writing
 from app.grants import opening
 from app.grants.request import decide_grant, request_access
-from app.history.rows import _LatestValues
+from app.history.chain import Difference
+from app.history.rows import _LatestValues, check_strayed_rows
 from app.history.verify import verify
 from app.keys.agent_keys import open_keys
 from app.keys.tokens import issue_token, revoke_token
@@ -53,6 +54,7 @@ from tests.support.clock import FakeClock
 from tests.support.databases import SERVER
 from tests.support.factories import HOME, begin, make_agent, make_user, remember, toggle
 from tests.support.tampering import as_owner, entries, found, hash_anew, tamper
+from tests.views.site import NOBODY
 
 LOGGED = {model.__tablename__: model for model in logged_models()}
 
@@ -303,6 +305,33 @@ def _check_added_and_removed_rows(name: str) -> None:
         assert f"{model.NOUN} " in str(inserted.first_problem)
         for each in removed:
             assert re.search(rf"({model.NOUN}|view) .*its row is gone", str(each.first_problem))
+
+
+def test_a_row_that_names_what_is_not_there_is_found_whatever_it_names(agent: Agent) -> None:
+    """Each reference of each table, one at a time; none while all lead somewhere."""
+    check_strayed_rows()
+    led_nowhere = set()
+    for model in LOGGED.values():
+        for key in model.__table__.foreign_keys:
+            table, column, other = model.__tablename__, key.parent.name, key.column.table.name
+            nowhere = "987654321" if isinstance(key.parent.type, Integer) else f"'{NOBODY}'"
+            with _quietly() as connection:
+                connection.execute(text(f"CREATE TABLE kept AS SELECT * FROM {table}"))
+                first = f"(SELECT min({model.LOG_KEY}) FROM {table})"
+                changed = connection.execute(
+                    text(f"UPDATE {table} SET {column} = {nowhere} WHERE {model.LOG_KEY} = {first}")
+                ).rowcount
+            if changed:
+                led_nowhere.add(f"{table}.{column}")
+                said = f"The {model.NOUN} .+ names a row of {other} that is not there\\."
+                with pytest.raises(Difference, match=said):
+                    check_strayed_rows()
+            with _quietly() as connection:
+                connection.execute(text(f"DELETE FROM {table}"))
+                connection.execute(text(f"INSERT INTO {table} SELECT * FROM kept"))
+                connection.execute(text("DROP TABLE kept"))
+    assert len(led_nowhere) > 20, led_nowhere
+    check_strayed_rows()
 
 
 def test_what_was_edited_in_an_attack_is_named_with_its_field_and_its_entry(agent: Agent) -> None:
