@@ -1,4 +1,8 @@
-"""Cuts a text into tokens, in time that grows with its length alone: each pattern is possessive or bounded."""
+"""Cuts a text into tokens, in time that grows with its length alone: each pattern is possessive or bounded.
+
+What a possessive group repeats begins with single characters, and only what may also be absent stands behind them: before
+Python 3.11.5 a group that fails after a repeat, or in a lookahead, keeps what it took (CPython's issue 106052).
+"""
 
 from __future__ import annotations
 
@@ -27,11 +31,11 @@ _TOKEN = re.compile(
             r"[A-Za-z]++(?=[ ,\n]|$)",
             rf"[{DENSE}]++",
             r"[A-Za-z][A-Za-z0-9+]{0,15}+://[^\s<>\"|]++",
-            r"[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}+",
+            r"[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-][A-Za-z0-9-]{0,62}){1,8}+",
             r"(?<![\w)/])(?:~|\.{1,2})?/[A-Za-z_{][\w.{}:%@+/=&?*~-]*+",
-            r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2})?+(?:\.\d{1,9})?+(?:Z|[+-]\d{2}:?\d{2})?+",
-            r"(?:(?<![^\s(])[-−+])?[$€£¥₹]?\d++(?:[.,:/–-]\d++){0,8}+[A-Za-z%°µ²³]{0,12}+(?![A-Za-z0-9_])",
-            rf"(?<![\w-])--?[A-Za-z][\w-]*+|[@#$]?{_W}++(?:['.:/\\&=?+~@-]{_W}++){{0,30}}+(?:\(\))?+",
+            r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d\d)?+(?:\.\d\d{0,8})?+(?:Z|[+-]\d{2}:?\d{2})?",
+            r"(?:(?<![^\s(])[-−+])?[$€£¥₹]?\d++(?:[.,:/–-]\d\d*+){0,8}+[A-Za-z%°µ²³]{0,12}+(?![A-Za-z0-9_])",
+            rf"(?<![\w-])--?[A-Za-z][\w-]*+|[@#$]?{_W}++(?:['.:/\\&=?+~@-]{_W}{_W}*+){{0,30}}+(?:\(\))?+",
             r"[%°&]",
             _EMOJI,
             r"[.!?](?=[\s\"')*]|$)|[;。！？।؟]|\n",
@@ -43,10 +47,10 @@ _PLAIN = {"’": "'", "‘": "'", "ʼ": "'", "“": '"', "”": '"', "„": '"',
 
 _LIST_NUMBER = re.compile(r"^[ \t]{0,8}+\d{1,2}+[.)](?=[ \t])", re.MULTILINE)
 
-_CODE = re.compile(r"```((?:(?!```).)++)```|``((?:(?!'')[^`\n]){1,1000}+)``(?!`)|(?<!`)`([^`\n]{1,1000}+)`", re.DOTALL)
+_CODE = re.compile(r"```(?!```)(.+?)```|``((?:(?!'')[^`\n]){1,1000})``(?!`)|(?<!`)`([^`\n]{1,1000}+)`", re.DOTALL)
 _QUOTE = re.compile(
     r"(?=[`'\"«「『])(?:``([^`'\n]{1,300}+)''|\"([^\"\n]{1,300}+)\"|«([^«»\n]{1,300}+)»|「([^「」\n]{1,300}+)」|『([^『』\n]{1,300}+)』"
-    r"|(?<![\w'])'(?=\S)([^'\n]{1,300}+(?:(?<=\w)'(?=\w)[^'\n]{1,300}+){0,5}+)'(?!\w))"
+    r"|(?<![\w'])'(?=\S)([^'\n]{1,300}+(?:(?<=\w)'(?=\w)[^'\n]{1,300}+){0,5})'(?!\w))"
 )
 _QUOTATION_MARKS = "\"'«「『`"
 
