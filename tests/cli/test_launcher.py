@@ -20,10 +20,11 @@ TOOLS = ("sh", "cat", "cksum", "cut", "dirname", "ln", "mkdir", "readlink", "rm"
 PYTHON = f"""#!/bin/sh
 [ "$1 $2" = "-m pip" ] && exit 1
 case "$*" in
-*sys.version_info*) echo "$0" ;;
+*sys.version_info*) echo "fast $0" ;;
 *) exec {sys.executable} "$@" ;;
 esac
 """
+SLOW_PYTHON = PYTHON.replace("fast $0", "slow $0")
 OLD_PYTHON = "#!/bin/sh\nexit 1\n"
 BARE_PYTHON = PYTHON.replace('case "$*" in', 'case "$*" in\n*ensurepip*) exit 1 ;;')
 PIP_PYTHON = PYTHON.replace(
@@ -204,6 +205,45 @@ def test_a_newer_python_beside_an_old_one_is_found(checkout: Checkout) -> None:
     checkout.add_tool("python3", OLD_PYTHON)
     checkout.add_tool("python3.12", PYTHON)
     assert checkout.run()[0] == 0
+    assert f"--python {checkout.tools / 'python3.12'}" in read(checkout.uv_log)
+
+
+def test_a_python_that_was_built_for_speed_comes_before_one_that_was_not(checkout: Checkout) -> None:
+    checkout.add_tool("python3", SLOW_PYTHON)
+    checkout.add_tool("python3.12", PYTHON)
+    status, _, err = checkout.run()
+    slow, fast = checkout.tools / "python3", checkout.tools / "python3.12"
+    assert status == 0
+    assert f"--python {fast}" in read(checkout.uv_log)
+    assert f"{slow} was built without optimizations; taking {fast}" in err
+
+
+def test_also_where_it_has_the_same_name_further_along_the_path(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.add_tool("python3", SLOW_PYTHON)
+    further = tmp_path / "usr bin"
+    further.mkdir()
+    checkout.add_tool("../usr bin/python3", PYTHON)
+    checkout.variables["PATH"] += f":{further}"
+    assert checkout.run()[0] == 0
+    assert f"--python {further / 'python3'}" in read(checkout.uv_log)
+
+
+def test_where_none_was_built_for_speed_the_first_is_taken_without_a_word(checkout: Checkout) -> None:
+    checkout.add_tool("python3", SLOW_PYTHON)
+    checkout.add_tool("python3.12", SLOW_PYTHON)
+    status, _, err = checkout.run()
+    assert status == 0
+    assert f"--python {checkout.tools / 'python3'}" in read(checkout.uv_log)
+    assert "optimizations" not in err
+
+
+def test_the_pip_of_a_slow_python_fetches_uv_for_a_fast_one_that_has_none(checkout: Checkout) -> None:
+    (checkout.tools / "uv").rename(checkout.tools / "uv-from-pip")
+    checkout.add_tool("python3", PIP_PYTHON.replace("fast $0", "slow $0"))
+    checkout.add_tool("python3.12", BARE_PYTHON)
+    status, _, err = checkout.run("up")
+    assert status == 0, err
+    assert "-m pip install" in read(checkout.root / "pip.log")
     assert f"--python {checkout.tools / 'python3.12'}" in read(checkout.uv_log)
 
 
