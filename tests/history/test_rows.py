@@ -177,13 +177,11 @@ def _parts_of(names: Iterable[str], count: int) -> list[list[str]]:
 @pytest.mark.parametrize("names", _parts_of(NOT_AUDITED, 4), ids=",".join)
 def test_an_edit_of_any_column_is_found_and_named(agent: Agent, names: list[str]) -> None:
     missed, unnamed = list[str](), list[str]()
-    for table, column in ((table_of(name), column) for name in names for column in table_of(name).columns):
-        if column.name in NOT_AUDITED[table.name]:
-            continue
-        for count, edited in enumerate(_each_edited(table, column)):
+    for table in map(table_of, names):
+        for column, edited in _each_edited(table):
             verdict = verify()
             if verdict.ok:
-                missed.append(f"{column} of row {count}")
+                missed.append(f"{column} of row {edited}")
             elif table.name in LOGGED and not _is_named(
                 LOGGED[table.name], column.name, str(verdict.first_problem), edited
             ):
@@ -201,25 +199,33 @@ def _is_named(model: type[Logged], column: str, sentence: str, key: str) -> bool
     return names_other or column in model.CHECKED_ELSEWHERE or column in sentence or key in sentence
 
 
-def _each_edited(table: Table, column: Column[Any]) -> Iterator[str]:
-    """The first and the last row with another value in that column, then as they were; refinements that have ended."""
+def _each_edited(table: Table) -> Iterator[tuple[Column[Any], str]]:
+    """Each audited column with another value in the first and the last row, of refinements those that have ended.
+
+    Then all is as it was.
+    """
     keys = [each.name for each in table.primary_key.columns] or [each.name for each in table.columns]
     ended = " WHERE ended_at IS NOT NULL" if table.name == "refinements" else ""
     with _quietly() as connection:
         connection.execute(text(f"CREATE TABLE kept AS SELECT * FROM {table.name}"))
         rows = [dict(row) for row in connection.execute(text(f"SELECT * FROM {table.name}{ended}")).mappings()]
-    for row in (rows[0], rows[-1])[: len(rows)]:
-        place = {f"key_{name}": row[name] for name in keys}
-        where = " AND ".join(f"{name} = :key_{name}" for name in keys)
-        with _quietly() as connection:
-            change = f"UPDATE {table.name} SET {column.name} = {_other(column)} WHERE {where}"
-            assert connection.execute(text(change), place | _values(connection, column)).rowcount == 1
-        yield str(row.get("id", ""))
-        with _quietly() as connection:
-            connection.execute(text(f"DELETE FROM {table.name}"))
-            connection.execute(text(f"INSERT INTO {table.name} SELECT * FROM kept"))
+    where = " AND ".join(f"{name} = :key_{name}" for name in keys)
+    for column in (each for each in table.columns if each.name not in NOT_AUDITED[table.name]):
+        for row in (rows[0], rows[-1])[: len(rows)]:
+            place = {f"key_{name}": row[name] for name in keys}
+            with _quietly() as connection:
+                _put_back(connection, table)
+                change = f"UPDATE {table.name} SET {column.name} = {_other(column)} WHERE {where}"
+                assert connection.execute(text(change), place | _values(connection, column)).rowcount == 1
+            yield column, str(row.get("id", ""))
     with _quietly() as connection:
+        _put_back(connection, table)
         connection.execute(text("DROP TABLE kept"))
+
+
+def _put_back(connection: Connection, table: Table) -> None:
+    connection.execute(text(f"DELETE FROM {table.name}"))
+    connection.execute(text(f"INSERT INTO {table.name} SELECT * FROM kept"))
 
 
 @contextmanager
