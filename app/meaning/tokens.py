@@ -1,7 +1,7 @@
 """Cuts a text into tokens, in time that grows with its length alone: each pattern is possessive or bounded.
 
-What a possessive group repeats begins with single characters, and only what may also be absent stands behind them: before
-Python 3.11.5 a group that fails after a repeat, or in a lookahead, keeps what it took (CPython's issue 106052).
+What a possessive group repeats begins with single characters, and only what may also be absent stands behind them:
+before Python 3.11.5 a group that fails after a repeat, or in a lookahead, keeps what it took (CPython's issue 106052).
 """
 
 from __future__ import annotations

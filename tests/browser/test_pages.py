@@ -17,7 +17,7 @@ RULES = {
     "resultTypes": ["violations"],
     "preload": False,
 }
-"""By their tags. What is all right is not told of, and no style sheet fetched a second time: no rule of these reads it."""
+"""By their tags. What is all right is not told of; no style sheet is fetched once more, since none of them reads it."""
 
 FIND_VIOLATIONS = """async (rules) =>
   (await axe.run(rules)).violations.map(({ id, nodes }) => [id, nodes[0].html.slice(0, 160)])"""
