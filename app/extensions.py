@@ -6,18 +6,21 @@ import hashlib
 import json
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.config import ROOT
 from app.errors import DiskFull, Unavailable
@@ -43,7 +46,7 @@ def _read_json(stored: str | bytes) -> Any:
 
 db = SQLAlchemy(
     model_class=Base,
-    engine_options={"hide_parameters": True, "pool_pre_ping": True, "json_deserializer": _read_json, **POOL},
+    engine_options={"hide_parameters": True, "json_deserializer": _read_json, **POOL},
     session_options={"class_": PlainSession, "expire_on_commit": False},
 )
 
@@ -183,8 +186,6 @@ def is_sqlite(session: Session) -> bool:
 def init_app(app: Flask) -> None:
     """Bind the database to `app` and set the options of SQLite connections."""
     app.extensions.setdefault("clock", SystemClock())
-    if make_url(app.config["SQLALCHEMY_DATABASE_URI"]).get_backend_name() == "sqlite":
-        app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_pre_ping": False}  # a file does not hang up
     db.init_app(app)
     with app.app_context():
         engine = db.engine
@@ -195,6 +196,8 @@ def init_app(app: Flask) -> None:
             event.listen(engine, "connect", _on_connect)
             event.listen(engine, "begin", lambda connection: _on_begin(connection, turns))
         else:
+            event.listen(engine, "checkin", _note_the_moment)
+            event.listen(engine, "checkout", partial(_ask_whether_it_answers, engine))
             event.listen(engine, "begin", _on_server_begin)
             event.listen(engine, "rollback", _on_server_rollback)
 
@@ -247,6 +250,29 @@ def _sha256(value: object) -> bytes | None:
 
 def _with_turns(_dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]) -> None:
     options["factory"] = TurnConnection
+
+
+TRUSTED_SECONDS = 1.0
+"""A connection to a server that was given back no longer ago is taken again without a question: that question is a way
+to the server and back before every transaction. Whoever meets a server that ended it in this second is told to try
+again."""
+
+_GIVEN_BACK = "given_back"
+
+
+def _note_the_moment(_raw: object, record: ConnectionPoolEntry) -> None:
+    record.info[_GIVEN_BACK] = time.monotonic()
+
+
+def _ask_whether_it_answers(engine: Engine, raw: Any, record: ConnectionPoolEntry, _proxy: object) -> None:
+    """One that rested, before it is used; where it does not answer, the pool makes all of them anew."""
+    given_back = record.info.get(_GIVEN_BACK)
+    if given_back is None or time.monotonic() - given_back <= TRUSTED_SECONDS:
+        return
+    try:
+        engine.dialect.do_ping(raw)
+    except engine.dialect.loaded_dbapi.Error as error:
+        raise InvalidatePoolError from error
 
 
 def _on_server_begin(connection: Connection) -> None:

@@ -138,3 +138,45 @@ def test_a_writer_whose_connection_the_server_ended_is_told_so_once_and_wrote_no
 def test_the_web_process_reads_only_too(web: Flask) -> None:
     with web.app_context(), pytest.raises(InternalError, match="read-only transaction"):
         db.session.execute(MARK)
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every connection that was asked whether it answers."""
+    asked: list[object] = []
+    ask_first = type(db.engine.dialect).do_ping
+    monkeypatch.setattr(type(db.engine.dialect), "do_ping", lambda self, raw: asked.append(raw) or ask_first(self, raw))
+    return asked
+
+
+def test_who_comes_back_at_once_is_not_asked_whether_the_server_answers(questions: list[object]) -> None:
+    first = raw()
+    ask()
+    assert raw() is first
+    assert questions == []
+
+
+def test_a_connection_that_rested_and_does_not_answer_is_made_anew_unnoticed(
+    monkeypatch: pytest.MonkeyPatch, questions: list[object]
+) -> None:
+    first = raw()
+    end_session(first.info.backend_pid)
+    db.session.remove()
+    monkeypatch.setattr("app.extensions.TRUSTED_SECONDS", 0.0)
+
+    assert db.session.scalar(select(Account.id)) == 1
+    assert raw() is not first
+    assert questions == [first]
+
+
+def test_a_connection_that_was_ended_a_moment_ago_fails_one_transaction_and_writes_nothing() -> None:
+    ended = raw()
+    end_session(ended.info.backend_pid)
+    db.session.remove()
+    with pytest.raises(OperationalError), writing() as session:
+        session.execute(MARK)
+    assert InstallationMark.read("mine") is None
+    with writing() as session:
+        session.execute(MARK)
+    assert InstallationMark.read("mine") == "1"
+    assert raw() is not ended
