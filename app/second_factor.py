@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import secrets
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from flask import current_app
 from flask_security import verify_password
@@ -76,7 +77,7 @@ class TotpSetup:
     def uri(self) -> str:
         return totp_uri(self.secret, email=self.email, issuer=ISSUER)
 
-    @property
+    @cached_property
     def squares(self) -> list[list[bool]]:
         """The QR code, row by row, with its quiet border."""
         code = QRCode(error_correction=ERROR_CORRECT_L, border=4)
