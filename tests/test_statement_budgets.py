@@ -16,6 +16,7 @@ from flask import Flask
 from sqlalchemy import Engine, event
 
 from app.extensions import end_reading
+from app.history.verify import verify
 from tests.api.conftest import Door, client, door
 from tests.refinement.driving import call, carry, say
 from tests.support.databases import SERVER
@@ -162,3 +163,11 @@ def test_pages_of_lists_however_long_they_are(web: Flask) -> None:
 def _statements(owner: Browser, path: str) -> int:
     assert owner.get(path).status_code == 200
     return count(lambda: owner.get(path))
+
+
+@pytest.mark.parametrize("memories", [1, 40])
+def test_a_proof_of_everything(app: Flask, memories: int) -> None:
+    remember(make_agent(), *(f"Number {number}." for number in range(memories)))
+    assert verify().ok
+
+    assert count(lambda: verify()) == 85

@@ -6,7 +6,7 @@ Difference is how every step of the proof says what it found first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -85,12 +85,15 @@ class Chain:
 
         Raises Difference.
         """
-        while batch := self._read_batch():
+        is_last = False
+        while not is_last:
+            batch, is_last = self._read_batch()
             for entry, states in batch:
                 self._check_entry(entry, states)
                 yield entry
-            db.session.expunge_all()
-            rest()
+            if batch:
+                db.session.expunge_all()
+                rest()
 
     def check_end(self, of: Agent | Account) -> None:
         """Raises Difference unless the log ends as the row of its owner says."""
@@ -103,13 +106,16 @@ class Chain:
             raise Difference(f"{last} was appended by hand: {of.audit_sequence} were written.", entry_id)
         raise Difference(f"the head that its row keeps is not the hash of {last}.", entry_id)
 
-    def _read_batch(self) -> list[Written]:
+    def _read_batch(self) -> tuple[list[Written], bool]:
+        """The next ones, and whether the chain ends with them now."""
         query = self._query_behind(select(AuditLog))
         try:
-            return _with_states(db.session.scalars(query.limit(BATCH)).all())
+            batch = _with_states(db.session.scalars(query.limit(BATCH)).all())
         except DAMAGE as error:
             raise_unless_damage(error)
-            return list(self._up_to_the_damage())
+            batch = list(self._up_to_the_damage())
+            return batch, not batch
+        return batch, len(batch) < BATCH
 
     def _query_behind(self, query: Select[Any]) -> Select[Any]:
         """In order, from the place where we stand; from before the first number where nothing was seen."""
@@ -159,7 +165,9 @@ def raise_unless_damage(error: Exception) -> None:
         raise error
 
 
-def _with_states(entries: Iterable[AuditLog]) -> list[Written]:
+def _with_states(entries: Sequence[AuditLog]) -> list[Written]:
+    if not entries:
+        return []
     ids = [entry.id for entry in entries]
     states = defaultdict(list)
     written = select(MemoryState).where(MemoryState.entry_id.in_(ids)).order_by(MemoryState.memory_id)

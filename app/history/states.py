@@ -77,23 +77,41 @@ def _unexplained_memory() -> Select[Any]:
 
 def check_strays() -> None:
     """Raises Difference for the first agent, chain, memory or state that belongs to nothing: no replay meets those."""
-    homeless = ~exists().where(Account.id == Agent.account_id)
-    for uuid in db.session.scalars(select(Agent.uuid).where(homeless).order_by(Agent.id).limit(1)):
+    for uuid in db.session.scalars(_homeless_agent()):
         raise Difference(f"agent:{uuid} belongs to no account.")
     _check_chains()
-    homeless = ~exists().where(Agent.id == Memory.agent_id)
-    for memory_id in db.session.scalars(select(Memory.id).where(homeless).order_by(Memory.id).limit(1)):
+    for memory_id in db.session.scalars(_homeless_memory()):
         raise Difference(f"Memory {memory_id} belongs to no agent.")
     check_unexplained()
-    for owner, what in ((MemoryText.memory_id, "text"), (ContentKey.memory_id, "content key")):
-        for memory_id in db.session.scalars(select(owner).where(~exists().where(Memory.id == owner)).limit(1)):
+    for what, query in _of_no_memory().items():
+        for memory_id in db.session.scalars(query):
             raise Difference(f"A {what} of memory {memory_id} has no memory.")
-    recorded = exists().where(AuditLog.id == MemoryState.entry_id)
-    remembered = exists().where(Memory.id == MemoryState.memory_id)
-    for stray, what in ((~recorded, "entry"), (~remembered, "memory")):
-        found = select(MemoryState.memory_id, MemoryState.entry_id).where(stray).order_by(MemoryState.entry_id)
-        for memory_id, entry_id in db.session.execute(found.limit(1)).tuples():
+    for what, query in _stray_states().items():
+        for memory_id, entry_id in db.session.execute(query).tuples():
             raise Difference(f"A state of memory {memory_id} by entry id {entry_id} has no {what}.", entry_id)
+
+
+@cache
+def _homeless_agent() -> Select[Any]:
+    return select(Agent.uuid).where(~exists().where(Account.id == Agent.account_id)).order_by(Agent.id).limit(1)
+
+
+@cache
+def _homeless_memory() -> Select[Any]:
+    return select(Memory.id).where(~exists().where(Agent.id == Memory.agent_id)).order_by(Memory.id).limit(1)
+
+
+@cache
+def _of_no_memory() -> dict[str, Select[Any]]:
+    owners = {"text": MemoryText.memory_id, "content key": ContentKey.memory_id}
+    return {what: select(owner).where(~exists().where(Memory.id == owner)).limit(1) for what, owner in owners.items()}
+
+
+@cache
+def _stray_states() -> dict[str, Select[Any]]:
+    owners = {"entry": AuditLog.id == MemoryState.entry_id, "memory": Memory.id == MemoryState.memory_id}
+    found = select(MemoryState.memory_id, MemoryState.entry_id).order_by(MemoryState.entry_id).limit(1)
+    return {what: found.where(~exists().where(is_owner)) for what, is_owner in owners.items()}
 
 
 def check_unexplained(whose: ColumnElement[bool] | None = None) -> None:
@@ -110,12 +128,17 @@ def check_unexplained(whose: ColumnElement[bool] | None = None) -> None:
 
 
 def _check_chains() -> None:
-    owned = union_all(select(chain_of(Agent)), select(chain_of(Account)))
-    chains = select(AuditLog.chain).distinct().subquery()
-    chain = db.session.scalar(select(func.min(chains.c.chain)).where(chains.c.chain.not_in(owned)))
+    chain = db.session.scalar(_chain_of_nobody())
     if chain is not None:
         entry_id = db.session.scalar(select(func.min(AuditLog.id)).where(AuditLog.chain == chain))
         raise Difference(f"The log has a chain of nobody, {chain}: its first entry is id {entry_id}.", entry_id)
+
+
+@cache
+def _chain_of_nobody() -> Select[Any]:
+    owned = union_all(select(chain_of(Agent)), select(chain_of(Account)))
+    chains = select(AuditLog.chain).distinct().subquery()
+    return select(func.min(chains.c.chain)).where(chains.c.chain.not_in(owned))
 
 
 class _Block:

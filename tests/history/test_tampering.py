@@ -261,6 +261,17 @@ def test_damage_behind_an_altered_entry_does_not_hide_it(agent: Agent) -> None:
 
 
 @sqlite_only
+@pytest.mark.parametrize("batch", [1, 2, 3, 4])
+def test_damage_behind_whole_entries_of_the_same_reading_is_named(
+    agent: Agent, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.history.chain.BATCH", batch)
+    tamper("UPDATE audit_log SET data = '{' WHERE agent_id = 1 AND sequence = 4")
+
+    found(f"{entry(4)} can't be read", at=4)
+
+
+@sqlite_only
 @pytest.mark.parametrize("change", ["created_at = 'never'", "name = CAST(x'ff' AS TEXT)"])
 def test_a_damaged_agent_is_a_difference_and_no_crash(agent: Agent, change: str) -> None:
     tamper(f"UPDATE agents SET {change}")
