@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import LiteralString
 
@@ -71,17 +72,32 @@ class Template:
             shutil.copyfile(self._folder / file, folder / file)
         if self._lending is None:
             shutil.copyfile(self._folder / "whetstone.db", folder / "whetstone.db")
-            yield load_settings(data_dir=folder, database_url="", **settings)
+            yield _settings_of(folder, "", settings)
             return
         lent = self._lending.lend()
         try:
-            yield load_settings(data_dir=folder, database_url=lent.url, **settings)
+            yield _settings_of(folder, lent.url, settings)
         finally:
             self._lending.take_back(lent)
 
     def drop(self) -> None:
         if self._lending is not None:
             self._lending.close()
+
+
+def _settings_of(folder: Path, database_url: str, others: dict[str, object]) -> Settings:
+    """Read once for each environment: hardly any test has one of its own."""
+    if others:
+        return load_settings(data_dir=folder, database_url=database_url, **others)
+    named = ("WHETSTONE_", "DATABASE_URL", "REDIS_URL")
+    known = _settings_in(frozenset(each for each in os.environ.items() if each[0].startswith(named)))
+    read = {"data_dir": folder, "database_url": database_url.replace("postgresql://", "postgresql+psycopg://")}
+    return known.model_copy(update=read)
+
+
+@cache
+def _settings_in(_environment: frozenset[tuple[str, str]]) -> Settings:
+    return load_settings()
 
 
 @dataclass
