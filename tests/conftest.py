@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import os
 import socket
@@ -18,7 +19,7 @@ import structlog
 from flask import Flask
 from jinja2.bccache import Bucket, BytecodeCache
 from passlib.hash import argon2
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.util import LRUCache
@@ -57,11 +58,13 @@ ROOM = 3 << 30
 """Bytes, for the data folders of a whole run: those of tests that passed are removed."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Where it is offered, data folders are in memory: what the product writes for good waits for a disk no more.
 
     Nobody cuts a test's power, and tests of what is written before what ask in which order it is.
     """
+    if hasattr(config, "workerinput"):
+        atexit.register(os._exit, 0)  # all is told by then: to free a million objects takes each process three seconds
     if os.access(MEMORY, os.W_OK) and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
         there = os.statvfs(MEMORY)
         if there.f_bavail * there.f_frsize > ROOM and not there.f_flag & os.ST_NOEXEC:
@@ -74,7 +77,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneHous
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a database server, only what uses it or a broker's: the rest would run as it did on SQLite.
+    """On a database server, only what uses it or a broker's, and promises what may hang on it: the rest would run as it
+    did on SQLite.
 
     What takes long begins first: else one process is busy with it at the end, and the others wait.
     """
@@ -87,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _uses_a_server(item: pytest.Item) -> bool:
     assert isinstance(item, pytest.Function)
-    if item.get_closest_marker("looks"):
+    if item.get_closest_marker("once"):
         return False
     return "template" in item.fixturenames or bool({"SERVER", "REDIS"} & vars(item.module).keys())
 
@@ -186,6 +190,24 @@ def statements_compiled_once() -> Iterator[None]:
         patch.setattr(Engine, "_compiled_cache", shared, raising=False)
         patch.setattr(DefaultDialect, "__hash__", lambda self: hash(type(self)))
         patch.setattr(DefaultDialect, "__eq__", lambda self, other: type(self) is type(other))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def server_known_once() -> Iterator[None]:
+    """What a new engine first asks a server (its version, schema and further types), the engines after it know."""
+    learned: dict[str, object] = {}
+    ask = PGDialect_psycopg.initialize
+
+    def initialize(self: PGDialect_psycopg, connection: Connection) -> None:
+        if not learned:
+            before = dict(vars(self))
+            ask(self, connection)
+            learned.update((name, value) for name, value in vars(self).items() if before.get(name, self) is not value)
+        vars(self).update(learned)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PGDialect_psycopg, "initialize", initialize)
         yield
 
 

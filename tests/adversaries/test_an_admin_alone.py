@@ -47,7 +47,7 @@ from tests.support.scripted import say
 from tests.views.conftest import Browser, worker
 from tests.views.site import SIGN_IN, Subject, act_of, make_subject, routes
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.once]
 """Sweeps over everything: on a busy machine they need longer than any other test may."""
 
 __all__ = ["worker"]

@@ -30,6 +30,8 @@ from tests.support.scripted import say
 from tests.views.conftest import Browser
 from tests.views.site import CONTENT, OWN, PUBLIC, SIGN_IN, Subject, act_of, make_subject, routes
 
+pytestmark = pytest.mark.once
+
 Lose = Callable[[Scene], None]
 
 

@@ -19,6 +19,8 @@ from tests.api.test_mcp import over_http, speak
 from tests.api.test_strangers import BODIES, NEEDED, NOTHING, QUERIES, call, named, something_of_each_kind
 from tests.support.pages import Site, serving
 
+pytestmark = pytest.mark.once
+
 STOLEN = pytest.mark.parametrize("scopes", [*((scope,) for scope in SCOPES), SCOPES], ids="+".join)
 
 DONE = "done"

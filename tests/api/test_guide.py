@@ -20,6 +20,8 @@ from tests.api.conftest import Door
 from tests.support.model_server import ModelServer, text, tool_call
 from tests.support.pages import Site, serving
 
+pytestmark = pytest.mark.once
+
 GUIDE = (ROOT / "docs" / "agents.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
 

@@ -26,6 +26,8 @@ from tests.api.conftest import Door, issue
 from tests.api.telling import ask_for_change, ask_for_token, ask_to_look, everything, prove_statement
 from tests.support.pages import Site, serving
 
+pytestmark = pytest.mark.once
+
 Connect = Callable[[str], Any]
 
 

@@ -27,6 +27,8 @@ from tests.support.pages import Site, serving
 from tests.views.conftest import Browser, browser
 from tests.views.test_hardening import assert_closed
 
+pytestmark = pytest.mark.once
+
 NEEDED = {
     "whoami": "read",
     "save_memory": "write",

@@ -29,6 +29,8 @@ from tests.support.clock import FakeClock
 from tests.support.factories import make_agent, remember
 from tests.support.scripted import ScriptedClient, ScriptedClients, ScriptEmpty
 
+pytestmark = pytest.mark.once
+
 JUDGE = {CallPurpose.SAFETY_READING: "openai/judge", CallPurpose.SECOND_READING: READER}
 
 AFTER_OTHERS = (CallPurpose.SECOND_READING, CallPurpose.RECALL_PROBES)

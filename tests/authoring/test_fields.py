@@ -33,6 +33,8 @@ from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.rows import entries_of, fresh
 
+pytestmark = pytest.mark.once
+
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 
 

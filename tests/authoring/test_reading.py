@@ -31,6 +31,8 @@ from tests.support.factories import make_agent
 from tests.support.rows import entries_of, fresh
 from tests.support.scripted import Scripted, ScriptedClient, ScriptedClients, say
 
+pytestmark = pytest.mark.once
+
 ADMIN = Actor(ActorKind.USER, "ann@example.org")
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
 DOWN = ModelError(ModelErrorKind.UNAUTHORIZED, "The model openai/judge refused the key.")

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect, sync_playwright
 
 from app.config import ROOT
 from tests.support.installation import free_port, read_until_ready
 from tests.support.model_server import ModelServer, text
+from tests.support.processes import wait_for
 from tests.support.workers import NO_TICK
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(
@@ -158,6 +159,14 @@ def page(house: House, chromium: Browser, signed_in: dict[str, object]) -> Itera
 
 
 @pytest.fixture
+def unguarded(house: House, chromium: Browser, signed_in: dict[str, object]) -> Iterator[Page]:
+    """A page without the content policy, which the checker's own inline styles would break."""
+    context = chromium.new_context(base_url=house.address, storage_state=signed_in, bypass_csp=True)  # type: ignore[arg-type]
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
 def demo(page: Page, house: House) -> None:
     """The demo's two agents, whoever made them, and whatever other agents there are: tests come in any order."""
     page.goto("/")
@@ -176,20 +185,38 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def agent_page(page: Page, house: House, model: ModelServer, tmp_path: Path, request: pytest.FixtureRequest) -> Page:
-    """A new agent that speaks through the scripted model, with a small ledger, made in the browser."""
-    create_agent(page, f"{str(request.node.name)[5:50]} {secrets.token_hex(3)}", model.base_url)
-    file = tmp_path / "memories.jsonl"
+def agent_page(page: Page, house: House, model: ModelServer, request: pytest.FixtureRequest) -> Page:
+    """The page of a new agent that speaks through the scripted model, with a small ledger.
+
+    It is made by the requests that a browser would send: others click through the forms for it.
+    """
     texts = [f"Memory {n} of this agent, as long as others." for n in range(MEMORIES - 1)]
     texts.append("Memory 0, 1, 2, 7, agent: as long as others.")  # says all of the first three
-    file.write_text("".join(f'{{"content": "{each}"}}\n' for each in texts))
-    page.get_by_role("link", name="Import memories").click()
-    page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Check and import").click()
-    expect(page.locator("#agent-intakes")).to_contain_text(f"{MEMORIES} imported", timeout=30_000)
-    page.get_by_role("navigation", name="Agent", exact=True).get_by_role("link", name="Summary").click()
+    lines = "".join(f'{{"content": "{each}"}}\n' for each in texts)
+    address = send_agent(page, f"{str(request.node.name)[5:50]} {secrets.token_hex(3)}", model.base_url)
+    file: FilePayload = {"name": "memories.jsonl", "mimeType": "application/jsonl", "buffer": lines.encode()}
+    assert page.request.post(f"{address}/imports", multipart={"csrf_token": csrf_token(page), "file": file}).ok
+    wait_for(lambda: page.request.get(f"{address}.json").json()["ledger"][MEMORIES - 1 :], seconds=30)
+    page.goto(address)
     page.locator("#agent-figures").wait_for()
     return page
+
+
+def send_agent(page: Page, name: str, api_base: str) -> str:
+    """Make an agent; the address of its page."""
+    named = {"name": name, "model_id": "openai/scripted", "api_base": api_base, "api_key_env": "A_KEY"}
+    made = page.request.post("/agents", form={"csrf_token": csrf_token(page), "core_token_budget": "5000", **named})
+    assert made.ok, made.text()
+    found = re.search(r'href="(/agents/\d+)"', made.text())
+    assert found, made.text()
+    return found[1]
+
+
+def csrf_token(page: Page) -> str:
+    """What the forms of this session carry."""
+    found = re.search(r'name="csrf_token" value="([^"]+)"', page.request.get("/agents/new").text())
+    assert found
+    return found[1]
 
 
 def create_agent(page: Page, name: str, api_base: str = "", model_id: str = "openai/scripted") -> str:

@@ -14,6 +14,8 @@ from tests.support.pages import Site
 Size = tuple[int, int]
 DESK: Size = (1280, 800)
 PHONE: Size = (390, 844)
+NARROW: Size = (360, 800)
+"""The narrowest phone that pages are made for."""
 
 
 @contextmanager

@@ -6,7 +6,6 @@ And within the content policy. A new page is met here by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import pytest
 from flask import Flask
@@ -16,18 +15,16 @@ from app.extensions import writing
 from app.models import Account, OneTimeLink, User
 from app.models.user import ADMIN, OWNER
 from tests.browser.conftest import Seen
-from tests.browser.desk import DESK, PHONE, Size, browsing
-from tests.browser.test_pages import violations
+from tests.browser.desk import browsing
+from tests.browser.test_pages import look_at
 from tests.support.factories import HOME, make_user
 from tests.support.pages import Site, serving
 from tests.views.site import CONTENT, PUBLIC, SIGN_IN, Subject, make_subject, routes
 
-pytestmark = pytest.mark.looks
+pytestmark = pytest.mark.once
 
 WITHOUT = CONTENT | PUBLIC | SIGN_IN
 """test_exception.py opens pages with content, the last test here those of strangers."""
-
-LOOKS: tuple[tuple[Literal["light", "dark"], Size], ...] = (("light", DESK), ("dark", PHONE))
 
 FILTERED = (
     "/agents?query=nobody",
@@ -73,19 +70,6 @@ def pages_among(addresses: list[str], page: Page) -> list[str]:
     """Without files, JSON twins, partials and ways on to another page."""
     answers = {address: page.request.get(address, max_redirects=0) for address in addresses}
     return [each for each, answer in answers.items() if answer.status not in WAYS_ON and "<html" in answer.text()[:200]]
-
-
-def look_at(page: Page, address: str) -> list[str]:
-    """What is wrong with it, in both themes, as wide as a desk and as a phone."""
-    page.goto(address)
-    wrong = []
-    for theme, (width, height) in LOOKS:
-        page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        wrong += [f"{address}, {theme}, {width}: {each}" for each in violations(page)]
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            wrong.append(f"{address}: wider than {width}")
-    return wrong
 
 
 def look_at_all(chromium: Browser, site: Site, user: User, addresses: list[str]) -> list[str]:

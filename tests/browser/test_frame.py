@@ -19,7 +19,7 @@ from tests.support.clock import FakeClock
 from tests.support.factories import begin, make_agent, make_user, remember
 from tests.support.pages import serving
 
-pytestmark = pytest.mark.looks
+pytestmark = pytest.mark.once
 
 
 def test_the_bar_is_as_high_before_scripts_run_as_afterwards(
@@ -151,7 +151,7 @@ def test_health_looks_again_by_itself(app: Flask, web: Flask, clock: FakeClock, 
         expect(beat).to_contain_text("No beat has run yet")
         with writing():
             note_beat()
-        page.clock.run_for(16_000)
+        page.clock.fast_forward(16_000)
         expect(beat).not_to_contain_text("No beat has run yet")
         expect(page.locator("#health")).to_have_count(1)
 

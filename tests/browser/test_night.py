@@ -27,6 +27,8 @@ from tests.support.pages import Site, serving
 from tests.support.receivers import MailReceiver
 from tests.views.conftest import PASSWORD, hashed_password
 
+pytestmark = pytest.mark.once
+
 AGENTS, FAILING = 200, 5
 MOST_KEYS = 15
 

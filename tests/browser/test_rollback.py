@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
-import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import House
 from tests.browser.test_live_refinement import ids_of
-from tests.browser.test_pages import check
+from tests.browser.test_pages import look_at
 from tests.support.model_server import ModelServer, ServerReply, text, tool_call
 
 
@@ -128,28 +125,14 @@ def test_a_conflict_changes_nothing_and_offers_the_rewind(agent_page: Page, mode
     expect(page.locator("#agent-recent .chip", has_text="undone")).to_have_count(2)
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
-def test_its_pages_are_accessible_and_fit(
-    agent_page: Page,
-    model: ModelServer,
-    house: House,
-    chromium: Browser,
-    signed_in: dict[str, object],
-    theme: Literal["light", "dark"],
-    width: int,
-) -> None:
+def test_its_pages_are_accessible_and_fit(agent_page: Page, model: ModelServer, unguarded: Page) -> None:
     agent = agent_page.url
     first, second = conflicting(agent_page, model)
-    context = chromium.new_context(base_url=house.address, storage_state=signed_in, bypass_csp=True)  # type: ignore[arg-type]
-    page = context.new_page()
-    page.emulate_media(color_scheme=theme)
-    page.set_viewport_size({"width": width, "height": 800})
     before = [agent, first, f"{first}/rewind", f"{first}/rollback", second, f"{second}/rollback"]
-    look(page, width, *before)
+    assert [wrong for address in before for wrong in look_at(unguarded, address)] == []
     rollback = roll_back(agent_page)
-    look(page, width, agent, second, f"{second}/rollback", rollback, f"{rollback}/rollback")
-    look(page, width, "/", "/agents", f"{agent}/refinements")
-    context.close()
+    after = [agent, second, f"{second}/rollback", rollback, f"{rollback}/rollback", f"{agent}/refinements"]
+    assert [wrong for address in after for wrong in look_at(unguarded, address)] == []
 
 
 def roll_back(page: Page) -> str:
@@ -160,10 +143,3 @@ def roll_back(page: Page) -> str:
     panel.get_by_role("link", name="Details").click()
     page.wait_for_url(re.compile("/rollbacks/"))
     return page.url
-
-
-def look(page: Page, width: int, *addresses: str) -> None:
-    for address in addresses:
-        page.goto(address)
-        check(page, address)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, address

@@ -15,7 +15,7 @@ from tests.support.factories import HOME, make_agent, make_user
 from tests.support.pages import serving
 from tests.views.conftest import PASSWORD, hashed_password
 
-pytestmark = pytest.mark.looks
+pytestmark = pytest.mark.once
 
 PAGES = ("/", "/agents", "/refinements", "/attention", "/exceptions", "/audit", "/settings/users")
 

@@ -28,6 +28,8 @@ from tests.cli.conftest import Whetstone
 from tests.support.factories import make_agent
 from tests.support.scripted import ScriptedClient, ScriptedClients, say
 
+pytestmark = pytest.mark.once
+
 
 def ledger_of(name: str) -> list[Draft]:
     character = next(each for each in CHARACTERS if each.name == name)

@@ -20,6 +20,8 @@ from app.models import COMMAND_LINE, Account, Agent
 from tests.cli.conftest import Whetstone
 from tests.support.factories import remember
 
+pytestmark = pytest.mark.once
+
 COMMAND = re.compile(r"(?<![\w./-])(\./)?whetstone ([a-z][a-z-]*)")
 
 

@@ -38,6 +38,7 @@ def test_the_demo_is_made_refined_and_verified(settings: Settings) -> None:
     assert command(settings, "verify").returncode == 0
 
 
+@pytest.mark.once
 def test_a_reader_that_leaves_early_gets_no_complaint(settings: Settings) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "app", "audit", "--json"],
@@ -54,6 +55,7 @@ def test_a_reader_that_leaves_early_gets_no_complaint(settings: Settings) -> Non
     assert said == b""
 
 
+@pytest.mark.once
 def test_output_in_a_plain_locale_is_whole(settings: Settings) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "app", "doctor"],
@@ -75,6 +77,7 @@ NOT_FOR_A_LIST = {
 """What takes long to load, and belongs to other parts. Who adds an import that brings one along sees it here."""
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "words", ["agents list", "agents show Crumb", "audit", "attention list", "refinements list", "grants list"]
 )
@@ -105,6 +108,7 @@ print(*sorted(name for name in sys.modules if name.startswith(("app.passkeys", "
 """
 
 
+@pytest.mark.once
 def test_neither_a_command_nor_a_task_needs_what_checks_passkeys(settings: Settings) -> None:
     done = subprocess.run(
         [sys.executable, "-c", NOT_OF_THE_WEB],

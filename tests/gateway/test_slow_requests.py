@@ -28,6 +28,8 @@ from tests.support.pages import Page, Site
 from tests.support.processes import wait_for
 from tests.views.conftest import Browser
 
+pytestmark = pytest.mark.once
+
 HOST = b"Host: localhost\r\n"
 FORM = b"Content-Type: application/x-www-form-urlencoded\r\n"
 

@@ -29,6 +29,8 @@ from tests.reflection.conftest import means_of
 from tests.support.clock import FakeClock
 from tests.support.factories import begin, import_lines, ledger, make_agent, remember, toggle
 
+pytestmark = pytest.mark.once
+
 EXAM = "I had an exam."
 THIRTEENTH, NINETEENTH = datetime(2026, 1, 13, 9, tzinfo=UTC), datetime(2026, 1, 19, 9, tzinfo=UTC)
 

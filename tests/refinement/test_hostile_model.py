@@ -20,6 +20,8 @@ from app.refinement.start import start_refinement
 from tests.support.factories import remember
 from tests.support.hostile_server import HostileServer
 
+pytestmark = pytest.mark.once
+
 SECONDS = 1
 PROVIDERS = ("openai/m", "lm_studio/m", "anthropic/m")
 

@@ -19,6 +19,8 @@ from tests.support.factories import Running, begin, ledger, make_agent, remember
 from tests.support.scripted import call, say
 from tests.support.tampering import rows, tamper
 
+pytestmark = pytest.mark.once
+
 RENT = "Ann pays 1,200 euros of rent on the first of each month, as she told me on a walk."
 FILLER = [
     f"On day {number} of our journey we slept in a small hotel by the sea and wrote letters." for number in range(9)

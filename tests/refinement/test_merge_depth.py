@@ -26,6 +26,8 @@ from tests.refinement.soundness import assert_sound
 from tests.support.factories import begin, make_agent, promote, remember, toggle
 from tests.support.tampering import tamper
 
+pytestmark = pytest.mark.once
+
 TEA = "Ann drinks green tea at dawn."
 PLAIN = (0, 0)
 

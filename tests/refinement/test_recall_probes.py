@@ -25,6 +25,8 @@ from tests.refinement.reading import DONE, TEXTS, Read, after, call, choose_read
 from tests.support.canary import PLAIN, assert_nowhere_at_rest, canary
 from tests.support.factories import make_agent, remember
 
+pytestmark = pytest.mark.once
+
 DOWN = ModelError(ModelErrorKind.NOT_FOUND, "There is no such model.")
 FIVE = 5
 

@@ -16,6 +16,8 @@ from app.refinement.functions import ACTIONS
 from tests.refinement.driving import LONG, alike
 from tests.support.factories import Running, begin, ledger, make_agent, remember
 
+pytestmark = pytest.mark.once
+
 
 @contextmanager
 def nothing_changes(run: Running) -> Iterator[None]:

@@ -13,6 +13,8 @@ from tests.refinement.driving import DONE, Ended, alike, call, carry, say
 from tests.support.factories import remember
 from tests.support.scripted import Scripted, calls
 
+pytestmark = pytest.mark.once
+
 CARRIER = 20
 """The last of `ids`."""
 

@@ -187,6 +187,7 @@ NOT_KEPT: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("action", ["flag", "reverse"])
 @pytest.mark.parametrize("said", NOT_KEPT)
 def test_whatever_else_a_reader_says_is_not_kept(agent: Agent, ids: list[int], said: str, action: str) -> None:

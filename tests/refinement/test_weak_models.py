@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from app.asking.calls import Dependencies
 from app.models import COMMAND_LINE, Agent, Trigger
 from app.refinement.process import run_refinement
 from app.refinement.start import start_refinement
 from benchmarks.weak_models import WeakModel
 from tests.support.factories import ledger, remember
+
+pytestmark = pytest.mark.once
 
 PEOPLE = ("Ann", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jon")
 PLACES = ("Oslo", "Bergen", "Lund", "Turku")

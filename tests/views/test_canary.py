@@ -31,7 +31,7 @@ from tests.views.site import CONTENT, SIGN_IN, act_of, make_subject, routes
 
 LONG_RUN = bool(os.environ.get("WHETSTONE_LONG"))
 """Every route × every role × every state, and each POST twice. Otherwise a page that names no exception is asked for in
-a third of the states, each in turn, and a POST is done by those without an exception and with a live one."""
+a fifth of the states, each in turn, and a POST is done by those without an exception and with a live one."""
 
 Heard = Callable[[], bytes]
 
@@ -43,6 +43,7 @@ def heard(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -
     return lambda: (caplog.text + "".join(capfd.readouterr())).encode()
 
 
+@pytest.mark.once
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("role", ROLES)
 def test_no_answer_shows_content_but_where_a_live_exception_of_that_very_person_covers_it(
@@ -80,7 +81,7 @@ def readings(web: Flask, crowd: Crowd, person: Person, turn: int) -> list[tuple[
     for number, rule in enumerate(routes(web, "GET")):
         if "exception_id" in rule.arguments:
             found += [(rule, crowd.subject.path(rule, exception_id=one), one) for one in crowd.exceptions_for(person)]
-        elif LONG_RUN or len(crowd.people) == 1 or (number + turn) % 3 == 0:
+        elif LONG_RUN or len(crowd.people) == 1 or (number + turn) % 5 == 0:
             found.append((rule, crowd.subject.path(rule), ""))
     return found
 
@@ -148,6 +149,7 @@ def owner_of(crowd: Crowd) -> User:
     return db.session.get_one(User, db.session.get_one(AccessGrant, crowd.theirs[0]).user_id)
 
 
+@pytest.mark.once
 def test_no_live_part_of_any_page_holds_content(app: Flask, web: Flask, worker: None, heard: Heard) -> None:
     """The topics are those that the pages listen to, pages with content included."""
     crowd = gather(web, OWNER)
@@ -168,6 +170,7 @@ def test_no_live_part_of_any_page_holds_content(app: Flask, web: Flask, worker: 
     assert_nowhere(heard(), "what was logged and printed")
 
 
+@pytest.mark.once
 def test_no_broken_page_tells_what_broke_it(
     web: Flask, app: Flask, owner: Browser, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:

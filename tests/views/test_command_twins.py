@@ -19,6 +19,8 @@ from app.models import Account, Agent
 from tests.views.conftest import Browser
 from tests.views.site import CONTENT, PUBLIC, SIGN_IN, make_subject, routes
 
+pytestmark = pytest.mark.once
+
 HOSTILE = (
     *("$(touch owned)", '"; touch owned; "', "`touch owned`", "'; touch owned #", "a & touch owned", "> owned", "\\"),
     *("!! $HOME", "x"),

@@ -24,7 +24,7 @@ from tests.views.conftest import PASSWORD, Browser, browser
 from tests.views.site import CONTENT, OWN, PUBLIC, SIGN_IN, act_of, make_subject, routes
 from tests.views.test_second_factor import Enrolled, enroll
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.once]
 
 ENTER = f"/settings/accounts/{HOME}/enter"
 LEAVE = "/settings/accounts/leave"

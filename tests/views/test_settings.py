@@ -18,6 +18,8 @@ from tests.support.rows import fresh
 from tests.views.conftest import Browser
 from tests.views.test_live import Looker, parts, send
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
