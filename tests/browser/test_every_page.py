@@ -73,16 +73,13 @@ def pages_among(addresses: list[str], page: Page) -> list[str]:
 
 
 def look_at_all(chromium: Browser, site: Site, user: User, addresses: list[str]) -> list[str]:
-    """The checker's own inline styles would break the content policy: it is watched on another page. Returns pages."""
+    """Returns the pages."""
     seen = Seen()
     with browsing(chromium, site, user) as page:
         seen.watch(page.context)
         pages = pages_among(addresses, page)
-        for address in pages:
-            page.goto(address)
-    assert seen.problems == []
-    with browsing(chromium, site, user, bypass_csp=True) as page:
-        assert [wrong for address in pages for wrong in look_at(page, address)] == []
+        wrong = [each for address in pages for each in look_at(page, address)]
+    assert wrong + seen.problems == []
     return pages
 
 

@@ -101,14 +101,10 @@ def ended(page: Page, status: str) -> None:
     page.locator(f"#refinement-status [data-status={status}]").wait_for()
 
 
-def test_every_page_is_accessible(unguarded: Page, addresses: list[str]) -> None:
-    assert [wrong for address in addresses for wrong in look_at(unguarded, address)] == []
-
-
-def test_every_page_fits_and_keeps_to_the_content_policy(page: Page, addresses: list[str]) -> None:
-    page.set_viewport_size({"width": 768, "height": 800})
+def test_every_page_is_accessible_fits_and_keeps_to_the_content_policy(page: Page, addresses: list[str]) -> None:
     for address in addresses:
-        page.goto(address)
+        assert look_at(page, address) == []
+        page.set_viewport_size({"width": 768, "height": 800})
         fits(page, address, 768)
 
 

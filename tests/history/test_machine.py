@@ -24,7 +24,7 @@ from tests.support.clock import MONDAY, FakeClock
 LONG_RUN = bool(os.environ.get("WHETSTONE_LONG"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if LONG_RUN else 300), pytest.mark.usefixtures("nothing_missing")]
 
-EXAMPLES = 500 if LONG_RUN else 50
+EXAMPLES = 500 if LONG_RUN else 30
 RUNS = range(int(os.environ.get("WHETSTONE_FIRST_RUN", "0")), 20) if LONG_RUN else range(1)
 
 STEPS = [
