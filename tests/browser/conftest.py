@@ -159,11 +159,9 @@ def page(house: House, chromium: Browser, signed_in: dict[str, object]) -> Itera
 
 
 @pytest.fixture
-def unguarded(house: House, chromium: Browser, signed_in: dict[str, object]) -> Iterator[Page]:
-    """A page without the content policy, which the checker's own inline styles would break."""
-    context = chromium.new_context(base_url=house.address, storage_state=signed_in, bypass_csp=True)  # type: ignore[arg-type]
-    yield context.new_page()
-    context.close()
+def other_tab(page: Page) -> Page:
+    """Of the same browser, watched for the content policy like the first."""
+    return page.context.new_page()
 
 
 @pytest.fixture

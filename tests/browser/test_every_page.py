@@ -97,6 +97,6 @@ def test_every_page_of_an_empty_house_is_accessible_and_fits(site: Site, owner: 
 def test_the_pages_of_strangers_are_accessible_and_fit(site: Site, owner: User, chromium: Browser) -> None:
     with writing():
         _, secret = OneTimeLink.invite(Account.lock(HOME), "guest@example.org", ADMIN, by=owner.actor)
-    with browsing(chromium, site, None, bypass_csp=True) as page:
+    with browsing(chromium, site, None) as page:
         for address in ("/sign-in", f"/welcome/{secret}", "/welcome/nothing"):
             assert look_at(page, address) == []

@@ -273,11 +273,11 @@ def test_what_is_read_can_be_made_constitutional_there_and_back(agent_page: Page
     assert page.request.get(f"{page.url.removesuffix('/ledger')}.json").json()["views"] == looks
 
 
-def test_its_pages_are_accessible_and_fit(agent_page: Page, model: ModelServer, unguarded: Page) -> None:
+def test_its_pages_are_accessible_and_fit(agent_page: Page, model: ModelServer, other_tab: Page) -> None:
     agent = agent_page.url
     address = granted(agent_page, model)
     pages = ["/exceptions", f"{agent}/exceptions", f"{agent}/exceptions/new", address, agent]
-    wrong = [each for page in pages for each in look_at(unguarded, page)]
-    unguarded.goto(f"{address}/ledger")
-    expect(unguarded.locator("#content")).to_be_visible()
-    assert wrong + look_at_this(unguarded) == []
+    wrong = [each for page in pages for each in look_at(other_tab, page)]
+    other_tab.goto(f"{address}/ledger")
+    expect(other_tab.locator("#content")).to_be_visible()
+    assert wrong + look_at_this(other_tab) == []

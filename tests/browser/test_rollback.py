@@ -125,14 +125,14 @@ def test_a_conflict_changes_nothing_and_offers_the_rewind(agent_page: Page, mode
     expect(page.locator("#agent-recent .chip", has_text="undone")).to_have_count(2)
 
 
-def test_its_pages_are_accessible_and_fit(agent_page: Page, model: ModelServer, unguarded: Page) -> None:
+def test_its_pages_are_accessible_and_fit(agent_page: Page, model: ModelServer, other_tab: Page) -> None:
     agent = agent_page.url
     first, second = conflicting(agent_page, model)
     before = [agent, first, f"{first}/rewind", f"{first}/rollback", second, f"{second}/rollback"]
-    assert [wrong for address in before for wrong in look_at(unguarded, address)] == []
+    assert [wrong for address in before for wrong in look_at(other_tab, address)] == []
     rollback = roll_back(agent_page)
     after = [agent, second, f"{second}/rollback", rollback, f"{rollback}/rollback", f"{agent}/refinements"]
-    assert [wrong for address in after for wrong in look_at(unguarded, address)] == []
+    assert [wrong for address in after for wrong in look_at(other_tab, address)] == []
 
 
 def roll_back(page: Page) -> str:
