@@ -31,7 +31,7 @@ _SAME_ROW = {
 
 def install_triggers(connection: Connection) -> None:
     """Make every trigger; they must not exist."""
-    for statement in _statements(connection.dialect.name):
+    for statement in trigger_statements(connection.dialect.name):
         connection.execute(text(statement))
 
 
@@ -169,7 +169,8 @@ _MOVED = " OR ".join(
 """All of a rollback but `undone_by`; as text, because PostgreSQL compares no JSON."""
 
 
-def _statements(dialect: str) -> list[str]:
+def trigger_statements(dialect: str) -> list[str]:
+    """What makes every trigger, in order."""
     return _sqlite() if dialect == "sqlite" else _postgresql()
 
 

@@ -13,8 +13,11 @@ from app.history.plan import Target
 from app.history.undo import roll_back
 from app.history.verify import Verdict, verify
 from app.models import COMMAND_LINE, Agent, AuditLog, MemoryState
-from migrations.triggers import drop_triggers, install_triggers
+from migrations.triggers import trigger_statements
 from tests.support.factories import begin, make_agent, remember
+
+
+_TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'wt_*'"
 
 
 def tamper(statement: str, **values: Any) -> int:
@@ -32,9 +35,12 @@ def as_owner() -> Iterator[Connection]:
         if connection.dialect.name == "sqlite":
             raw = connection.connection.driver_connection
             raw.execute("PRAGMA foreign_keys=OFF")
-            drop_triggers(connection)
+            connection.begin()
+            for (name,) in raw.execute(_TRIGGERS).fetchall():
+                raw.execute(f"DROP TRIGGER {name}")
             yield connection
-            install_triggers(connection)
+            for statement in trigger_statements("sqlite"):
+                raw.execute(statement)
             connection.commit()
             raw.execute("PRAGMA foreign_keys=ON")
         else:
