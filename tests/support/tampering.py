@@ -16,7 +16,6 @@ from app.models import COMMAND_LINE, Agent, AuditLog, MemoryState
 from migrations.triggers import trigger_statements
 from tests.support.factories import begin, make_agent, remember
 
-
 _TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'wt_*'"
 
 
