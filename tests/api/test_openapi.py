@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     from schemathesis.core.failures import FailureGroup
 
 LONG_RUN = bool(os.environ.get("WHETSTONE_LONG"))
-EXAMPLES = 300 if LONG_RUN else 8
+EXAMPLES = 300 if LONG_RUN else 6
 """Of right requests, and as many of wrong ones, an operation."""
 
 RIGHT = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
