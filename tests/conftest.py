@@ -31,7 +31,7 @@ from app.config import Settings
 from tests.support import locks
 from tests.support.clock import FakeClock
 from tests.support.databases import SERVER, SESSIONS, Template, let_go
-from tests.support.routes import SharedMap
+from tests.support.routes import SharedMap, shared_rule
 
 TOGETHER = {
     "browser": ("tests/browser/",),
@@ -117,6 +117,7 @@ def imported_modules_are_not_searched_for_garbage() -> None:
 def routes_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Flask, "url_map_class", SharedMap)
+        patch.setattr(Flask, "url_rule_class", staticmethod(shared_rule))
         yield
 
 

@@ -1,4 +1,4 @@
-"""The routes of all apps of a run, compiled once: most of what a web app costs, and the same for every test."""
+"""The routes of all apps of a run, compiled once: half of what a web app costs, and the same for every test."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from typing import Any
 from werkzeug.routing import Map, Rule, RuleFactory
 from werkzeug.routing.matcher import StateMachineMatcher
 
-_compiled: dict[tuple[object, ...], Map] = {}
-"""By all that a map is made of."""
+_compiled: dict[tuple[object, ...], tuple[Map, list[Rule]]] = {}
+"""By all that a map is made of; its rules with it, so that no other rule gets the id of one of them."""
+
+_rules: dict[tuple[object, ...], Rule] = {}
+"""By all that a rule is made of."""
 
 _one_at_a_time = RLock()
 
-_FIELDS = (
-    *("rule", "endpoint", "defaults", "subdomain", "host", "strict_slashes", "merge_slashes", "build_only", "alias"),
-    *("redirect_to", "websocket", "provide_automatic_options"),
-)
+
+def shared_rule(rule: str, **made_of: Any) -> Rule:
+    """One for all apps: none of them binds it."""
+    methods = made_of.pop("methods", None)
+    key = (rule, None if methods is None else frozenset(methods), repr(sorted(made_of.items())))
+    if key not in _rules:
+        _rules[key] = Rule(rule, methods=methods, **made_of)
+    return _rules[key]
 
 
 class SharedMap(Map):
@@ -57,16 +64,11 @@ class SharedMap(Map):
         with _one_at_a_time:
             if self._found is None:
                 settings = {**self._settings, "converters": self.converters}
-                key = (repr(settings), *map(_fields_of, self._added))
+                key = (repr(settings), *map(id, self._added))
                 if key not in _compiled:
-                    _compiled[key] = _compile(self._added, settings)
-                self._found = _compiled[key]
+                    _compiled[key] = _compile(self._added, settings), self._added
+                self._found, _ = _compiled[key]
             return self._found
-
-
-def _fields_of(rule: Rule) -> tuple[object, ...]:
-    methods = None if rule.methods is None else frozenset(rule.methods)
-    return type(rule), methods, *(repr(getattr(rule, name, None)) for name in _FIELDS)
 
 
 def _compile(rules: list[Rule], settings: dict[str, Any]) -> Map:

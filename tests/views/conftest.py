@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from flask.sessions import SecureCookieSessionInterface
 from flask.testing import FlaskClient
 from flask_security import hash_password
 from itsdangerous import URLSafeTimedSerializer
@@ -23,6 +24,13 @@ from tests.support.factories import HOME, cookie_id, make_user
 PASSWORD = "correct horse battery"
 
 
+def serializer_of(web: Flask) -> URLSafeTimedSerializer:
+    """What signs the cookies of its sessions."""
+    serializer = SecureCookieSessionInterface().get_signing_serializer(web)
+    assert serializer is not None
+    return serializer
+
+
 class Browser:
     """A signed-in person, or a stranger: sends the CSRF token with every POST unless told not to."""
 
@@ -30,18 +38,27 @@ class Browser:
         self.client: FlaskClient = web.test_client()
         self.user = user
         self._secret = str(web.secret_key)
-        with self.client.session_transaction() as session:
-            session["csrf_token"] = "raw"
-            if user is not None:
-                session.update(_user_id=cookie_id(user), _fresh=True, fs_cc="set")
+        self._cookie = str(web.config["SESSION_COOKIE_NAME"])
+        self._serializer = serializer_of(web)
+        said = {"csrf_token": "raw"}
+        if user is not None:
+            said |= {"_user_id": cookie_id(user), "_fresh": True, "fs_cc": "set"}
+        self.client.set_cookie(self._cookie, str(self._serializer.dumps(said)))
 
     @property
     def token(self) -> str:
         """What the pages of the present session carry."""
-        with self.client.session_transaction() as session:
-            raw = session.setdefault("csrf_token", "raw")
+        raw = self._session().get("csrf_token")
+        if raw is None:
+            with self.client.session_transaction() as session:
+                raw = session.setdefault("csrf_token", "raw")
         made = URLSafeTimedSerializer(self._secret, salt="wtf-csrf-token").dumps(raw)
         return made if isinstance(made, str) else made.decode()
+
+    def _session(self) -> dict[str, Any]:
+        """What the cookie holds: to read it as Flask's client does takes a request of its own."""
+        cookie = self.client.get_cookie(self._cookie)
+        return dict(self._serializer.loads(cookie.value)) if cookie else {}
 
     def get(self, path: str, **options: Any) -> TestResponse:
         return self.client.get(path, **options)
