@@ -127,9 +127,9 @@ class _Lending:
         self._template = template
         self._free: deque[_Lent] = deque()
         with _connected(template) as connection:
+            connection.execute(_KEEP)
             self._schema = _schema(connection)
-            self._rows = _rows(connection)
-            self._set_sequences = _set_sequences(connection)
+            self._refilling = sql.SQL(_REFILL) + _set_sequences(connection)
         self._server = _connected(_MAINTENANCE)
 
     def lend(self) -> _Lent:
@@ -183,11 +183,7 @@ class _Lending:
     def _refill(self, connection: psycopg.Connection[tuple[object, ...]]) -> bool:
         if _schema(connection) != self._schema:
             return False
-        connection.execute(_EMPTY)
-        for table, rows in self._rows.items():
-            with connection.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(table))) as copying:
-                copying.write(rows)
-        connection.execute(self._set_sequences)
+        connection.execute(self._refilling)
         return True
 
     def _drop(self, lent: _Lent) -> None:
@@ -221,48 +217,55 @@ def _wait_until_alone(connection: psycopg.Connection[tuple[object, ...]], own_pi
         time.sleep(0.005)
 
 
-_EMPTY = """
+_KEEP = """
+DO $$
+DECLARE each text; has_rows boolean;
+BEGIN
+    CREATE SCHEMA kept;
+    FOR each IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', each) INTO has_rows;
+        IF has_rows THEN
+            EXECUTE format('CREATE TABLE kept.%I AS TABLE public.%I', each, each);
+        END IF;
+    END LOOP;
+END $$
+"""
+"""Puts the template's rows aside, in the template itself: every copy of it has them at hand."""
+
+_REFILL = """
 DO $$
 DECLARE each text;
 BEGIN
     FOR each IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
-        EXECUTE format('DELETE FROM %I', each);
+        EXECUTE format('DELETE FROM public.%I', each);
     END LOOP;
-END $$
+    FOR each IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'kept'::regnamespace LOOP
+        EXECUTE format('INSERT INTO public.%I OVERRIDING SYSTEM VALUE SELECT * FROM kept.%I', each, each);
+    END LOOP;
+END $$;
 """
 
 _SCHEMA = """
-SELECT md5(string_agg(line, ';' ORDER BY line)) FROM (
-    SELECT concat_ws(' ', 'column', c.relname, c.relkind, a.attname, a.atttypid, a.atttypmod, a.attnotnull)
-        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'public'::regnamespace
-    UNION ALL SELECT concat_ws(' ', 'trigger', pg_get_triggerdef(oid), tgenabled)
-        FROM pg_trigger WHERE NOT tgisinternal
-    UNION ALL SELECT concat_ws(' ', 'function', proname, prosrc)
+WITH ours AS (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+SELECT array_agg(ARRAY[entries, newest] ORDER BY catalog) FROM (
+    SELECT 'pg_class', count(*), max(xmin::text::bigint) FROM pg_class WHERE relnamespace = 'public'::regnamespace
+    UNION ALL SELECT 'pg_attribute', count(*), max(a.xmin::text::bigint)
+        FROM pg_attribute a JOIN ours ON attrelid = ours.oid
+    UNION ALL SELECT 'pg_trigger', count(*), max(t.xmin::text::bigint)
+        FROM pg_trigger t JOIN ours ON tgrelid = ours.oid
+    UNION ALL SELECT 'pg_proc', count(*), max(xmin::text::bigint)
         FROM pg_proc WHERE pronamespace = 'public'::regnamespace
-    UNION ALL SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname)
+    UNION ALL SELECT 'pg_constraint', count(*), max(xmin::text::bigint)
         FROM pg_constraint WHERE connamespace = 'public'::regnamespace
-    UNION ALL SELECT concat_ws(' ', 'right', relname, relacl::text) FROM pg_class
-        WHERE relnamespace = 'public'::regnamespace
-) AS lines(line)
+) AS found(catalog, entries, newest)
 """
+"""What a catalog tells of a change: there are more or fewer entries, or one of a later transaction."""
 
 
 def _schema(connection: psycopg.Connection[tuple[object, ...]]) -> object:
-    """A digest of its tables, indexes, triggers, functions, constraints and rights."""
+    """What differs once a table, index, trigger, function, constraint or right was changed."""
     row = connection.execute(_SCHEMA).fetchone()
     return row and row[0]
-
-
-def _rows(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, bytes]:
-    """By table, what it holds, as COPY writes it."""
-    tables = connection.execute(
-        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
-    )
-    found = {}
-    for (table,) in tables.fetchall():
-        with connection.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(sql.Identifier(str(table)))) as copying:
-            found[str(table)] = b"".join(bytes(block) for block in copying)
-    return {table: rows for table, rows in found.items() if rows}
 
 
 def _set_sequences(connection: psycopg.Connection[tuple[object, ...]]) -> sql.Composed:
