@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +14,6 @@ import pytest
 
 from app.config import ROOT, load_settings
 from app.processes.datadir import DataDirectoryInUse, check_data_dir, hold_data_dir
-from tests.support.processes import is_alive, wait_for
 
 Refused = Callable[..., tuple[int, str, str]]
 
@@ -99,33 +96,6 @@ def test_a_wrong_number_of_workers_starts_nothing(up: Refused, tmp_path: Path, c
     assert "WHETSTONE_WORKERS" in err
     assert up("--workers", count)[0] == 2
     assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.slow
-def test_it_runs_as_many_workers_as_it_is_told_and_stops_them(tmp_path: Path, free_port: int) -> None:
-    data = tmp_path / "data"
-    command = [sys.executable, "-m", "app", "up", "--no-browser", "--json", "--workers", "2", "--data-dir", str(data)]
-    with subprocess.Popen(
-        [*command, "--port", str(free_port)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            while "ready" not in json.loads(process.stdout.readline()):
-                pass
-            wait_for(lambda: len(present_workers(data)) == 2, seconds=60)
-            workers = present_workers(data)
-        finally:
-            process.terminate()
-        assert process.wait(40) == 0
-    assert not any(is_alive(pid) for pid in workers)
-    assert {"worker.log", "worker-2.log"} <= {path.name for path in (data / "logs").iterdir()}
-
-
-def present_workers(data: Path) -> list[int]:
-    """The processes that have left their note in the database."""
-    with contextlib.closing(sqlite3.connect(data / "whetstone.db")) as database:
-        marks = database.execute("SELECT value FROM marks WHERE name LIKE 'worker%'")
-        return [json.loads(value)["process"] for (value,) in marks]
 
 
 def test_an_operators_broker_that_does_not_answer_is_named(up: Refused, tmp_path: Path, free_port: int) -> None:

@@ -1,11 +1,13 @@
-"""`up` with two web processes on one port: whichever answers, it is the same installation."""
+"""`up` with two web processes on one port, and two workers: whichever answers, it is the same installation."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @dataclass(frozen=True)
 class House:
-    """A running `up` with two web processes."""
+    """A running `up` with two web processes and two workers."""
 
     address: str
     password: str
@@ -69,6 +71,12 @@ class House:
         inodes = {f"socket:[{line[9]}]" for line in lines if line[2].endswith(f":{port:04X}")}
         return next(pid for pid in self.webs() if inodes & _open_files(pid))
 
+    def workers(self) -> list[int]:
+        """The processes that have left their note in the database."""
+        with contextlib.closing(sqlite3.connect(self.data / "whetstone.db")) as database:
+            marks = database.execute("SELECT value FROM marks WHERE name LIKE 'worker%'")
+            return [json.loads(value)["process"] for (value,) in marks]
+
     def make_agent(self, name: str) -> str:
         command = [sys.executable, "-m", "app", "agents", "create", name, "--model", "whetstone/offline", "--json"]
         made = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, check=True)
@@ -93,15 +101,15 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         "WHETSTONE_SCHEDULE": NO_TICK,
     }
     up = subprocess.Popen(
-        [sys.executable, "-m", "app", "up", "--no-browser", "--port", str(port)],
+        [sys.executable, "-m", "app", "up", "--no-browser", "--json", "--workers", "2", "--port", str(port)],
         cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert up.stdout is not None
     try:
-        said = read_until_ready(up.stdout)
-        password = re.search(r"Password: +(\S+)", said)
-        assert password is not None, said
-        house = House(f"http://127.0.0.1:{port}", password[1], up, data, environment)
+        said = read_until_ready(up.stdout, '"ready"')
+        told = {name: value for line in said.splitlines() for name, value in json.loads(line).items()}
+        assert told["ready"] == f"http://127.0.0.1:{port}"
+        house = House(told["ready"], told["password"], up, data, environment)
         wait_for(house.two_serving, seconds=START_SECONDS)
         yield house
     finally:
@@ -142,15 +150,17 @@ def test_what_ends_is_started_again_while_the_other_serves(house: House) -> None
 
 
 def test_all_end_with_the_supervisor(house: House) -> None:
-    """The last test: the house is gone behind it."""
-    webs = house.webs()
+    """Both web processes and both workers, as many as it was told. The last test: the house is gone behind it."""
+    wait_for(lambda: len(house.workers()) == 2, seconds=60)
+    webs, workers = house.webs(), house.workers()
     assert len(webs) == 2
     house.process.terminate()
     house.process.communicate(timeout=60)
 
     assert house.process.returncode == 0
-    assert not any(map(is_alive, webs))
-    assert (house.data / "logs" / "web-2.log").exists()
+    assert not any(map(is_alive, [*webs, *workers]))
+    logs = {path.name for path in (house.data / "logs").iterdir()}
+    assert {"web.log", "web-2.log", "worker.log", "worker-2.log"} <= logs
 
 
 @pytest.mark.parametrize("number", ["0", "65", "two", "1.5", ""])

@@ -17,10 +17,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def read_until_ready(stdout: IO[str]) -> str:
-    """What `up` says until it is ready, or until it ends or START_SECONDS are over."""
+def read_until_ready(stdout: IO[str], words: str = "Whetstone is ready") -> str:
+    """What `up` says until it is ready, by these words, or until it ends or START_SECONDS are over."""
     said, deadline = "", time.monotonic() + START_SECONDS
-    while "Whetstone is ready" not in said:
+    while words not in said:
         readable, _, _ = select.select([stdout], [], [], max(deadline - time.monotonic(), 0))
         line = stdout.readline() if readable else ""
         if not line:
