@@ -6,6 +6,7 @@ And within the content policy. A new page is met here by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 
 import pytest
 from flask import Flask
@@ -16,7 +17,7 @@ from app.models import Account, OneTimeLink, User
 from app.models.user import ADMIN, OWNER
 from tests.browser.conftest import Seen
 from tests.browser.desk import browsing
-from tests.browser.test_pages import look_at
+from tests.browser.test_pages import LOOKS, look_at
 from tests.support.factories import HOME, make_user
 from tests.support.pages import Site, serving
 from tests.views.site import CONTENT, PUBLIC, SIGN_IN, Subject, make_subject, routes
@@ -72,13 +73,16 @@ def pages_among(addresses: list[str], page: Page) -> list[str]:
     return [each for each, answer in answers.items() if answer.status not in WAYS_ON and "<html" in answer.text()[:200]]
 
 
-def look_at_all(chromium: Browser, site: Site, user: User, addresses: list[str]) -> list[str]:
-    """Returns the pages."""
+def look_at_all(chromium: Browser, site: Site, user: User, addresses: list[str], *, in_turn: bool = False) -> list[str]:
+    """Returns the pages. `in_turn`: accessible in one theme each, where another test asks for both."""
     seen = Seen()
     with browsing(chromium, site, user) as page:
         seen.watch(page.context)
         pages = pages_among(addresses, page)
-        wrong = [each for address in pages for each in look_at(page, address)]
+        looks = cycle([[look] for look in LOOKS] if in_turn else [LOOKS])
+        wrong = [
+            each for address, checked in zip(pages, looks, strict=False) for each in look_at(page, address, checked)
+        ]
     assert wrong + seen.problems == []
     return pages
 
@@ -91,7 +95,7 @@ def test_every_page_is_accessible_and_fits(site: Site, owner: User, subject: Sub
 
 
 def test_every_page_of_an_empty_house_is_accessible_and_fits(site: Site, owner: User, chromium: Browser) -> None:
-    assert len(look_at_all(chromium, site, owner, addresses_of(site, None))) > 10
+    assert len(look_at_all(chromium, site, owner, addresses_of(site, None), in_turn=True)) > 10
 
 
 def test_the_pages_of_strangers_are_accessible_and_fit(site: Site, owner: User, chromium: Browser) -> None:
