@@ -17,7 +17,7 @@ from app.models import Account, OneTimeLink, User
 from app.models.user import ADMIN, OWNER
 from tests.browser.conftest import Seen
 from tests.browser.desk import browsing
-from tests.browser.test_pages import LOOKS, look_at
+from tests.browser.test_pages import IN_TURN, LOOKS, look_at
 from tests.support.factories import HOME, make_user
 from tests.support.pages import Site, serving
 from tests.views.site import CONTENT, PUBLIC, SIGN_IN, Subject, make_subject, routes
@@ -79,7 +79,7 @@ def look_at_all(chromium: Browser, site: Site, user: User, addresses: list[str],
     with browsing(chromium, site, user) as page:
         seen.watch(page.context)
         pages = pages_among(addresses, page)
-        looks = cycle([[look] for look in LOOKS] if in_turn else [LOOKS])
+        looks = cycle(IN_TURN if in_turn else [LOOKS])
         wrong = [
             each for address, checked in zip(pages, looks, strict=False) for each in look_at(page, address, checked)
         ]

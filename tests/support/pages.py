@@ -13,14 +13,13 @@ from urllib.parse import urlsplit
 import httpx
 import uvicorn
 from flask import Flask
-from flask.sessions import SecureCookieSessionInterface
 
 from app.events.hub import Hub
 from app.events.stream import EventStream
 from app.gateway.protocol import Deadlines
 from app.models import User
 from app.processes.asgi import DEADLINES, assemble_application, server_of
-from tests.support.factories import cookie_id
+from tests.support.cookies import new_session, serializer_of
 from tests.support.processes import wait_for
 
 
@@ -41,9 +40,7 @@ class Site:
 
     def cookie_of(self, user: User) -> str:
         """The session cookie of a user who is signed in."""
-        serializer = SecureCookieSessionInterface().get_signing_serializer(self.flask)
-        assert serializer is not None
-        said = serializer.dumps({"_user_id": cookie_id(user), "_fresh": True, "fs_cc": "set", "csrf_token": "raw"})
+        said = serializer_of(self.flask).dumps(new_session(user))
         return f"{self.flask.config['SESSION_COOKIE_NAME']}={said}"
 
 

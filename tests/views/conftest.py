@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from flask.sessions import SecureCookieSessionInterface
 from flask.testing import FlaskClient
 from flask_security import hash_password
 from itsdangerous import URLSafeTimedSerializer
@@ -19,16 +18,10 @@ from app.extensions import writing
 from app.grants import opening
 from app.models import Account, User
 from app.models.user import ADMIN, AUDITOR, OWNER, SITE_ADMIN
-from tests.support.factories import HOME, cookie_id, make_user
+from tests.support.cookies import new_session, serializer_of
+from tests.support.factories import HOME, make_user
 
 PASSWORD = "correct horse battery"
-
-
-def serializer_of(web: Flask) -> URLSafeTimedSerializer:
-    """What signs the cookies of its sessions."""
-    serializer = SecureCookieSessionInterface().get_signing_serializer(web)
-    assert serializer is not None
-    return serializer
 
 
 class Browser:
@@ -40,10 +33,7 @@ class Browser:
         self._secret = str(web.secret_key)
         self._cookie = str(web.config["SESSION_COOKIE_NAME"])
         self._serializer = serializer_of(web)
-        said = {"csrf_token": "raw"}
-        if user is not None:
-            said |= {"_user_id": cookie_id(user), "_fresh": True, "fs_cc": "set"}
-        self.client.set_cookie(self._cookie, str(self._serializer.dumps(said)))
+        self.client.set_cookie(self._cookie, str(self._serializer.dumps(new_session(user))))
 
     @property
     def token(self) -> str:
