@@ -173,7 +173,7 @@ class _Stream(httpcore.NetworkStream):
         self._plain = plain
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._plain.read(max_bytes, _at_most(timeout, httpcore.ReadTimeout))
+        return self._plain.read(min(max_bytes, _READ_AT_ONCE), _at_most(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
@@ -195,6 +195,9 @@ class _Stream(httpcore.NetworkStream):
 
 _BACKEND = _Backend()
 _WRITTEN_AT_ONCE = 16 * 1024
+_READ_AT_ONCE = 8 * 1024
+"""Bytes. Python makes room for all of them before it begins to wait: httpcore asks for 64 kB, and most of a refinement
+is waiting."""
 
 
 def _resolve_host(host: str, port: int) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
+import httpcore
 import pytest
 
 from app.llm import connections, wire
@@ -64,6 +66,23 @@ def test_the_next_refinement_gets_the_connection_of_the_one_before(
     for _ in range(3):
         ask_once(server, model)
     assert len(made) == 1
+
+
+def test_who_waits_for_a_reply_holds_little_room_for_it(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds wait at a time, and Python makes all the room that a read may take before it begins."""
+    rooms: list[int] = []
+    read = httpcore._backends.sync.SyncStream.read
+
+    def note(self: Any, max_bytes: int, timeout: float | None = None) -> bytes:
+        rooms.append(max_bytes)
+        return read(self, max_bytes, timeout)
+
+    monkeypatch.setattr(httpcore._backends.sync.SyncStream, "read", note)
+    long = "I remember the harbour. " * 4_000
+    server.always(text(long))
+    with closing(client(server, MODELS[0])) as asked:
+        assert asked.complete(HELLO, timeout=5).text == long
+    assert max(rooms) <= 8 * 1024 < len(long)
 
 
 @pytest.mark.parametrize("model", MODELS)
