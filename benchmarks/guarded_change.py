@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app import Part, create_app
+from app.events.broker import StreamWaker
 from app.extensions import db, writing
 from app.keys.agent_keys import open_keys
 from app.models import Agent, Refinement, Status
@@ -39,6 +40,7 @@ def main() -> None:
         with template.copy(copy) as settings:
             app = create_app(settings, part=Part.COMMAND_LINE)
             app.extensions["master_key"] = template.master_key
+            StreamWaker(app).start()  # as a worker does
             with app.app_context():
                 _report(db.engine.dialect.name)
                 db.session.remove()

@@ -179,10 +179,11 @@ def enforce_latch(refinement: Refinement, agent: Agent, keys: AgentKeys) -> Latc
     """After every change, in its transaction: below the threshold, or below the erosion floor together with those
     before it, the whole refinement is reversed and ended.
     """
-    erosion = None if refinement.has_tripped else excess_erosion(refinement, agent)
-    if refinement.retention is None or not (refinement.has_tripped or erosion):
+    has_tripped = refinement.has_tripped
+    erosion = None if has_tripped else excess_erosion(refinement, agent)
+    if not (has_tripped or erosion) or (retention := refinement.retention) is None:
         return None
-    trip = LatchTrip(_trip_reason(refinement, erosion), refinement.retention, refinement.stats)
+    trip = LatchTrip(_trip_reason(refinement, erosion), retention, refinement.stats)
     reverse_changes(refinement, agent, RETENTION_GUARD, trip.reason, data=_trip_data(refinement, erosion), keys=keys)
     return trip
 

@@ -295,9 +295,9 @@ class RefinementTool:
         }
 
     def _make_result(self, refinement: Refinement, **result: Any) -> Result:
-        retention = refinement.retention if refinement.retention is not None else Decimal(1)
+        retention = refinement.retention
         left = 0 if self.is_over else max(refinement.cap - refinement.mutations, 0)
-        return result | {"changes_left": left, "retention": str(retention)}
+        return result | {"changes_left": left, "retention": str(Decimal(1) if retention is None else retention)}
 
     def _reveal(self, memories: list[Memory]) -> dict[int, str]:
         return {memory.id: self._keys.reveal_memory(memory.id, memory.content) for memory in memories}
