@@ -206,7 +206,7 @@ def test_an_answer_in_pieces_holds_no_turn_while_its_peer_reads() -> None:
     run(test())
 
 
-def test_agents_requests_take_turns_and_pages_take_none(web: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agents_requests_take_turns_and_on_sqlite_pages_do_too(web: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[tuple[int, int | None]]()
 
     class Recorded(FlaskThreads):
@@ -217,5 +217,5 @@ def test_agents_requests_take_turns_and_pages_take_none(web: Flask, monkeypatch:
     monkeypatch.setattr(asgi, "FlaskThreads", Recorded)
     asgi.assemble_application(web)
     with web.app_context():
-        at_once = 1 if is_sqlite(db.session()) else 4
-    assert made == [(asgi.PAGE_THREADS, None), (asgi.API_THREADS, at_once)]
+        at_once = (1, 1) if is_sqlite(db.session()) else (None, 4)
+    assert made == [*zip((asgi.PAGE_THREADS, asgi.API_THREADS), at_once, strict=True)]
