@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpcore
@@ -15,6 +17,7 @@ from app.llm import connections, wire
 from app.llm.client import ModelError, ModelErrorKind
 from app.llm.connections import MOST_KEPT, Lending, Reached
 from app.llm.litellm import LiteLLMClient, LiteLLMClients
+from tests.support.certificates import HERE, certificate, speak_tls
 from tests.support.model_server import ModelServer, ServedRequest, ServerReply, cut_off, error, text
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -83,6 +86,23 @@ def test_who_waits_for_a_reply_holds_little_room_for_it(server: ModelServer, mon
     with closing(client(server, MODELS[0])) as asked:
         assert asked.complete(HELLO, timeout=5).text == long
     assert max(rooms) <= 8 * 1024 < len(long)
+
+
+def test_over_tls_what_is_longer_than_one_read_comes_whole_and_the_connection_stays(
+    tmp_path: Path, made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record of TLS holds twice as much as is read at once: the rest of it waits where no socket shows it."""
+    shown = certificate(tmp_path / "shown.pem", HERE)
+    monkeypatch.setattr(wire, "_make_tls_context", lambda: ssl.create_default_context(cafile=shown))
+    server, long = ModelServer(), "I remember the harbour. " * 4_000
+    speak_tls(server._http, shown)
+    with server.always(text(long)):
+        url = server.base_url.replace("http:", "https:")
+        for _ in range(2):
+            with closing(LiteLLMClients().for_model(MODELS[0], api_base=url)) as asked:
+                assert asked.complete(HELLO, timeout=5).text == long
+        connections.LENDING._drop_one().close()
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("model", MODELS)

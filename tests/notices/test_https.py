@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from flask import Flask
 from sqlalchemy import select
 
@@ -18,29 +13,8 @@ from app.extensions import db, writing
 from app.models import Account, Notice, NoticeAttempt, NoticeChannel, NoticeStatus
 from app.notices.outbox import Outcome
 from tests.notices.conftest import add_hook, work
+from tests.support.certificates import HERE, certificate
 from tests.support.receivers import LOCAL, HookReceiver
-
-HERE = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-
-
-def certificate(into: Path, names: x509.GeneralName, *, days: int = 1) -> Path:
-    """A self-signed certificate and its key, for `names`, in one file. `days` until it ends."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "A receiver of a test")])
-    ends = datetime.now(UTC) + timedelta(days=days)
-    made = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(ends - timedelta(days=5))
-        .not_valid_after(ends)
-        .add_extension(x509.SubjectAlternativeName([names]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    into.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
-    return into
 
 
 @pytest.fixture

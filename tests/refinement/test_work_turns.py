@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from app.asking.calls import Dependencies
-from app.extensions import db
+from app.extensions import db, is_sqlite
 from app.models import COMMAND_LINE, Agent, Refinement, Trigger
 from app.refinement import process
 from app.refinement.process import run_refinement
@@ -42,6 +42,10 @@ def run(refinement_id: str, *replies: Scripted) -> None:
 def status_of(refinement_id: str) -> str:
     db.session.rollback()
     return str(db.session.get_one(Refinement, refinement_id, populate_existing=True).status)
+
+
+def test_two_work_at_a_time_on_sqlite_and_four_beside_a_server(app: Flask) -> None:
+    assert process._work_turns()._free == (2 if is_sqlite(db.session()) else 4)
 
 
 def test_they_come_in_the_order_in_which_they_asked() -> None:

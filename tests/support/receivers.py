@@ -5,7 +5,6 @@ from __future__ import annotations
 import email
 import email.policy
 import socketserver
-import ssl
 import sys
 import threading
 from collections import deque
@@ -16,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from tests.support.certificates import speak_tls
 
 LOCAL = "127.0.0.0/8"
 
@@ -129,11 +130,7 @@ class HookReceiver(_Background):
         self.server = _Web(("127.0.0.1", 0), _hook_of(self))
         self._scheme = "http"
         if tls is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(tls)
-            self.server.socket = context.wrap_socket(
-                self.server.socket, server_side=True, do_handshake_on_connect=False
-            )
+            speak_tls(self.server, tls)
             self._scheme = "https"
 
     @property
